@@ -1,0 +1,68 @@
+// Errors, checksums, random numbers and SIMD level.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+
+#include "base/cpu.h"
+#include "base/crc32c.h"
+#include "base/error.h"
+#include "base/philox.h"
+#include "convert.h"
+#include "register.h"
+
+namespace nb = nanobind;
+
+namespace fastload::bindings {
+namespace {
+
+// One Python class per ErrorKind, in its order; set once by fastload._native, kept for ever.
+constexpr size_t kKinds = static_cast<size_t>(ErrorKind::kState) + 1;
+std::array<PyObject*, kKinds> error_classes{};
+
+void translate(const std::exception_ptr& p, void*) {
+  try {
+    std::rethrow_exception(p);
+  } catch (const Error& e) {
+    PyObject* cls = error_classes[static_cast<size_t>(e.kind())];
+    PyErr_SetString(cls != nullptr ? cls : PyExc_RuntimeError, e.what());
+  }
+}
+
+}  // namespace
+
+void register_base(nb::module_& m) {
+  nb::register_exception_translator(translate, nullptr);
+  m.def(
+      "set_error_classes",
+      [](nb::list classes) {
+        if (nb::len(classes) != kKinds) throw nb::value_error("one class per ErrorKind");
+        for (size_t i = 0; i < kKinds; ++i) error_classes[i] = nb::object(classes[i]).release().ptr();
+      },
+      nb::arg("classes"), "The exception class for each ErrorKind, in its order.");
+  m.def(
+      "crc32c",
+      [](const BytesArg& data, uint32_t crc) {
+        nb::gil_scoped_release release;
+        return crc32c(as_bytes(data), crc);
+      },
+      nb::arg("data"), nb::arg("crc") = 0, "CRC-32C of a contiguous uint8 array.");
+  m.def(
+      "crc32c_table",
+      [](const BytesArg& data, uint32_t crc) { return crc32c_table(as_bytes(data), crc); },
+      nb::arg("data"), nb::arg("crc") = 0, "The same, one byte at a time (the reference).");
+  m.def(
+      "philox4x32",
+      [](std::array<uint32_t, 4> c, std::array<uint32_t, 2> k) {
+        return philox4x32(c, {k[0], k[1]});
+      },
+      nb::arg("counter"), nb::arg("key"), "Four uint32 words of Philox4x32-10.");
+  m.def("simd_level", [] { return std::string(simd_level_name(simd_level())); },
+        "The instruction set in use: scalar, avx2 or avx512.");
+  m.def("set_simd_level", [](const std::string& name) { set_simd_level(name); }, nb::arg("name"),
+        "Caps the instruction set (tests and benchmarks).");
+}
+
+}  // namespace fastload::bindings

@@ -1,0 +1,12 @@
+// The extension module fastload._C: conversion of arguments and release of the GIL, no logic.
+#include "register.h"
+
+NB_MODULE(_C, m) {
+  m.doc() = "fastload's C++ core";
+  fastload::bindings::register_base(m);
+  fastload::bindings::register_decode(m);
+  fastload::bindings::register_transform(m);
+  fastload::bindings::register_pack(m);
+  fastload::bindings::register_shard(m);
+  fastload::bindings::register_prefetch(m);
+}

@@ -1,0 +1,7 @@
+#include "register.h"
+
+namespace fastload::bindings {
+
+void register_pack(nanobind::module_&) {}
+
+}  // namespace fastload::bindings

@@ -1,0 +1,15 @@
+// One register function for each stage of the core; module.cpp calls them all.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace fastload::bindings {
+
+void register_base(nanobind::module_& m);
+void register_decode(nanobind::module_& m);
+void register_transform(nanobind::module_& m);
+void register_pack(nanobind::module_& m);
+void register_shard(nanobind::module_& m);
+void register_prefetch(nanobind::module_& m);
+
+}  // namespace fastload::bindings

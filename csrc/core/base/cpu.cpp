@@ -1,0 +1,61 @@
+#include "base/cpu.h"
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+
+namespace fastload {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNames{"scalar", "avx2", "avx512"};
+
+SimdLevel level_by_name(std::string_view name) {
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<SimdLevel>(i);
+  }
+  throw Error(ErrorKind::kValue, "SIMD level must be scalar, avx2 or avx512. Found: " +
+                                     std::string(name) + ". Check FASTLOAD_SIMD.");
+}
+
+SimdLevel machine_level() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
+                    __builtin_cpu_supports("f16c");
+  if (!avx2) return SimdLevel::kScalar;
+  const bool avx512 =
+      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
+      __builtin_cpu_supports("avx512vnni");
+  return avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
+#else
+  return SimdLevel::kScalar;
+#endif
+}
+
+SimdLevel capped(SimdLevel wanted) {
+  static const SimdLevel machine = machine_level();
+  return wanted < machine ? wanted : machine;
+}
+
+SimdLevel& current_level() {
+  static SimdLevel level = [] {
+    const char* wanted = std::getenv("FASTLOAD_SIMD");
+    return capped(wanted == nullptr || *wanted == '\0' ? SimdLevel::kAvx512 : level_by_name(wanted));
+  }();
+  return level;
+}
+
+}  // namespace
+
+SimdLevel simd_level() { return current_level(); }
+
+void set_simd_level(std::string_view name) { current_level() = capped(level_by_name(name)); }
+
+std::string_view simd_level_name(SimdLevel level) { return kNames[static_cast<size_t>(level)]; }
+
+}  // namespace fastload

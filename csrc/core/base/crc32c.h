@@ -1,0 +1,14 @@
+// CRC-32C (Castagnoli, as in iSCSI and Btrfs): initial value and final XOR are all ones.
+#pragma once
+
+#include "base/bytes.h"
+
+namespace fastload {
+
+// The CRC of `bytes`; pass an earlier result as `crc` to continue it.
+uint32_t crc32c(Bytes bytes, uint32_t crc = 0);
+
+// The same by a table, one byte at a time: the reference, and the path of CPUs without SSE4.2.
+uint32_t crc32c_table(Bytes bytes, uint32_t crc = 0);
+
+}  // namespace fastload

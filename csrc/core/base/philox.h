@@ -1,0 +1,68 @@
+// Philox4x32-10, the counter-based generator of Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3" (SC'11). The same key and counter give the same four words everywhere, so nothing about
+// threads, ranks or restarts can change a draw.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace fastload {
+
+using PhiloxWords = std::array<uint32_t, 4>;
+
+struct PhiloxKey {
+  uint32_t k0 = 0;
+  uint32_t k1 = 0;
+};
+
+constexpr PhiloxWords philox4x32(PhiloxWords c, PhiloxKey k) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{0xD2511F53u} * c[0];
+    const uint64_t p1 = uint64_t{0xCD9E8D57u} * c[2];
+    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k.k0, static_cast<uint32_t>(p1),
+         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k.k1, static_cast<uint32_t>(p0)};
+    k.k0 += 0x9E3779B9u;
+    k.k1 += 0xBB67AE85u;
+  }
+  return c;
+}
+
+// What a draw is for; part of the counter, so that operations never share numbers.
+enum class DrawOp : uint32_t { kCrop = 1, kFlip = 2, kSubstitute = 3 };
+
+// The randomness of one sample in one epoch: key (seed, epoch), counter (sample id, draw, op, block).
+struct SampleRng {
+  PhiloxKey key;         // from the loader's seed and the epoch, see sample_rng()
+  uint64_t sample = 0;   // sample id
+  uint32_t draw = 0;     // 0, or the position in the epoch where a sampler may repeat a sample
+
+  // Four fresh words. `block` < 2^16 counts the calls for one operation.
+  [[nodiscard]] constexpr PhiloxWords words(DrawOp op, uint32_t block) const {
+    return philox4x32({static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), draw,
+                       (static_cast<uint32_t>(op) << 16) | (block & 0xFFFFu)},
+                      key);
+  }
+};
+
+// Folds a 64-bit seed and an epoch into Philox's 64-bit key: one Philox block of them.
+constexpr PhiloxKey epoch_key(uint64_t seed, uint64_t epoch) {
+  const PhiloxWords w = philox4x32({static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32),
+                                    0x6661737Au, 0x6C6F6164u},
+                                   {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return {w[0], w[1]};
+}
+
+// Uniform in [0, 1) with 53 bits from two words.
+constexpr double uniform_double(uint32_t high, uint32_t low) {
+  const uint64_t bits = (uint64_t{high} << 32 | low) >> 11;
+  return static_cast<double>(bits) * 0x1.0p-53;
+}
+
+// Uniform integer in [0, n), 1 <= n < 2^32, by multiplication (Lemire 2019, without the rejection
+// step: the bias is below n / 2^64).
+constexpr uint32_t uniform_below(uint32_t high, uint32_t low, uint32_t n) {
+  const uint64_t bits = uint64_t{high} << 32 | low;
+  return static_cast<uint32_t>((static_cast<unsigned __int128>(bits) * n) >> 64);
+}
+
+}  // namespace fastload

@@ -1,0 +1,104 @@
+// Encoded bytes to RGB rows. One Decoder per thread; it keeps its scratch memory between images.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/geometry.h"
+#include "base/row_sink.h"
+
+namespace fastload {
+
+// Values are part of the index format (FORMAT.md).
+enum class Codec : uint8_t {
+  kUnknown = 0,  // not recognised
+  kJpeg = 1,
+  kPng = 2,
+  kWebp = 3,
+  kGif = 4,
+  kBmp = 5,
+  kTiff = 6,
+  kRaw = 7,  // uint8 RGB pixels, row-major, width and height in the index
+};
+
+std::string_view codec_name(Codec codec);
+
+// The codec by the leading bytes alone; never by a name. kUnknown if none fits. Never kRaw.
+Codec sniff(Bytes bytes);
+
+struct ImageInfo {
+  Codec codec = Codec::kUnknown;
+  uint32_t width = 0;    // pixels, 0 if the header could not be read natively (PIL's codecs)
+  uint32_t height = 0;   // pixels
+  uint8_t channels = 0;  // components as stored: 1 gray, 2 gray+alpha, 3 RGB or YCbCr, 4 CMYK or RGBA
+  uint8_t flags = 0;     // kProgressive | kSixteenBit | kAnimated | kNeedsFallback
+  static constexpr uint8_t kProgressive = 1;     // progressive JPEG
+  static constexpr uint8_t kSixteenBit = 2;      // more than 8 bits a component
+  static constexpr uint8_t kAnimated = 4;        // several frames; the first counts
+  static constexpr uint8_t kNeedsFallback = 8;   // only PIL decodes it (see FallbackDecode)
+};
+
+// Reads the header only: no allocation in proportion to the image. Throws Error(kDecode) when the
+// header of a sniffed JPEG, PNG or WebP is damaged. Codecs without a native decoder give codec and
+// kNeedsFallback, and sizes of 0 where the header is not understood. 12-bit, lossless and arithmetic
+// JPEGs that libjpeg-turbo's 8-bit interface refuses get kNeedsFallback.
+ImageInfo probe(Bytes bytes);
+
+struct DecodeLimits {
+  uint64_t max_pixels = 89'478'485;  // Pillow's MAX_IMAGE_PIXELS; above it: Error(kLimit)
+  uint32_t max_side = 65'500;        // libjpeg's JPEG_MAX_DIMENSION
+  int max_scans = 100;               // progressive JPEG
+};
+
+// 8-bit interleaved RGB pixels of a whole picture, rows without gaps.
+struct RgbImage {
+  uint32_t width = 0;
+  uint32_t height = 0;
+  std::vector<uint8_t> pixels;  // height * width * 3, and RowSink::kSlack bytes more
+};
+
+// Decodes what the core cannot (GIF, BMP, TIFF, 12-bit JPEG): the binding layer gives Pillow here.
+// May be called from any thread, one call at a time per Decoder. Throws Error(kDecode).
+using FallbackDecode = std::function<RgbImage(Bytes)>;
+
+// Which path took how many records, and what it complained about.
+struct DecodeCounts {
+  uint64_t jpeg = 0, png = 0, webp = 0, raw = 0, fallback = 0;
+  uint64_t warnings = 0;  // images that decoded with a library warning (e.g. extraneous bytes)
+};
+
+class Decoder {
+ public:
+  explicit Decoder(DecodeLimits limits = {}, FallbackDecode fallback = nullptr);
+  ~Decoder();
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  // Width and height in pixels, from the header or, for PIL's codecs, from the decoded picture.
+  // Throws Error(kDecode) or Error(kLimit) (sizes are checked here, before anything is allocated).
+  ImageInfo open(Bytes bytes);
+  // The same for raw pixels, whose size only the index knows. Throws Error(kDecode) if
+  // bytes.size() != width * height * 3.
+  ImageInfo open_raw(Bytes bytes, uint32_t width, uint32_t height);
+
+  // Decodes the picture given to the last open(): calls sink.rows() with the rows [0, roi.height) of
+  // `roi` (sink row 0 is picture row roi.y, sink column 0 is picture column roi.x), several rows a
+  // call. Pixels equal the codec library's default full decode, converted to RGB as Pillow's
+  // convert("RGB") does. Work above, below and beside the ROI is left out where the codec allows.
+  // `roi` must be inside the picture and not empty, else Error(kValue). A data error inside the rows
+  // that are needed, or a file that ends before them, is Error(kDecode).
+  void decode(Rect roi, RowSink& sink);
+
+  [[nodiscard]] const DecodeCounts& counts() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fastload

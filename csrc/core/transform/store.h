@@ -1,0 +1,45 @@
+// The last step: RGB rows into the sample's place in the slot, in the batch's dtype and layout.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/row_sink.h"
+
+namespace fastload {
+
+enum class DType : uint8_t { kUint8 = 0, kFloat16 = 1, kBfloat16 = 2, kFloat32 = 3 };
+
+size_t dtype_size(DType dtype);  // bytes of one element
+
+struct StoreSpec {
+  DType dtype = DType::kUint8;
+  bool channels_last = true;  // true: HWC in memory, false: CHW
+  bool scale = false;         // divide by 255 (ToDtype(scale=True) and Normalize)
+  bool normalize = false;     // (x / 255 - mean) / std per channel; implies scale
+  std::array<double, 3> mean{0, 0, 0};
+  std::array<double, 3> std{1, 1, 1};
+};
+
+// Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values are
+// computed in float32 as x * a + b, with a and b rounded once from double, then rounded to nearest
+// even in `dtype`; within 2 units in the last place of float32, at magnitude 1, of the exact value.
+// uint8 takes neither scale nor normalize (Error(kValue)).
+class Store final : public RowSink {
+ public:
+  explicit Store(const StoreSpec& spec);
+  void begin(void* out, int width, int height);
+  void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
+  [[nodiscard]] const StoreSpec& spec() const { return spec_; }
+
+ private:
+  StoreSpec spec_;
+  std::array<float, 3> a_{};
+  std::array<float, 3> b_{};
+  void* out_ = nullptr;
+  int width_ = 0;
+  int height_ = 0;
+};
+
+}  // namespace fastload

@@ -1,0 +1,56 @@
+// Which pixels of a picture a sample shows: crop, resize, window, flip. Drawn before decoding, so
+// that only those pixels are decoded.
+#pragma once
+
+#include <cstdint>
+
+#include "base/geometry.h"
+#include "base/philox.h"
+
+namespace fastload {
+
+enum class Filter : uint8_t { kBilinear = 0, kBicubic = 1 };
+
+// The picture's rectangle `crop` is resized (antialiased) to resized_width x resized_height, and
+// `window` (in resized pixels) of that is the sample, mirrored if `flip`. A window that reaches over
+// the resized picture's border is zero there (torchvision's CenterCrop pads so).
+struct View {
+  Rect crop;
+  int resized_width = 0;
+  int resized_height = 0;
+  Rect window;
+  bool flip = false;
+};
+
+// The geometric part of the transforms, in their fixed order:
+//   [RandomResizedCrop | Resize] -> [CenterCrop] -> [RandomHorizontalFlip]
+struct GeometrySpec {
+  enum class Kind : uint8_t {
+    kNone,               // keep the picture
+    kRandomResizedCrop,  // out_height, out_width, scale, ratio
+    kResizeShorter,      // shorter side to out_width, at most max_size on the longer (0: no bound)
+    kResizeExact,        // out_height x out_width
+  };
+  Kind kind = Kind::kNone;
+  int out_height = 0;
+  int out_width = 0;
+  int max_size = 0;
+  double scale_min = 0.08, scale_max = 1.0;       // share of the picture's area
+  double ratio_min = 3.0 / 4, ratio_max = 4.0 / 3;  // width over height
+  Filter filter = Filter::kBilinear;
+  int center_height = 0;  // CenterCrop; 0: none
+  int center_width = 0;
+  double flip_probability = 0.0;
+};
+
+// Draws the sample's view of a width x height picture. Crop: torchvision's
+// RandomResizedCrop.get_params (ten tries, then the central fallback), its uniform numbers from
+// Philox block (kCrop, try). Flip: one uniform from (kFlip, 0), flipped when it is below p. Sizes:
+// torchvision's _compute_resized_output_size and center_crop, rounding as Python does.
+// Throws Error(kValue) for an empty picture.
+View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng);
+
+// The rectangle of the picture that the view needs: crop, cut to the support of the window's pixels.
+Rect source_rect(const View& view, Filter filter);
+
+}  // namespace fastload

@@ -1,0 +1,66 @@
+"""The exception tree. Everything fastload raises on purpose is a :class:`FastloadError`."""
+
+from __future__ import annotations
+
+__all__ = [
+    "ChecksumError",
+    "DecodeError",
+    "FastloadError",
+    "FormatError",
+    "FormatVersionError",
+    "LimitError",
+    "PackError",
+    "SampleError",
+    "ShardError",
+    "ShardTruncated",
+    "StateError",
+    "WorldError",
+]
+
+
+class FastloadError(Exception):
+    """Base of all errors of this package."""
+
+
+class FormatError(FastloadError, ValueError):
+    """An index, manifest or shard breaks the rules of FORMAT.md."""
+
+
+class FormatVersionError(FormatError):
+    """The dataset needs another version of fastload."""
+
+
+class ShardError(FastloadError, OSError):
+    """A shard or index file could not be read; the message has the path and the system's reason."""
+
+
+class ShardTruncated(ShardError):
+    """A shard is shorter than its index says."""
+
+
+class ChecksumError(FastloadError):
+    """Bytes on disk differ from the CRC-32C that was written with them."""
+
+
+class DecodeError(FastloadError, ValueError):
+    """A record's bytes are not a whole, valid image."""
+
+
+class LimitError(DecodeError):
+    """An image exceeds a limit (pixels, side, scans, record bytes)."""
+
+
+class SampleError(FastloadError):
+    """A sample could not be produced; the message names shard, key and sample id."""
+
+
+class StateError(FastloadError, RuntimeError):
+    """A call in the wrong state: a closed loader, one used after fork, a state of another dataset."""
+
+
+class PackError(FastloadError):
+    """Packing cannot go on; finished shards are kept."""
+
+
+class WorldError(FastloadError, ValueError):
+    """Rank and world size contradict each other or are half set."""

@@ -1,0 +1,1 @@
+"""Packed datasets: the index, the manifest and the three shard formats."""

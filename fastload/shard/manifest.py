@@ -1,0 +1,129 @@
+"""``dataset.json``: the manifest of a packed dataset. Written last; its presence makes a pack complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import FormatError, FormatVersionError
+
+__all__ = ["INDEX_NAME", "MANIFEST_NAME", "Manifest", "Shard"]
+
+MANIFEST_NAME = "dataset.json"
+INDEX_NAME = "index.fli"
+VERSION = (1, 0)
+MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One shard file: its path relative to the manifest (or absolute, for indexed foreign files)."""
+
+    file: str
+    size: int  # bytes
+    records: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a packed dataset is, but for its records (those are in ``index.fli``)."""
+
+    format: str  # "arrow", "lmdb" or "hdf5"
+    num_records: int
+    data_bytes: int  # sum of the records' lengths
+    classes: tuple[str, ...]
+    shards: tuple[Shard, ...]
+    index_size: int  # bytes of index.fli
+    index_crc: int  # CRC-32C of its header and page table
+    codecs: Mapping[str, int] = field(default_factory=dict)  # records a codec
+    options: Mapping[str, Any] = field(default_factory=dict)  # what pack was asked to do
+    skipped: int = 0
+    writer: str = ""
+
+    @property
+    def id(self) -> str:
+        """Dataset id, 32 hex digits: a hash of index, shards and classes; the same data give the same id."""
+        facts = [
+            self.num_records,
+            self.index_size,
+            self.index_crc,
+            list(self.classes),
+            [[shard.file, shard.size, shard.records] for shard in self.shards],
+        ]
+        text = json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Publish atomically as ``folder/dataset.json``: temporary name, fsync, rename, fsync of the folder."""
+        body = {"fastload": list(VERSION), "id": self.id, **asdict(self)}
+        temporary = folder / f".tmp-{MANIFEST_NAME}"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(body, file, indent=1, ensure_ascii=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, folder / MANIFEST_NAME)
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Read ``folder/dataset.json``.
+
+        Raises:
+            FormatError: no manifest (not a packed dataset, or an unfinished pack), or a damaged one.
+            FormatVersionError: written by a newer major version.
+        """
+        path = folder / MANIFEST_NAME
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise FormatError(f"{path} is larger than {MAX_BYTES} bytes; it is not a manifest.")
+            body = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            raise FormatError(
+                f"{folder} is not a packed dataset: it has no {MANIFEST_NAME}. Make one with "
+                f"'fastload pack SOURCE {folder}'; an interrupted pack goes on with the same command."
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{path} is not valid JSON: {error}") from None
+        return cls._parse(path, body)
+
+    @classmethod
+    def _parse(cls, path: Path, body: Any) -> Manifest:
+        try:
+            major = int(body["fastload"][0])
+            if major != VERSION[0]:
+                raise FormatVersionError(
+                    f"{path} has format version {major}; this fastload reads {VERSION[0]}. Upgrade fastload."
+                )
+            shards = tuple(Shard(str(s["file"]), int(s["size"]), int(s["records"])) for s in body["shards"])
+            manifest = cls(
+                format=str(body["format"]),
+                num_records=int(body["num_records"]),
+                data_bytes=int(body["data_bytes"]),
+                classes=tuple(str(name) for name in body["classes"]),
+                shards=shards,
+                index_size=int(body["index_size"]),
+                index_crc=int(body["index_crc"]),
+                codecs={str(name): int(count) for name, count in body["codecs"].items()},
+                options=dict(body["options"]),
+                skipped=int(body["skipped"]),
+                writer=str(body["writer"]),
+            )
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            if isinstance(error, FormatError):
+                raise
+            raise FormatError(f"{path} lacks or damages a field: {error!r}") from None
+        if body.get("id") != manifest.id:
+            raise FormatError(
+                f"{path} says id {body.get('id')!r}, its contents give {manifest.id!r}: it was edited or damaged."
+            )
+        return manifest
