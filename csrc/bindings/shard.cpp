@@ -15,7 +15,8 @@ namespace fastload::bindings {
 
 void register_shard(nb::module_& m) {
   nb::class_<Index>(m, "Index", "index.fli, memory-mapped and checked page by page.")
-      .def(nb::init<const std::string&>(), nb::arg("path"), nb::call_guard<nb::gil_scoped_release>())
+      .def(nb::init<const std::string&>(), nb::arg("path"),
+           nb::call_guard<nb::gil_scoped_release>())
       .def("__len__", &Index::size)
       .def_prop_ro("digest", &Index::digest, "CRC-32C of header and page table.")
       .def(
@@ -44,7 +45,8 @@ void register_shard(nb::module_& m) {
   nb::class_<Reader>(m, "Reader", "Reads records by their byte ranges; checks range and CRC-32C.")
       .def(
           "__init__",
-          [](Reader* self, Index& index, const std::vector<std::pair<std::string, uint64_t>>& shards) {
+          [](Reader* self, Index& index,
+             const std::vector<std::pair<std::string, uint64_t>>& shards) {
             std::vector<ShardFile> files;
             files.reserve(shards.size());
             for (const auto& [path, size] : shards) files.push_back({path, size});

@@ -40,7 +40,7 @@ File& File::operator=(File&& other) noexcept {
 }
 
 uint64_t File::size() const {
-  struct stat status{};
+  struct stat status {};
   if (::fstat(descriptor_, &status) != 0) throw_system_error("cannot stat", path_);
   return static_cast<uint64_t>(status.st_size);
 }
@@ -50,7 +50,7 @@ bool File::is_remote() const {
   constexpr std::array<uint32_t, 10> kRemote{0x6969,     0x517B,     0xFF534D42, 0xFE534D42,
                                              0x65735546, 0x0BD00BD0, 0x00C36400, 0x5346414F,
                                              0x01021997, 0x47504653};
-  struct statfs status{};
+  struct statfs status {};
   if (::fstatfs(descriptor_, &status) != 0) return true;
   const auto type = static_cast<uint32_t>(status.f_type);
   return std::find(kRemote.begin(), kRemote.end(), type) != kRemote.end();

@@ -24,9 +24,11 @@ class File {
 
   [[nodiscard]] int descriptor() const { return descriptor_; }
   [[nodiscard]] uint64_t size() const;  // bytes, by fstat
-  // True on file systems where a map may raise SIGBUS or stall without bound: NFS, SMB, FUSE, Lustre, ...
+  // True on file systems where a map may raise SIGBUS or stall without bound: NFS, SMB, FUSE,
+  // Lustre, ...
   [[nodiscard]] bool is_remote() const;
-  // Reads exactly `length` bytes at `offset` into `out`. Throws Error(kIo), or Error(kTruncated) at the end.
+  // Reads exactly `length` bytes at `offset` into `out`. Throws Error(kIo), or Error(kTruncated) at
+  // the end.
   void read(uint64_t offset, uint8_t* out, size_t length) const;
 
  private:

@@ -31,8 +31,9 @@ uint64_t page_count(uint64_t data_size, uint64_t page_bytes) {
 }  // namespace
 
 void Index::damaged(const std::string& what) const {
-  throw Error(ErrorKind::kFormat, path_ + " is not a valid index: " + what +
-                                      ". Restore the file, or build it again with 'fastload index'.");
+  throw Error(ErrorKind::kFormat,
+              path_ + " is not a valid index: " + what +
+                  ". Restore the file, or build it again with 'fastload index'.");
 }
 
 Index::Index(const std::string& path) : path_(path), file_(path) {
@@ -55,8 +56,8 @@ void Index::check_header() {
   }
   if (h.file_size != bytes.size()) {
     throw Error(ErrorKind::kTruncated, path_ + " has " + std::to_string(bytes.size()) +
-                                           " bytes, its header says " + std::to_string(h.file_size) +
-                                           ". Restore the file.");
+                                           " bytes, its header says " +
+                                           std::to_string(h.file_size) + ". Restore the file.");
   }
   // Every size is bounded by the file's before it is used in a product or a sum.
   const uint64_t size = h.file_size;
@@ -78,7 +79,8 @@ void Index::check_header() {
   }
   const Bytes table = bytes.subspan(data_end);
   if (crc32c(table) != h.pages_crc) {
-    throw Error(ErrorKind::kChecksum, path_ + ": the page table's CRC-32C differs. Restore the file.");
+    throw Error(ErrorKind::kChecksum,
+                path_ + ": the page table's CRC-32C differs. Restore the file.");
   }
   num_records_ = h.num_records;
   data_offset_ = h.data_offset;

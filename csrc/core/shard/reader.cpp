@@ -20,10 +20,9 @@ void Reader::open_file(uint32_t shard) {
   File file(expected.path);
   const uint64_t size = file.size();
   if (size != expected.size) {
-    throw Error(ErrorKind::kTruncated, expected.path + " has " + std::to_string(size) +
-                                           " bytes, the manifest says " +
-                                           std::to_string(expected.size) +
-                                           ". Restore the shard, or pack again.");
+    throw Error(ErrorKind::kTruncated,
+                expected.path + " has " + std::to_string(size) + " bytes, the manifest says " +
+                    std::to_string(expected.size) + ". Restore the shard, or pack again.");
   }
   if (file.is_remote()) {
     open.file = std::move(file);
@@ -51,11 +50,11 @@ Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
   }
   const uint64_t size = shards_[record.shard].size;
   if (record.length == 0 || record.offset > size || record.length > size - record.offset) {
-    throw Error(ErrorKind::kFormat,
-                index_.path() + ": sample " + std::to_string(id) + " claims " +
-                    std::to_string(record.length) + " bytes at offset " +
-                    std::to_string(record.offset) + " of " + shards_[record.shard].path + " (" +
-                    std::to_string(size) + " bytes). Pack again.");
+    throw Error(ErrorKind::kFormat, index_.path() + ": sample " + std::to_string(id) + " claims " +
+                                        std::to_string(record.length) + " bytes at offset " +
+                                        std::to_string(record.offset) + " of " +
+                                        shards_[record.shard].path + " (" + std::to_string(size) +
+                                        " bytes). Pack again.");
   }
   const Open& source = open(record.shard);
   Bytes bytes;
@@ -76,11 +75,10 @@ void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
   if ((word.load(std::memory_order_relaxed) & bit) != 0) return;
   const uint32_t found = crc32c(bytes);
   if (found != record.crc32c) {
-    throw Error(ErrorKind::kChecksum, shards_[record.shard].path + ": the " +
-                                          std::to_string(record.length) + " bytes at offset " +
-                                          std::to_string(record.offset) + " have CRC-32C " +
-                                          std::to_string(found) + ", packed was " +
-                                          std::to_string(record.crc32c) + ".");
+    throw Error(ErrorKind::kChecksum,
+                shards_[record.shard].path + ": the " + std::to_string(record.length) +
+                    " bytes at offset " + std::to_string(record.offset) + " have CRC-32C " +
+                    std::to_string(found) + ", packed was " + std::to_string(record.crc32c) + ".");
   }
   word.fetch_or(bit, std::memory_order_relaxed);
 }
