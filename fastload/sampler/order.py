@@ -29,16 +29,16 @@ _M2 = np.uint64(0x94D049BB133111EB)
 IdArray = npt.NDArray[np.int64]
 
 
-def _words(seed: int, epoch: int, block: int) -> tuple[int, int, int, int]:
-    key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
-    counter = (epoch & 0xFFFFFFFF, epoch >> 32 & 0xFFFFFFFF, _ORDER_TAG, block)
-    return tuple(_C.philox4x32(counter, key))  # type: ignore[return-value]
+def _words(key: int, counter: int, block: int) -> list[int]:
+    low = 0xFFFFFFFF
+    return list(_C.philox4x32((counter & low, counter >> 32 & low, _ORDER_TAG, block), (key & low, key >> 32 & low)))
 
 
 @lru_cache(maxsize=64)
-def _round_keys(seed: int, epoch: int) -> npt.NDArray[np.uint64]:
-    """One 64-bit key a round."""
-    words = [word for block in range(_ROUNDS // 2) for word in _words(seed, epoch, block)]
+def _round_keys(n: int, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
+    """One 64-bit key a round; other sizes get unrelated ones."""
+    first, second, *_ = _words(seed, n, 0xFFFFFFFF)
+    words = [word for block in range(_ROUNDS // 2) for word in _words(first | second << 32, epoch, block)]
     pairs = np.array(words, dtype=np.uint64).reshape(_ROUNDS, 2)
     return pairs[:, 0] << np.uint64(32) | pairs[:, 1]
 
@@ -66,7 +66,7 @@ def _feistel(values: npt.NDArray[np.uint64], bits: int, keys: npt.NDArray[np.uin
 
 @lru_cache(maxsize=4)
 def _exact(n: int, seed: int, epoch: int) -> IdArray:
-    keys = _round_keys(seed, epoch)
+    keys = _round_keys(n, seed, epoch)
     bits = _mix(_mix(np.arange(n, dtype=np.uint64), keys[0]), keys[1])
     order = np.argsort(bits, kind="stable").astype(np.int64)
     order.setflags(write=False)
@@ -89,7 +89,7 @@ def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:
     if n <= EXACT_LIMIT:
         return _exact(n, seed, epoch)[positions]
     bits = (n - 1).bit_length()
-    keys = _round_keys(seed, epoch)
+    keys = _round_keys(n, seed, epoch)
     values = _feistel(positions.astype(np.uint64), bits, keys)
     outside = np.flatnonzero(values >= n)
     while len(outside):
