@@ -17,8 +17,21 @@ from fastload.pil import decode_with_pil
 KINDS = ("JPEG", "PNG", "WEBP", "GIF")
 
 
-@pytest.mark.parametrize("roi", [(0, 0, 0, 5), (0, 0, 5, 0), (-1, 0, 5, 5), (0, -1, 5, 5), (26, 0, 5, 5), (0, 16, 5, 5),
-                                 (0, 0, 31, 20), (0, 0, 30, 21), (2**31 - 1, 0, 2**31 - 1, 1), (0, 0, -1, -1)])
+@pytest.mark.parametrize(
+    "roi",
+    [
+        (0, 0, 0, 5),
+        (0, 0, 5, 0),
+        (-1, 0, 5, 5),
+        (0, -1, 5, 5),
+        (26, 0, 5, 5),
+        (0, 16, 5, 5),
+        (0, 0, 31, 20),
+        (0, 0, 30, 21),
+        (2**31 - 1, 0, 2**31 - 1, 1),
+        (0, 0, -1, -1),
+    ],
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_region_outside_is_refused(kind, roi):
     data = encode(photo(30, 20), kind)
@@ -95,7 +108,9 @@ def test_threads_may_share_a_decoder():
     assert decoder.counts()["jpeg"] == 100
 
 
-@pytest.mark.skipif("FASTLOAD_TEST_IMAGES" not in os.environ, reason="FASTLOAD_TEST_IMAGES names no folder of images")
+@pytest.mark.skipif(
+    "FASTLOAD_TEST_IMAGES" not in os.environ, reason="FASTLOAD_TEST_IMAGES names no folder of images"
+)
 def test_real_photographs_equal_pillow():
     paths = sorted(p for p in Path(os.environ["FASTLOAD_TEST_IMAGES"]).rglob("*") if p.is_file())[:500]
     assert paths

@@ -13,8 +13,17 @@ from fastload import pil
 from fastload._native import _C
 from fastload.errors import DecodeError, LimitError
 
-KINDS = [("GIF", "P"), ("GIF", "RGB"), ("BMP", "RGB"), ("BMP", "P"), ("BMP", "1"), ("TIFF", "RGB"), ("TIFF", "L"),
-         ("TIFF", "CMYK"), ("TIFF", "RGBA")]
+KINDS = [
+    ("GIF", "P"),
+    ("GIF", "RGB"),
+    ("BMP", "RGB"),
+    ("BMP", "P"),
+    ("BMP", "1"),
+    ("TIFF", "RGB"),
+    ("TIFF", "L"),
+    ("TIFF", "CMYK"),
+    ("TIFF", "RGBA"),
+]
 
 
 @pytest.mark.parametrize(("kind", "mode"), KINDS)
@@ -57,8 +66,17 @@ def test_an_interrupt_is_not_a_bad_picture():
         _C.decode_rgb(encode(photo(9, 9), "GIF"), fallback=interrupted)
 
 
-@pytest.mark.parametrize("answer", [None, 5, np.zeros((4, 4), np.uint8), np.zeros((4, 4, 3), np.float32),
-                                    np.zeros((4, 4, 4), np.uint8), np.zeros((0, 4, 3), np.uint8)])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        5,
+        np.zeros((4, 4), np.uint8),
+        np.zeros((4, 4, 3), np.float32),
+        np.zeros((4, 4, 4), np.uint8),
+        np.zeros((0, 4, 3), np.uint8),
+    ],
+)
 def test_a_wrong_answer_is_an_error(answer):
     with pytest.raises(DecodeError, match="fallback decoder"):
         _C.decode_rgb(encode(photo(9, 9), "GIF"), fallback=lambda _record: answer)
@@ -132,5 +150,7 @@ def test_without_pillow(monkeypatch):
 
 def encode_gif_once() -> bytes:
     """A GIF of one white pixel, written by hand: Pillow is hidden when it is needed."""
-    return (b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00"
-            b"\x02\x02D\x01\x00;")
+    return (
+        b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00"
+        b"\x02\x02D\x01\x00;"
+    )

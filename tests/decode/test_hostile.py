@@ -1,4 +1,4 @@
-"""Mutated files give pixels of the announced size or an error of ours: never a crash, a hang or another exception."""
+"""Mutated files give pixels of the announced size or an error of ours: no crash, hang or other exception."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def seeds() -> dict[str, bytes]:
     found["png"] = encode(photo(40, 30), "PNG")
     found["webp"] = encode(photo(40, 30), "WEBP")
     found["webp lossless"] = encode(photo(40, 30), "WEBP", lossless=True)
-    found["webp alpha"] = encode(np.concatenate([photo(40, 30), photo(40, 30)[..., :1]], 2), "WEBP", mode="RGBA")
+    found["webp alpha"] = encode(
+        np.concatenate([photo(40, 30), photo(40, 30)[..., :1]], 2), "WEBP", mode="RGBA"
+    )
     return found
 
 
@@ -67,8 +69,7 @@ def test_mutants(kind):
                 x, y = int(rng.integers(width)), int(rng.integers(height))
                 roi = (x, y, int(rng.integers(1, width - x + 1)), int(rng.integers(1, height - y + 1)))
             pixels = decoder.decode_rgb(mutant, roi)
-        except DecodeError as error:
-            assert str(error)
+        except DecodeError:
             outcomes["refused"] += 1
         else:
             assert pixels.shape == ((height, width, 3) if roi is None else (roi[3], roi[2], 3))
@@ -77,7 +78,9 @@ def test_mutants(kind):
     assert decoder.decode_rgb(data).size > 0
 
 
-@pytest.mark.parametrize("head", [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\x64\0\0\0WEBP", b"GIF89a", b"II*\0"])
+@pytest.mark.parametrize(
+    "head", [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\x64\0\0\0WEBP", b"GIF89a", b"II*\0"]
+)
 def test_a_magic_before_noise(head):
     rng = np.random.default_rng(3)
     decoder = _C.Decoder(max_pixels=MAX_PIXELS)

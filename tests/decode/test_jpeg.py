@@ -39,7 +39,9 @@ def check_rois(data: bytes) -> None:
     full = decoder.decode_rgb(data)
     for x, y, width, height in rois(full.shape[1], full.shape[0]):
         part = decoder.decode_rgb(data, (x, y, width, height))
-        np.testing.assert_array_equal(part, full[y : y + height, x : x + width], err_msg=str((x, y, width, height)))
+        np.testing.assert_array_equal(
+            part, full[y : y + height, x : x + width], err_msg=str((x, y, width, height))
+        )
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -61,8 +63,17 @@ def test_every_sampling(name, progressive):
             check_rois(data)
 
 
-@pytest.mark.parametrize("options", [{"restart_marker_blocks": 1}, {"restart_marker_blocks": 5},
-                                     {"restart_marker_rows": 1}, {"optimize": True}, {"quality": 100}, {"quality": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"restart_marker_blocks": 1},
+        {"restart_marker_blocks": 5},
+        {"restart_marker_rows": 1},
+        {"optimize": True},
+        {"quality": 100},
+        {"quality": 1},
+    ],
+)
 def test_restart_markers_and_qualities(options):
     data = encode(photo(150, 90), "JPEG", **options)
     np.testing.assert_array_equal(_C.decode_rgb(data), pillow_rgb(data))
@@ -72,7 +83,7 @@ def test_restart_markers_and_qualities(options):
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.data())
 def test_roi_equals_crop_of_full_decode(data):
-    name = data.draw(st.sampled_from(sorted(FACTORS) + ["4:4:4", "gray", "CMYK", "RGB"]))
+    name = data.draw(st.sampled_from([*sorted(FACTORS), "4:4:4", "gray", "CMYK", "RGB"]))
     progressive = data.draw(st.booleans())
     columns, rows = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 9))
     if name in FACTORS:
@@ -164,7 +175,13 @@ def test_probe_reads_the_frame_header():
     assert _C.probe(data) == ("jpeg", 40, 30, 3, 0)
     assert _C.probe(encode(photo(40, 30), "JPEG", mode="L")) == ("jpeg", 40, 30, 1, 0)
     assert _C.probe(encode(photo(40, 30), "JPEG", mode="CMYK")) == ("jpeg", 40, 30, 4, 0)
-    assert _C.probe(encode(photo(40, 30), "JPEG", progressive=True)) == ("jpeg", 40, 30, 3, _C.FLAG_PROGRESSIVE)
+    assert _C.probe(encode(photo(40, 30), "JPEG", progressive=True)) == (
+        "jpeg",
+        40,
+        30,
+        3,
+        _C.FLAG_PROGRESSIVE,
+    )
     twelve = _C.probe(patch_frame(data, precision=12))
     assert twelve == ("jpeg", 40, 30, 3, _C.FLAG_SIXTEEN_BIT | _C.FLAG_NEEDS_FALLBACK)
     lossless = _C.probe(patch_frame(data, marker=0xC3))

@@ -44,9 +44,16 @@ def test_sixteen_bit_is_divided_by_257_and_rounded(colour, depth, interlaced):
     assert _C.probe(data)[4] == _C.FLAG_SIXTEEN_BIT
 
 
-@pytest.mark.parametrize(("colour", "depth", "transparent"), [
-    (GRAY, 8, struct.pack(">H", 7)), (GRAY, 2, struct.pack(">H", 1)), (RGB, 8, struct.pack(">HHH", 1, 2, 3)),
-    (PALETTE, 8, bytes(range(256))), (PALETTE, 2, b"\x00\x80")])
+@pytest.mark.parametrize(
+    ("colour", "depth", "transparent"),
+    [
+        (GRAY, 8, struct.pack(">H", 7)),
+        (GRAY, 2, struct.pack(">H", 1)),
+        (RGB, 8, struct.pack(">HHH", 1, 2, 3)),
+        (PALETTE, 8, bytes(range(256))),
+        (PALETTE, 2, b"\x00\x80"),
+    ],
+)
 def test_transparent_colours_keep_their_colour(colour, depth, transparent):
     data = random_png(colour, depth, 20, 10, extra=chunk(b"tRNS", transparent))
     np.testing.assert_array_equal(_C.decode_rgb(data), pillow_rgb(data))
@@ -56,7 +63,9 @@ def test_gamma_profile_and_text_change_nothing():
     extra = chunk(b"gAMA", struct.pack(">I", 100_000)) + chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(500)))
     extra += chunk(b"tEXt", b"Comment\0hello") + chunk(b"sBIT", b"\x05\x05\x05")
     plain = random_png(RGB, 8, 20, 10)
-    np.testing.assert_array_equal(_C.decode_rgb(random_png(RGB, 8, 20, 10, extra=extra)), _C.decode_rgb(plain))
+    np.testing.assert_array_equal(
+        _C.decode_rgb(random_png(RGB, 8, 20, 10, extra=extra)), _C.decode_rgb(plain)
+    )
 
 
 def test_indices_above_the_palette_are_black_as_in_pillow():

@@ -29,7 +29,9 @@ def test_both_byte_orders_of_tiff_and_bigtiff(magic):
     assert _C.sniff(magic + bytes(20)) == "tiff"
 
 
-@pytest.mark.parametrize("data", [b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"RIFF\0\0\0\0WEBP", b"\x89PNG\r\n\x1a\n"])
+@pytest.mark.parametrize(
+    "data", [b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"RIFF\0\0\0\0WEBP", b"\x89PNG\r\n\x1a\n"]
+)
 def test_magic_cut_short_is_unknown(data):
     assert _C.sniff(data) != "unknown"
     assert _C.sniff(data[:-1]) == "unknown"

@@ -1,4 +1,4 @@
-"""A plain PNG writer for the kinds that Pillow does not write: every depth and colour type, interlaced too."""
+"""A plain PNG writer for what Pillow does not write: every depth and colour type, interlaced too."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import numpy as np
 GRAY, RGB, PALETTE, GRAY_ALPHA, RGB_ALPHA = 0, 2, 3, 4, 6
 CHANNELS = {GRAY: 1, RGB: 3, PALETTE: 1, GRAY_ALPHA: 2, RGB_ALPHA: 4}
 # PNG specification, table 11.1.
-KINDS = [(c, d) for c, depths in ((0, (1, 2, 4, 8, 16)), (2, (8, 16)), (3, (1, 2, 4, 8)), (4, (8, 16)), (6, (8, 16)))
-         for d in depths]
+KINDS = [
+    (c, d)
+    for c, depths in ((0, (1, 2, 4, 8, 16)), (2, (8, 16)), (3, (1, 2, 4, 8)), (4, (8, 16)), (6, (8, 16)))
+    for d in depths
+]
 # PNG specification, 8.2: first column, first row, column step, row step.
 ADAM7 = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
 
@@ -33,9 +36,16 @@ def pack_rows(samples: np.ndarray[Any, Any], depth: int) -> bytes:
     return np.concatenate([np.zeros((height, 1), np.uint8), packed], axis=1).tobytes()
 
 
-def write_png(samples: np.ndarray[Any, Any], depth: int, colour: int, *, interlaced: bool = False,
-              palette: np.ndarray[Any, Any] | None = None, extra: bytes = b"") -> bytes:
-    """``samples``: (height, width, channels) below 2**depth; ``palette``: (n, 3); ``extra``: chunks before IDAT."""
+def write_png(
+    samples: np.ndarray[Any, Any],
+    depth: int,
+    colour: int,
+    *,
+    interlaced: bool = False,
+    palette: np.ndarray[Any, Any] | None = None,
+    extra: bytes = b"",
+) -> bytes:
+    """``samples``: (height, width, channels) < 2**depth; ``palette``: (n, 3); ``extra``: chunks before IDAT."""
     height, width = samples.shape[:2]
     if interlaced:
         passes = [samples[y::dy, x::dx] for x, y, dx, dy in ADAM7]
