@@ -45,7 +45,7 @@ def write_png(
     palette: np.ndarray[Any, Any] | None = None,
     extra: bytes = b"",
 ) -> bytes:
-    """``samples``: (height, width, channels) < 2**depth; ``palette``: (n, 3); ``extra``: chunks before IDAT."""
+    """``samples``: (height, width, channels); ``palette``: (n, 3); ``extra``: chunks before IDAT."""
     height, width = samples.shape[:2]
     if interlaced:
         passes = [samples[y::dy, x::dx] for x, y, dx, dy in ADAM7]
