@@ -115,10 +115,26 @@ constexpr int32_t kHalf = kRounding >> 16;  // the rounding constant, before two
 
 __m512i combine(const __m512i (&sums)[3]) {
   const __m512i upper = _mm512_add_epi32(_mm512_slli_epi32(sums[2], 8), sums[1]);
-  return _mm512_srai_epi32(_mm512_add_epi32(_mm512_slli_epi32(upper, 8), sums[0]), kPrecisionBits);
+  return _mm512_add_epi32(_mm512_slli_epi32(upper, 8), sums[0]);
 }
 
-// One group of 4 outputs on `Rows` lines; Chunks 1: weights in registers, 0: layout.chunks of them.
+// The whole sum of at most four taps: shifting between the products saves the additions.
+__m512i four_taps(__m512i pixels, __m512i b0, __m512i b1, __m512i b2) {
+  const __m512i high = _mm512_dpbusd_epi32(_mm512_set1_epi32(kHalf), pixels, b2);
+  const __m512i middle = _mm512_dpbusd_epi32(_mm512_slli_epi32(high, 8), pixels, b1);
+  return _mm512_dpbusd_epi32(_mm512_slli_epi32(middle, 8), pixels, b0);
+}
+
+// Pillow's clip8 of four vectors of sums, 128-bit lane by 128-bit lane: bytes of a, b, c, d.
+__m512i clip8(const __m512i (&sums)[4]) {
+  const auto pack = [&](int v) {
+    return _mm512_packs_epi32(_mm512_srai_epi32(sums[v], kPrecisionBits),
+                              _mm512_srai_epi32(sums[v + 1], kPrecisionBits));
+  };
+  return _mm512_packus_epi16(pack(0), pack(2));
+}
+
+// One group of 4 outputs on `Rows` lines; Chunks 1: at most four taps, 0: layout.chunks times four.
 template <bool Wide, int Chunks, int Rows>
 inline __attribute__((always_inline)) void group_sums(const Axis& axis, const Layout& layout, int g,
                                                       const uint8_t* const* in, __m512i (&result)[kBatch][kGroups]) {
@@ -127,13 +143,22 @@ inline __attribute__((always_inline)) void group_sums(const Axis& axis, const La
   const int32_t* group = packed + layout.head + static_cast<size_t>(g) * layout.group_size;
   const __m512i index = _mm512_load_si512(group);
   const int base = packed[g];
+  if constexpr (Chunks == 1) {
+    const __m512i b0 = _mm512_load_si512(group + kVector);
+    const __m512i b1 = _mm512_load_si512(group + 2 * kVector);
+    const __m512i b2 = _mm512_load_si512(group + 3 * kVector);
+    for (int r = 0; r < Rows; ++r) {
+      const __m512i pixels = load_pixels<Wide>(in[r], base, index, first, 0);
+      result[r][g % kGroups] = four_taps(pixels, b0, b1, b2);
+    }
+    return;
+  }
   __m512i sums[Rows][3];
   for (int r = 0; r < Rows; ++r) {
     sums[r][0] = sums[r][1] = _mm512_setzero_si512();
     sums[r][2] = _mm512_set1_epi32(kHalf);
   }
-  const int chunks = Chunks > 0 ? Chunks : layout.chunks;
-  for (int chunk = 0; chunk < chunks; ++chunk) {
+  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
     const int32_t* weights = group + kVector * (1 + 3 * chunk);
     for (int r = 0; r < Rows; ++r) {
       const __m512i pixels = load_pixels<Wide>(in[r], base, index, first, chunk);
@@ -148,18 +173,17 @@ inline __attribute__((always_inline)) void group_sums(const Axis& axis, const La
 template <bool Wide, int Chunks, int Rows>
 void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
   const Layout layout(axis);
-  // The packs below interleave the four groups in each 128-bit lane: this puts the pixels in order.
+  // clip8 interleaves the four groups in each 128-bit lane: this puts the pixels in order.
   alignas(64) static constexpr uint8_t kOrder[64] = {
-      0,  1,  2,  16, 17, 18, 32, 33, 34, 48, 49, 50, 4,  5,  6,  20, 21, 22, 36, 37, 38, 52, 53, 54,
-      8,  9,  10, 24, 25, 26, 40, 41, 42, 56, 57, 58, 12, 13, 14, 28, 29, 30, 44, 45, 46, 60, 61, 62};
+      0, 1, 2, 16, 17, 18, 32, 33, 34, 48, 49, 50, 4, 5, 6, 20, 21, 22, 36, 37, 38, 52, 53, 54, 8,
+      9, 10, 24, 25, 26, 40, 41, 42, 56, 57, 58, 12, 13, 14, 28, 29, 30, 44, 45, 46, 60, 61, 62};
   const __m512i order = _mm512_load_si512(kOrder);
   for (int g = 0; g < layout.groups; g += kGroups) {
     __m512i result[kBatch][kGroups];
     for (int i = 0; i < kGroups; ++i) group_sums<Wide, Chunks, Rows>(axis, layout, g + i, in, result);
     for (int r = 0; r < Rows; ++r) {
-      const __m512i bytes = _mm512_packus_epi16(_mm512_packs_epi32(result[r][0], result[r][1]),
-                                                _mm512_packs_epi32(result[r][2], result[r][3]));
-      _mm512_storeu_si512(out[r] + 3 * kOutputs * static_cast<size_t>(g), _mm512_permutexvar_epi8(order, bytes));
+      _mm512_storeu_si512(out[r] + 3 * kOutputs * static_cast<size_t>(g),
+                          _mm512_permutexvar_epi8(order, clip8(result[r])));
     }
   }
 }
@@ -195,8 +219,36 @@ void pack_vertical(Axis& axis) {
   }
 }
 
+// 64 columns of four lines as 4 x 16 lanes of four bytes; clip8 brings them back in order.
+inline void interleave(const uint8_t* const* in, size_t x, __m512i (&pixels)[4]) {
+  const auto load = [&](int t) { return _mm512_loadu_si512(in[t] + x); };
+  const __m512i low01 = _mm512_unpacklo_epi8(load(0), load(1));
+  const __m512i high01 = _mm512_unpackhi_epi8(load(0), load(1));
+  const __m512i low23 = _mm512_unpacklo_epi8(load(2), load(3));
+  const __m512i high23 = _mm512_unpackhi_epi8(load(2), load(3));
+  pixels[0] = _mm512_unpacklo_epi16(low01, low23);
+  pixels[1] = _mm512_unpackhi_epi16(low01, low23);
+  pixels[2] = _mm512_unpacklo_epi16(high01, high23);
+  pixels[3] = _mm512_unpackhi_epi16(high01, high23);
+}
+
+void vertical_four_taps(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, uint8_t* out) {
+  const int32_t* weights = axis.packed.data() + j;
+  const __m512i b0 = _mm512_set1_epi32(weights[0]);
+  const __m512i b1 = _mm512_set1_epi32(weights[axis.stride]);
+  const __m512i b2 = _mm512_set1_epi32(weights[2 * axis.stride]);
+  const uint8_t* const lines[kTaps] = {in[0], in[1], in[2], in[3]};
+  for (size_t x = 0; x < bytes; x += 64) {
+    __m512i pixels[4];
+    interleave(lines, x, pixels);
+    for (__m512i& p : pixels) p = four_taps(p, b0, b1, b2);
+    _mm512_storeu_si512(out + x, clip8(pixels));
+  }
+}
+
 void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, uint8_t* out) {
   const int chunks = axis.taps / kTaps;
+  if (chunks == 1) return vertical_four_taps(axis, j, in, bytes, out);
   for (size_t x = 0; x < bytes; x += 64) {
     __m512i sums[4][3];
     for (auto& sum : sums) {
@@ -204,22 +256,16 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
       sum[2] = _mm512_set1_epi32(kHalf);
     }
     for (int chunk = 0; chunk < chunks; ++chunk) {
-      const auto load = [&](int t) { return _mm512_loadu_si512(in[kTaps * chunk + t] + x); };
-      const __m512i low01 = _mm512_unpacklo_epi8(load(0), load(1));
-      const __m512i high01 = _mm512_unpackhi_epi8(load(0), load(1));
-      const __m512i low23 = _mm512_unpacklo_epi8(load(2), load(3));
-      const __m512i high23 = _mm512_unpackhi_epi8(load(2), load(3));
-      const __m512i pixels[4] = {_mm512_unpacklo_epi16(low01, low23), _mm512_unpackhi_epi16(low01, low23),
-                                 _mm512_unpacklo_epi16(high01, high23), _mm512_unpackhi_epi16(high01, high23)};
+      __m512i pixels[4];
+      interleave(in + kTaps * chunk, x, pixels);
       const int32_t* weights = axis.packed.data() + 3 * static_cast<size_t>(chunk) * axis.stride + j;
       for (int p = 0; p < 3; ++p) {
         const __m512i weight = _mm512_set1_epi32(weights[static_cast<size_t>(p) * axis.stride]);
         for (int i = 0; i < 4; ++i) sums[i][p] = _mm512_dpbusd_epi32(sums[i][p], pixels[i], weight);
       }
     }
-    const __m512i low = _mm512_packs_epi32(combine(sums[0]), combine(sums[1]));
-    const __m512i high = _mm512_packs_epi32(combine(sums[2]), combine(sums[3]));
-    _mm512_storeu_si512(out + x, _mm512_packus_epi16(low, high));
+    const __m512i whole[4] = {combine(sums[0]), combine(sums[1]), combine(sums[2]), combine(sums[3])};
+    _mm512_storeu_si512(out + x, clip8(whole));
   }
 }
 
