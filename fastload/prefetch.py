@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import mmap
+import time
 import weakref
 from collections import deque
 from dataclasses import dataclass
@@ -134,10 +136,17 @@ class Feeder:
             self._submit(following)
         return self._queue.popleft()
 
-    def wait(self, pending: Pending) -> list[tuple[int, int, int, str]]:
-        """Block until the batch is complete; its faults as (position, sample id, error kind, message)."""
+    def wait(self, pending: Pending, timeout: float = 0.0) -> list[tuple[int, int, int, str]]:
+        """Block until the batch is complete; its faults as (position, sample id, error kind, message).
+
+        Raises:
+            RuntimeError: it took more than ``timeout`` seconds (0: no bound), as torch's DataLoader does.
+        """
+        limit = time.monotonic() + timeout if timeout > 0 else math.inf
         while not self._engine.wait(pending.ticket, _POLL_SECONDS):
-            pass  # back in the interpreter: signal handlers run here
+            # Back in the interpreter: signal handlers run here.
+            if time.monotonic() > limit:
+                raise RuntimeError(f"DataLoader timed out after {timeout} seconds waiting for {pending.key}.")
         faults: list[tuple[int, int, int, str]] = self._engine.collect(pending.ticket)
         return faults
 

@@ -1,9 +1,11 @@
 // The engine: submit, wait, collect.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
+#include <optional>
 
 #include "fallback.h"
 #include "prefetch/engine.h"
