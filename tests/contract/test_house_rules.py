@@ -20,10 +20,12 @@ FORBIDDEN_FOLDERS = {"utils", "util", "helpers", "common", "misc"}
 
 
 def python_functions(path: Path) -> Iterator[tuple[str, int]]:
-    """Name and lines of each function, its docstring and decorators included."""
+    """Name and lines of each function's body, without its signature and docstring."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno:
-            yield node.name, node.end_lineno - node.lineno + 1
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            if body:
+                yield node.name, node.end_lineno - body[0].lineno + 1
 
 
 def blank(match: re.Match[str]) -> str:
@@ -38,33 +40,35 @@ def without_comments_and_strings(text: str) -> str:
 
 
 def cpp_blocks(path: Path) -> Iterator[tuple[int, int]]:
-    """First line and number of lines of each outermost function body (approximate: by braces).
+    """First line and number of lines of each outermost function body.
 
-    A body opens after ``)`` or a qualifier; braces of namespaces, types and enums are stepped into.
+    By braces: clang-format writes a space before a body's brace and none before an initialiser's. The braces
+    of namespaces, types and enums are stepped into.
     """
     text = without_comments_and_strings(path.read_text(encoding="utf-8"))
-    inside: list[int | None] = []  # line of an open function body, None for other braces
+    inside: list[tuple[str, int]] = []  # kind ("body", "scope", "value") and first line of each open brace
     head_start = 0
     for position, char in enumerate(text):
+        line = text.count("\n", 0, position) + 1 if char in "{}" else 0
         if char == "{":
-            head = text[head_start:position]
-            open_body = next((line for line in inside if line is not None), None)
-            is_body = open_body is None and is_function_head(head)
-            inside.append(text.count("\n", 0, position) + 1 if is_body else None)
+            inside.append((brace_kind(text[head_start:position], "body" in dict(inside)), line))
         elif char == "}" and inside:
-            begin = inside.pop()
-            if begin is not None:
-                yield begin, text.count("\n", 0, position) + 2 - begin
-        if char in "{};":
+            kind, begin = inside.pop()
+            if kind == "body":
+                yield begin, line + 1 - begin
+            if kind == "value":
+                continue
+        if char in "{};" and (not inside or inside[-1][0] != "value"):
             head_start = position + 1
 
 
-def is_function_head(head: str) -> bool:
-    """Whether the text before a brace is a function's head and not a type's, a namespace's or a value's."""
-    head = head.strip()
-    if re.search(r"\b(namespace|class|struct|enum|union|extern)\b[^()]*$", head) or head.endswith("="):
-        return False
-    return bool(re.search(r"\)\s*(const|noexcept|override|final|mutable|->[^;{]*|:[^;{]*|\s)*$", head))
+def brace_kind(head: str, in_body: bool) -> str:
+    """What a brace opens, by the text before it: a function's "body", a "value", or another "scope"."""
+    if head and not head[-1].isspace():
+        return "value"
+    if in_body or re.search(r"\b(namespace|class|struct|enum|union|extern)\b[^()]*$", head):
+        return "scope"
+    return "body" if ")" in head and not head.rstrip().endswith("=") else "scope"
 
 
 def long_files(paths: list[Path]) -> list[str]:

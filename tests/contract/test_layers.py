@@ -23,10 +23,7 @@ from house_sources import (
     python_files,
 )
 
-# Parts of fastload/, lowest first. A part may import itself, errors and what its line names, nothing else.
-CODE = {"errors", "_native", "world", "pil", "shard", "sampler", "transforms"}
-ENGINE = CODE | {"stats", "prefetch", "faults", "transfer", "plan"}
-EVERYTHING = ENGINE | {"pack", "cache", "dali", "loader"}
+# Parts of fastload/. A part may import itself, errors and what its line names, nothing else.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "_native": set(),
@@ -34,22 +31,31 @@ ALLOWED: dict[str, set[str]] = {
     "pil": set(),
     "shard": {"_native"},
     "sampler": {"_native", "world"},
-    "transforms": set(),
-    "stats": {"_native"},
-    "plan": CODE,
-    "prefetch": CODE | {"stats", "plan"},
-    "faults": CODE | {"stats", "prefetch"},
-    "transfer": CODE | {"stats", "prefetch"},
+    "transforms": {"_native"},
     "pack": {"_native", "world", "pil", "shard"},
-    "cache": {"_native", "world", "shard"},
-    "dali": ENGINE,
-    "loader": ENGINE | {"cache", "dali"},
-    "integrations": EVERYTHING,
-    "diagnose": EVERYTHING,
-    "cli": EVERYTHING | {"integrations", "diagnose", "__version__"},
-    "__main__": {"cli"},
-    "__init__": EVERYTHING,
 }
+# Those that join them, lowest first: each may import all of the above but pack, and the ones before it.
+JOINTS = [
+    "stats",
+    "state",
+    "prefetch",
+    "faults",
+    "options",
+    "tail",
+    "transfer",
+    "packed",
+    "torch_workers",
+    "cache",
+    "dali",
+    "loader",
+    "integrations",
+    "diagnose",
+]
+for position, joint in enumerate(JOINTS):
+    ALLOWED[joint] = (set(ALLOWED) | set(JOINTS[:position])) - {"pack"}
+ALLOWED["cli"] = set(ALLOWED) | {"__version__"}
+ALLOWED["__init__"] = set(ALLOWED) - {"cli"}
+ALLOWED["__main__"] = {"cli"}
 
 # Folders of csrc/core: siblings know base/ only; shard reads by io; prefetch and pack join the stages.
 STAGES = {"base", "io", "shard", "decode", "transform", "collate"}
