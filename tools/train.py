@@ -71,7 +71,8 @@ def parser() -> argparse.ArgumentParser:
     add("--checkpoint", type=Path, metavar="FOLDER", help="keep a checkpoint there")
     add("--save-every", type=int, metavar="N", help="save after every N updates, too")
     add("--resume", action="store_true", help="go on from the checkpoint, if there is one")
-    add("--log", type=Path, metavar="FILE", help="append a line of JSON for each epoch")
+    # Not "--log", which torchrun would take for one of its own.
+    add("--log-file", type=Path, metavar="FILE", help="append a line of JSON for each epoch")
     return parser
 
 
@@ -139,6 +140,7 @@ class Training:
         self.run = make_run(options, world, data)
         self.position = Position()
         self.stop = StopSignal(world)
+        self.stopping = False
         if options.resume:
             self.restore()
 
@@ -192,7 +194,8 @@ class Training:
         every = self.options.save_every
         if every is not None and self.run.updates % every == 0:
             self.save()
-        return self.stop.is_agreed(self.run.updates)
+        self.stopping = self.stop.is_agreed(self.run.updates)
+        return self.stopping
 
     def train_one(self) -> EpochResult:
         """What is left of the current epoch."""
@@ -204,8 +207,13 @@ class Training:
             return train_epoch(self.run, self.data.train, span, progress, self.after_update)
 
     def go(self) -> bool:
-        """Train until the last epoch; False where a signal ended it before."""
+        """Train until the last epoch; False where a signal ended it before.
+
+        A signal at an epoch's last update leaves after its evaluation; the checkpoint is written before.
+        """
         while self.position.epoch < self.options.epochs:
+            if self.stopping:
+                return False
             result = self.train_one()
             if not result.finished:
                 self.save()
@@ -226,8 +234,8 @@ class Training:
             text += f"  val loss {val.loss:.3f}  top-1 {val.top1:.1%}"
             text += f"  top-5 {val.top5:.1%}" if val.top5 == val.top5 else ""
         self.say(f"{text}  {train.seconds:.1f} s")
-        if self.options.log is not None and self.world.is_first:
-            append_line(self.options.log, self.facts(train, val))
+        if self.options.log_file is not None and self.world.is_first:
+            append_line(self.options.log_file, self.facts(train, val))
 
     def facts(self, train: EpochResult, val: EvalResult | None) -> dict[str, Any]:
         """The epoch's numbers for the log."""
