@@ -42,10 +42,10 @@ def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -
 
 
 def build(job: Job, variant: str, threads: int, folder: Path) -> Any:
-    from nvidia.dali import fn, pipeline_def, types
+    import nvidia.dali
+    from nvidia.dali import fn, types
 
-    @pipeline_def(batch_size=job.batch, num_threads=threads, device_id=None)
-    def pipeline() -> tuple[Any, Any]:
+    def pipeline() -> Any:
         files, labels = fn.readers.file(
             file_root=str(folder), dir_filters=class_names(folder), random_shuffle=job.train, name="files"
         )
@@ -82,6 +82,7 @@ def build(job: Job, variant: str, threads: int, folder: Path) -> Any:
             images = fn.crop(images, device="cpu", crop=(224, 224))
         return images, labels
 
-    built = pipeline()
+    define: Any = nvidia.dali.pipeline_def(batch_size=job.batch, num_threads=threads, device_id=None)
+    built = define(pipeline)()
     built.build()
     return built

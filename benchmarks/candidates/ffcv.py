@@ -64,15 +64,15 @@ def prepare(variant: str, folder: Path, workdir: Path) -> None:
     from ffcv.writer import DatasetWriter
 
     variant = variant or "orig"
-    options = {
+    settings: dict[str, dict[str, Any]] = {
         "orig": {"write_mode": "jpg"},
         "jpgfull": {"write_mode": "jpg", "jpeg_quality": 90},
         "jpg500": {"write_mode": "jpg", "jpeg_quality": 90, "max_resolution": 500},
         "raw256": {"write_mode": "raw", "max_resolution": 256},
-    }[variant]
+    }
     if variant == "orig":
         RGBImageField.encode = encode_unchanged
-    fields = {"image": RGBImageField(**options), "label": IntField()}
+    fields = {"image": RGBImageField(**settings[variant]), "label": IntField()}
     writer = DatasetWriter(str(workdir / f"{variant}.beton"), fields, num_workers=2)
     writer.from_indexed_dataset(Images(folder, decoded=variant != "orig"))
 

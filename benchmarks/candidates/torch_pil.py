@@ -39,7 +39,7 @@ def prepare(variant: str, folder: Path, workdir: Path) -> None:
 def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -> Iterator[int]:
     vision = torchvision_or_none()
     return endless(
-        Photos(listing(folder), open_pil, with_torchvision(job, vision) if vision else Steps(job)),
+        Photos(listing(folder), open_pil, with_torchvision(job) if vision else Steps(job)),
         job,
         threads,
     )
@@ -96,6 +96,7 @@ def torchvision_or_none() -> Any:
     """
     import torch
 
+    torch_library: Any = torch.library
     try:
         import torchvision
     except ModuleNotFoundError:
@@ -103,7 +104,7 @@ def torchvision_or_none() -> Any:
     except RuntimeError:
         for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
             del sys.modules[name]
-        library = torch.library.Library("torchvision", "DEF")
+        library = torch_library.Library("torchvision", "DEF")
         library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         _kept.append(library)
@@ -111,7 +112,7 @@ def torchvision_or_none() -> Any:
     return torchvision
 
 
-def with_torchvision(job: Job, vision: Any) -> Callable[[Any], Any]:
+def with_torchvision(job: Job) -> Any:
     """torchvision's transforms of the job; uint8 leaves Pillow by NumPy, which costs least."""
     import torchvision.transforms as t
 
