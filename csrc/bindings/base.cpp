@@ -39,7 +39,8 @@ void register_base(nb::module_& m) {
       "set_error_classes",
       [](nb::list classes) {
         if (nb::len(classes) != kKinds) throw nb::value_error("one class per ErrorKind");
-        for (size_t i = 0; i < kKinds; ++i) error_classes[i] = nb::object(classes[i]).release().ptr();
+        for (size_t i = 0; i < kKinds; ++i)
+          error_classes[i] = nb::object(classes[i]).release().ptr();
       },
       nb::arg("classes"), "The exception class for each ErrorKind, in its order.");
   m.def(
@@ -59,10 +60,12 @@ void register_base(nb::module_& m) {
         return philox4x32(c, {k[0], k[1]});
       },
       nb::arg("counter"), nb::arg("key"), "Four uint32 words of Philox4x32-10.");
-  m.def("simd_level", [] { return std::string(simd_level_name(simd_level())); },
-        "The instruction set in use: scalar, avx2 or avx512.");
-  m.def("set_simd_level", [](const std::string& name) { set_simd_level(name); }, nb::arg("name"),
-        "Caps the instruction set (tests and benchmarks).");
+  m.def(
+      "simd_level", [] { return std::string(simd_level_name(simd_level())); },
+      "The instruction set in use: scalar, avx2 or avx512.");
+  m.def(
+      "set_simd_level", [](const std::string& name) { set_simd_level(name); }, nb::arg("name"),
+      "Caps the instruction set (tests and benchmarks).");
 }
 
 }  // namespace fastload::bindings

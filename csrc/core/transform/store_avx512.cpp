@@ -1,0 +1,6 @@
+#include "transform/store_kernels.h"
+#if defined(__x86_64__)
+namespace fastload {
+const StoreKernels kAvx512Store = kScalarStore;
+}
+#endif
