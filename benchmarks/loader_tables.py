@@ -26,7 +26,7 @@ def tables(entries: Sequence[Candidate], runs: Sequence[Run], baseline: str) -> 
             if name in failed:
                 rows.append([short, "failed", *[""] * (len(COLUMNS) - 2)])
             else:
-                rows.append([short, *cells(name, f"{case} | {baseline}", runs)])
+                rows.append([short, *cells(name, case, baseline, runs)])
         sections.append(f"### {case}\n\n{table(COLUMNS, rows)}")
     if failed:
         reasons = "\n".join(f"- {name}: {error.strip().splitlines()[-1]}" for name, error in failed.items())
@@ -34,17 +34,24 @@ def tables(entries: Sequence[Candidate], runs: Sequence[Run], baseline: str) -> 
     return "\n\n".join(sections)
 
 
-def cells(name: str, baseline: str, runs: Sequence[Run]) -> list[str]:
+def times(runs: Sequence[Run], name: str, other: str) -> str:
+    """How many times ``other``'s median rate ``name``'s is; "-" where one of them did not run."""
+    rates = [values_of(runs, who, "rate") for who in (name, other)]
+    if min(len(rate) for rate in rates) < MINIMUM_REPEATS:
+        return "-"
+    return f"{ratio(summarize(rates[0]), summarize(rates[1])):.2f}x"
+
+
+def cells(name: str, case: str, baseline: str, runs: Sequence[Run]) -> list[str]:
     """The figures of one row."""
     mine = [run for run in runs if run.name == name]
     rate = summarize(values_of(runs, name, "rate"))
-    base = values_of(runs, baseline, "rate")
-    times = f"{ratio(rate, summarize(base)):.2f}x" if len(base) >= MINIMUM_REPEATS else "-"
     peak = summarize([run.memory.total for run in mine])
     parts = [summarize([getattr(run.memory, part) for run in mine]).median for part in ("anonymous", "file")]
     return [
         rate.text(),
-        times,
+        times(runs, name, f"{case} | {baseline}"),
+        times(runs, f"{case} | {OURS}", name),
         summarize(values_of(runs, name, "first_batch")).text(2),
         summarize(values_of(runs, name, "first_after_imports")).text(2),
         f"{peak.text()} ({parts[0]:.0f} + {parts[1]:.0f})",

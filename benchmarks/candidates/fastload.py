@@ -21,6 +21,7 @@ def versions() -> dict[str, str]:
 
     import fastload
 
+    fastload.DataLoader  # noqa: B018 (what it imports on first use is an import, too)
     return {"fastload": fastload.__version__, "torch": torch.__version__}
 
 
