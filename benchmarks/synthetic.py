@@ -43,7 +43,8 @@ def _entries(images: list[bytes]) -> npt.NDArray[np.void]:
 def write_synthetic(folder: Path, images: list[bytes], records: int) -> None:
     """Make ``folder`` a dataset of ``records`` records; record i is ``images[i % len(images)]``.
 
-    Its label is ``i % 1000``. The index is as that of a real dataset with so many records; the one shard holds each image once.
+    Its label is ``i % 1000``. The index is as that of a real dataset with so many records; the one
+    shard holds each image once.
     """
     folder.mkdir(parents=True)
     (folder / SHARD).write_bytes(b"".join(images))
