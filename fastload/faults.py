@@ -54,7 +54,12 @@ class FaultPolicy:
     """
 
     def __init__(
-        self, dataset: PackedDataset, on_error: str, log: str | os.PathLike[str] | None, sampler: Sampler, seed: int
+        self,
+        dataset: PackedDataset,
+        on_error: str,
+        log: str | os.PathLike[str] | None,
+        sampler: Sampler,
+        seed: int,
     ) -> None:
         if on_error not in ON_ERROR:
             raise ValueError(f"on_error must be one of {', '.join(ON_ERROR)}. Found: {on_error!r}.")
@@ -106,13 +111,19 @@ class FaultPolicy:
         shard, key = self._dataset.reader.shard_path(sample), self._dataset.key(sample)
         error = errors.SampleError(
             f"Sample {sample} (key {key!r} in {shard}): {message}. Check the set with 'fastload verify "
-            f"{self._dataset.folder} --decode', or pass on_error=\"skip\" or on_error=\"replace\"."
+            f'{self._dataset.folder} --decode\', or pass on_error="skip" or on_error="replace".'
         )
         error.sample, error.key, error.shard = sample, key, shard
         return error
 
     def _report(
-        self, pending: Pending, position: int, sample: int, cls: type[Exception], message: str, substitute: int | None
+        self,
+        pending: Pending,
+        position: int,
+        sample: int,
+        cls: type[Exception],
+        message: str,
+        substitute: int | None,
     ) -> None:
         report = SampleReport(
             pending.key.epoch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +23,7 @@ from fastload.shard.index import RECORD
 from fastload.tail import SampleKey, Tail, failed, render
 from fastload.transforms.plan import Plan
 
-__all__ = ["PackedBackend"]
+__all__ = ["PackedBackend", "memory_plan"]
 
 
 def output_size(dataset: PackedDataset, plan: Plan) -> tuple[int, int] | None:
@@ -39,10 +40,22 @@ def output_size(dataset: PackedDataset, plan: Plan) -> tuple[int, int] | None:
     size = int(first["height"]), int(first["width"])
     if plan.geometry_spec().kind != "none" or 0 in size:
         raise ValueError(
-            "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps the "
-            "aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((height, width))."
+            "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps "
+            "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w))."
         )
     return size
+
+
+def memory_plan(dataset: PackedDataset, plan: Plan, options: Options) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`."""
+    size = output_size(dataset, plan)
+    if size is None:
+        raise ValueError(
+            "Samples differ in size until a Python callable has seen them: memory cannot be planned."
+        )
+    shape = SlotShape(options.batch_size, *size, getattr(torch, plan.dtype))
+    slots = options.prefetch_factor + 2  # in work, at the consumer, and one it has not let go of yet
+    return {"slots": slots, "slot_bytes": shape.nbytes, "total": slots * shape.nbytes}
 
 
 class PackedBackend:
@@ -192,6 +205,7 @@ class _PythonStage:
     def __init__(self, finish: Callable[[Any], Any], threads: int) -> None:
         self._finish = finish
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="fastload-python")
+        self._pid = os.getpid()
         self._queue: deque[tuple[BatchKey, Future[Any]]] = deque()
 
     def take(
@@ -216,5 +230,7 @@ class _PythonStage:
                 future.exception()  # wait for it; its outcome is not wanted
 
     def close(self) -> None:
+        if os.getpid() != self._pid:
+            return  # after fork the threads are the parent's
         self.cancel()
         self._executor.shutdown(wait=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMATS", "decode_with_pil"]
 
-# Pillow's other readers (EPS, PSD, FITS...) have had most of its security bugs and no place in a training set.
+# Pillow's other readers (EPS, PSD, FITS...) have had most of its security bugs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
 
 

@@ -87,8 +87,8 @@ def render(dataset: PackedDataset, plan: Plan, key: SampleKey, max_pixels: int) 
 def failed(sample: int, dataset: PackedDataset, error: Exception) -> errors.SampleError:
     """The error of a callable, with the sample it happened on."""
     wrapped = errors.SampleError(
-        f"Sample {sample} (key {dataset.key(sample)!r} in {dataset.reader.shard_path(sample)}): the transform "
-        f"or collate function raised {type(error).__name__}: {error}"
+        f"Sample {sample} (key {dataset.key(sample)!r} in {dataset.reader.shard_path(sample)}): the "
+        f"transform or collate function raised {type(error).__name__}: {error}"
     )
     wrapped.sample, wrapped.key = sample, dataset.key(sample)
     wrapped.shard = dataset.reader.shard_path(sample)

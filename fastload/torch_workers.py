@@ -13,7 +13,20 @@ import torch.utils.data as torch_data
 from fastload.prefetch import BatchKey
 from fastload.sampler import Sampler
 
-__all__ = ["StreamBackend", "TorchBackend"]
+__all__ = ["StreamBackend", "TorchBackend", "torch_arguments"]
+
+
+def torch_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of our DataLoader that torch's own takes over for a torch Dataset."""
+    names = ("collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
+    passed = {name: arguments[name] for name in names}
+    passed["num_workers"] = arguments["num_workers"] or 0
+    if passed["num_workers"]:
+        passed["prefetch_factor"] = arguments["prefetch_factor"]
+        passed["persistent_workers"] = arguments["persistent_workers"]
+    if not arguments["in_order"]:
+        passed["in_order"] = False
+    return passed
 
 
 class _Steps:

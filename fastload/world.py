@@ -23,7 +23,9 @@ class World:
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 0 <= self.rank < self.size:
-            raise WorldError(f"rank must be in [0, world_size). Found: rank={self.rank}, world_size={self.size}.")
+            raise WorldError(
+                f"rank must be in [0, world_size). Found: rank={self.rank}, world_size={self.size}."
+            )
 
 
 # (rank, world size, local rank, local world size) of each launcher.
@@ -81,7 +83,9 @@ def find_world(
     launched = _launched(environ)
     local_rank, local_size = (launched.local_rank, launched.local_size) if launched else (0, 1)
     if (rank is None) != (world_size is None):
-        raise WorldError(f"Pass both rank and world_size or neither. Found: rank={rank}, world_size={world_size}.")
+        raise WorldError(
+            f"Pass both rank and world_size or neither. Found: rank={rank}, world_size={world_size}."
+        )
     if rank is not None and world_size is not None:
         return World(rank, world_size, local_rank, local_size)
     group = _process_group()

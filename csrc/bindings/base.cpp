@@ -61,6 +61,15 @@ void register_base(nb::module_& m) {
       },
       nb::arg("counter"), nb::arg("key"), "Four uint32 words of Philox4x32-10.");
   m.def(
+      "sample_words",
+      [](uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw, uint32_t op,
+         uint32_t block) {
+        const SampleRng rng{epoch_key(seed, epoch), sample, draw};
+        return rng.words(static_cast<DrawOp>(op), block);
+      },
+      nb::arg("seed"), nb::arg("epoch"), nb::arg("sample"), nb::arg("draw"), nb::arg("op"),
+      nb::arg("block"), "The four random words of a sample for one operation; see base/philox.h.");
+  m.def(
       "simd_level", [] { return std::string(simd_level_name(simd_level())); },
       "The instruction set in use: scalar, avx2 or avx512.");
   m.def(

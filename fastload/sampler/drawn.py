@@ -48,7 +48,7 @@ class _Draws:
         for generator, own in self._generators.values():
             generator.manual_seed(_draw_seed(self._seed, epoch, own))
         with torch.random.fork_rng(devices=[]):
-            torch.random.default_generator.manual_seed(_draw_seed(self._seed, epoch, 0))
+            torch.manual_seed(_draw_seed(self._seed, epoch, 0))
             return list(self._sampler)
 
     def checked(self, ids: IdArray) -> IdArray:

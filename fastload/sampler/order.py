@@ -4,7 +4,7 @@ The shuffle is a keyed bijection of [0, n), so position k is found without a lis
 
 * n up to 2**16: the exact shuffle, positions sorted by 64 random bits each (kept for the last few epochs).
 * above: a Feistel network over the smallest power of two that holds n (Luby and Rackoff, 1988), with cycle
-  walking back into [0, n) (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002): constant memory.
+  walking back into [0, n) (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
 
 All randomness comes from Philox4x32-10, keyed by seed and epoch (``csrc/core/base/philox.h``).
 """
@@ -27,30 +27,35 @@ _M1 = np.uint64(0xBF58476D1CE4E5B9)  # SplitMix64's finaliser (Steele, Lea and F
 _M2 = np.uint64(0x94D049BB133111EB)
 
 IdArray = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 
 def _words(key: int, counter: int, block: int) -> list[int]:
     low = 0xFFFFFFFF
-    return list(_C.philox4x32((counter & low, counter >> 32 & low, _ORDER_TAG, block), (key & low, key >> 32 & low)))
+    return list(
+        _C.philox4x32((counter & low, counter >> 32 & low, _ORDER_TAG, block), (key & low, key >> 32 & low))
+    )
 
 
 @lru_cache(maxsize=64)
-def _round_keys(n: int, seed: int, epoch: int) -> npt.NDArray[np.uint64]:
+def _round_keys(n: int, seed: int, epoch: int) -> Words:
     """One 64-bit key a round; other sizes get unrelated ones."""
     first, second, *_ = _words(seed, n, 0xFFFFFFFF)
     words = [word for block in range(_ROUNDS // 2) for word in _words(first | second << 32, epoch, block)]
     pairs = np.array(words, dtype=np.uint64).reshape(_ROUNDS, 2)
-    return pairs[:, 0] << np.uint64(32) | pairs[:, 1]
+    keys: Words = pairs[:, 0] << np.uint64(32) | pairs[:, 1]
+    return keys
 
 
-def _mix(values: npt.NDArray[np.uint64], key: np.uint64) -> npt.NDArray[np.uint64]:
+def _mix(values: Words, key: np.uint64) -> Words:
     values = values + key
     values = (values ^ (values >> np.uint64(30))) * _M1
     values = (values ^ (values >> np.uint64(27))) * _M2
-    return values ^ (values >> np.uint64(31))
+    mixed: Words = values ^ (values >> np.uint64(31))
+    return mixed
 
 
-def _feistel(values: npt.NDArray[np.uint64], bits: int, keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _feistel(values: Words, bits: int, keys: Words) -> Words:
     """A bijection of [0, 2**bits): rounds change the two parts of the bits in turn."""
     low_bits = np.uint64(bits // 2)
     low_mask = np.uint64((1 << (bits // 2)) - 1)
@@ -61,7 +66,8 @@ def _feistel(values: npt.NDArray[np.uint64], bits: int, keys: npt.NDArray[np.uin
             low = (low ^ _mix(high, key)) & low_mask
         else:
             high = (high ^ _mix(low, key)) & high_mask
-    return high << low_bits | low
+    joined: Words = high << low_bits | low
+    return joined
 
 
 @lru_cache(maxsize=4)

@@ -34,7 +34,9 @@ class Order(Protocol):
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         """Sample ids at ``positions``."""
 
-    repeats: bool  # whether a sample id may come twice in an epoch
+    @property
+    def repeats(self) -> bool:
+        """Whether a sample id may come twice in an epoch."""
 
 
 @dataclass(frozen=True)

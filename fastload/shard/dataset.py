@@ -49,6 +49,9 @@ class PackedDataset:
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
         self.reader = _C.Reader(self.index, shards)
 
+    def __reduce__(self) -> tuple[type[PackedDataset], tuple[Path]]:
+        return PackedDataset, (self.folder,)
+
     def __len__(self) -> int:
         return self.manifest.num_records
 
