@@ -1,6 +1,6 @@
 // The weights of one axis, eight output pixels at a time, in the same double arithmetic as axis.cpp:
 // the operations are the same, so each lane rounds as the scalar code does.
-#include "transform/axis_avx512.h"
+#include "transform/axis_simd.h"
 
 #if defined(__x86_64__)
 #include "transform/vectors.h"

@@ -6,7 +6,7 @@
 #if defined(__x86_64__)
 #include "transform/vectors.h"
 
-#include "transform/axis_avx512.h"
+#include "transform/axis_simd.h"
 
 namespace fastload {
 namespace {
