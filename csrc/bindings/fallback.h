@@ -30,7 +30,7 @@ struct ReleaseWithGil {
 
 inline RgbImage copy_picture(nanobind::handle result) {
   Picture picture;
-  if (!nanobind::try_cast<Picture>(result, picture)) {
+  if (!nanobind::try_cast<Picture>(result, picture, false)) {
     throw Error(ErrorKind::kDecode,
                 "the fallback decoder must return a C-contiguous uint8 array of shape (height, "
                 "width, 3), got " +

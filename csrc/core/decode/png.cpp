@@ -103,15 +103,14 @@ void PngReader::Session::configure() {
   stride = png_get_rowbytes(png, info);
 }
 
-// Indices above the palette's end are a damaged file; Pillow gives them a gray ramp.
+// Indices above the palette's end mean a damaged file; they are black, as in Pillow.
 void PngReader::Session::read_palette() {
   png_set_check_for_invalid_index(png, 0);
   png_colorp colours = nullptr;
   int count = 0;
   png_get_PLTE(png, info, &colours, &count);
   for (int i = 0; i < 256; ++i) {
-    const auto gray = static_cast<uint8_t>(i);
-    const png_color c = i < count ? colours[i] : png_color{gray, gray, gray};
+    const png_color c = i < count ? colours[i] : png_color{0, 0, 0};
     palette[i][0] = c.red;
     palette[i][1] = c.green;
     palette[i][2] = c.blue;
