@@ -88,26 +88,30 @@ nb::object to_array(const std::vector<uint8_t>& bytes) {
   return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(copy, {bytes.size()}, owner));
 }
 
-nb::dict times(const BytesArg& data, const RoiArg& roi, const EntriesArg& entries, int spacing,
-               int repeats) {
-  JpegStageTimes times;
-  {
+// Decodes into nowhere and keeps the time of each stage.
+class JpegClock {
+ public:
+  JpegClock() { decoder_.set_times(&times_); }
+  void decode(const BytesArg& data, const RoiArg& roi, const EntriesArg& entries, int spacing) {
     nb::gil_scoped_release release;
-    JpegDecoder decoder;
-    NullSink sink;
-    for (int i = -1; i < repeats; ++i) {
-      if (i == 0) decoder.set_times(&times);  // the first decode warms up
-      open_or_throw(decoder, as_bytes(data));
-      decoder.decode(region_of(decoder, roi), sink, entries_of(entries, spacing));
-    }
+    open_or_throw(decoder_, as_bytes(data));
+    decoder_.decode(region_of(decoder_, roi), sink_, entries_of(entries, spacing));
   }
-  nb::dict result;
-  result["parse"] = times.parse;
-  result["entropy"] = times.entropy;
-  result["idct"] = times.idct;
-  result["color"] = times.color;
-  return result;
-}
+  [[nodiscard]] nb::dict take() {
+    nb::dict result;
+    result["parse"] = times_.parse;
+    result["entropy"] = times_.entropy;
+    result["idct"] = times_.idct;
+    result["color"] = times_.color;
+    times_ = JpegStageTimes{};
+    return result;
+  }
+
+ private:
+  JpegStageTimes times_;
+  JpegDecoder decoder_;
+  NullSink sink_;
+};
 
 }  // namespace
 
@@ -132,9 +136,11 @@ void register_jpeg(nb::module_& m) {
       nb::arg("data"), nb::arg("spacing"),
       "Packed entry points, uint8 [n]; empty if the file has none. spacing: pixels, 0 for rows of "
       "MCUs.");
-  m.def("jpeg_stage_times", times, nb::arg("data"), nb::arg("roi") = nb::none(),
-        nb::arg("entries") = nb::none(), nb::arg("spacing") = 0, nb::arg("repeats") = 1,
-        "Nanoseconds in each stage, over all repeats.");
+  nb::class_<JpegClock>(m, "JpegClock", "One decoder with stage clocks, for benchmarks.")
+      .def(nb::init<>())
+      .def("decode", &JpegClock::decode, nb::arg("data"), nb::arg("roi") = nb::none(),
+           nb::arg("entries") = nb::none(), nb::arg("spacing") = 0, "Decodes and drops the pixels.")
+      .def("take", &JpegClock::take, "Nanoseconds in each stage since the last call.");
 }
 
 }  // namespace fastload::bindings
