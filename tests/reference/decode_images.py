@@ -60,8 +60,8 @@ def patch_frame(jpeg: bytes, **changes: Any) -> bytes:
 
 
 # Sampling factors (0xHV for Y, Cb, Cr) with 2 or 4 blocks of Y, then one of Cb and Cr, in an MCU. A file of
-# Pillow's 4:2:2 or 4:2:0 has as many, so that with a changed header its data are a valid (if scrambled) picture
-# of the other sampling.
+# Pillow's 4:2:2 or 4:2:0 has as many, so that with a changed header its data are a valid (if scrambled)
+# picture of the other sampling.
 FACTORS: dict[str, tuple[int, int, int]] = {
     "4:4:0": (0x12, 0x11, 0x11),
     "4:2:2": (0x21, 0x11, 0x11),
