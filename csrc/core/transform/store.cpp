@@ -63,7 +63,11 @@ void Store::rows(const uint8_t* pixels, size_t stride, int y, int count) {
                                        std::to_string(y) + ".");
   }
   const StoreLine line = store_kernels(simd_level())[static_cast<size_t>(spec_.dtype)];
-  const StoreScale scale{a_, b_};
+  StoreScale scale;
+  for (size_t i = 0; i < StoreScale::kLength; ++i) {
+    scale.a[i] = a_[i % 3];
+    scale.b[i] = b_[i % 3];
+  }
   const size_t width = static_cast<size_t>(width_);
   const size_t plane = spec_.channels_last ? 0 : width * static_cast<size_t>(height_);
   const size_t row_elements = spec_.channels_last ? 3 * width : width;

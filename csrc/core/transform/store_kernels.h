@@ -9,10 +9,12 @@
 
 namespace fastload {
 
-// value = x * a[channel] + b[channel], in float32, the product rounded before the sum.
+// value = x * a[channel] + b[channel], in float32, the product rounded before the sum. The three channels
+// are repeated, so that interleaved pixels need no more than vector loads.
 struct StoreScale {
-  std::array<float, 3> a{};
-  std::array<float, 3> b{};
+  static constexpr size_t kLength = 48;
+  std::array<float, kLength> a{};
+  std::array<float, kLength> b{};
 };
 
 // Converts `pixels` RGB pixels. `out` gets them interleaved, or, if plane > 0, channel c from out +
