@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from fastload import _C, errors
 
-__all__ = ["_C"]
+__all__ = ["ERROR_CLASSES", "_C"]
 
 # The order of ErrorKind in csrc/core/base/error.h.
-_C.set_error_classes(
-    [
-        errors.DecodeError,
-        errors.LimitError,
-        errors.FormatError,
-        errors.ShardTruncated,
-        errors.ChecksumError,
-        errors.ShardError,
-        ValueError,
-        errors.StateError,
-    ]
-)
+ERROR_CLASSES: list[type[Exception]] = [
+    errors.DecodeError,
+    errors.LimitError,
+    errors.FormatError,
+    errors.ShardTruncated,
+    errors.ChecksumError,
+    errors.ShardError,
+    ValueError,
+    errors.StateError,
+]
+_C.set_error_classes(ERROR_CLASSES)

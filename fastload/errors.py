@@ -51,7 +51,11 @@ class LimitError(DecodeError):
 
 
 class SampleError(FastloadError):
-    """A sample could not be produced; the message names shard, key and sample id."""
+    """A sample could not be produced; the message names shard, key and sample id, the cause says why."""
+
+    sample: int = -1  # sample id
+    key: str = ""  # path in the source folder
+    shard: str = ""  # path of the shard file
 
 
 class StateError(FastloadError, RuntimeError):

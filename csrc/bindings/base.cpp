@@ -39,7 +39,8 @@ void register_base(nb::module_& m) {
       "set_error_classes",
       [](nb::list classes) {
         if (nb::len(classes) != kKinds) throw nb::value_error("one class per ErrorKind");
-        for (size_t i = 0; i < kKinds; ++i) error_classes[i] = nb::object(classes[i]).release().ptr();
+        for (size_t i = 0; i < kKinds; ++i)
+          error_classes[i] = nb::object(classes[i]).release().ptr();
       },
       nb::arg("classes"), "The exception class for each ErrorKind, in its order.");
   m.def(
@@ -59,10 +60,21 @@ void register_base(nb::module_& m) {
         return philox4x32(c, {k[0], k[1]});
       },
       nb::arg("counter"), nb::arg("key"), "Four uint32 words of Philox4x32-10.");
-  m.def("simd_level", [] { return std::string(simd_level_name(simd_level())); },
-        "The instruction set in use: scalar, avx2 or avx512.");
-  m.def("set_simd_level", [](const std::string& name) { set_simd_level(name); }, nb::arg("name"),
-        "Caps the instruction set (tests and benchmarks).");
+  m.def(
+      "sample_words",
+      [](uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw, uint32_t op,
+         uint32_t block) {
+        const SampleRng rng{epoch_key(seed, epoch), sample, draw};
+        return rng.words(static_cast<DrawOp>(op), block);
+      },
+      nb::arg("seed"), nb::arg("epoch"), nb::arg("sample"), nb::arg("draw"), nb::arg("op"),
+      nb::arg("block"), "The four random words of a sample for one operation; see base/philox.h.");
+  m.def(
+      "simd_level", [] { return std::string(simd_level_name(simd_level())); },
+      "The instruction set in use: scalar, avx2 or avx512.");
+  m.def(
+      "set_simd_level", [](const std::string& name) { set_simd_level(name); }, nb::arg("name"),
+      "Caps the instruction set (tests and benchmarks).");
 }
 
 }  // namespace fastload::bindings

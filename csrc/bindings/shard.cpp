@@ -1,7 +1,71 @@
+// Index and Reader.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include "register.h"
+#include "shard/index.h"
+#include "shard/reader.h"
+
+namespace nb = nanobind;
 
 namespace fastload::bindings {
 
-void register_shard(nanobind::module_&) {}
+void register_shard(nb::module_& m) {
+  nb::class_<Index>(m, "Index", "index.fli, memory-mapped and checked page by page.")
+      .def(nb::init<const std::string&>(), nb::arg("path"),
+           nb::call_guard<nb::gil_scoped_release>())
+      .def("__len__", &Index::size)
+      .def_prop_ro("digest", &Index::digest, "CRC-32C of header and page table.")
+      .def(
+          "records",
+          [](nb::handle self) {
+            auto& index = nb::cast<Index&>(self);
+            std::span<const Record> all;
+            {
+              nb::gil_scoped_release release;
+              all = index.records();
+            }
+            return nb::ndarray<const uint8_t, nb::numpy, nb::ndim<2>>(
+                all.data(), {all.size(), sizeof(Record)}, self);
+          },
+          "All entries as (n, 32) uint8, checked; view as fastload.shard.index.RECORD.")
+      .def(
+          "key",
+          [](Index& index, uint64_t id) {
+            const std::string_view key = index.key(id);
+            return nb::bytes(key.data(), key.size());
+          },
+          nb::arg("sample"), "The record's name in the source, UTF-8 bytes.")
+      .def("verify", &Index::verify, nb::call_guard<nb::gil_scoped_release>(),
+           "Checks every page; raises ChecksumError.");
+
+  nb::class_<Reader>(m, "Reader", "Reads records by their byte ranges; checks range and CRC-32C.")
+      .def(
+          "__init__",
+          [](Reader* self, Index& index,
+             const std::vector<std::pair<std::string, uint64_t>>& shards) {
+            std::vector<ShardFile> files;
+            files.reserve(shards.size());
+            for (const auto& [path, size] : shards) files.push_back({path, size});
+            new (self) Reader(index, std::move(files));
+          },
+          nb::arg("index"), nb::arg("shards"), nb::keep_alive<1, 2>())
+      .def(
+          "read",
+          [](Reader& reader, uint64_t id) {
+            std::vector<uint8_t> scratch;
+            Bytes bytes;
+            {
+              nb::gil_scoped_release release;
+              bytes = reader.read(id, scratch);
+            }
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          nb::arg("sample"), "A copy of the record's bytes.")
+      .def("shard_path", &Reader::shard_path, nb::arg("sample"));
+}
 
 }  // namespace fastload::bindings

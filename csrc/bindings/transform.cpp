@@ -1,7 +1,235 @@
+// Views, resize and store for one picture, and the specs that the prefetch engine takes.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
 #include "register.h"
+#include "transform/resample.h"
+#include "transform/store.h"
+#include "transform/view.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
 
 namespace fastload::bindings {
+namespace {
 
-void register_transform(nanobind::module_&) {}
+using Kind = GeometrySpec::Kind;
+using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
+using Array = nb::ndarray<nb::numpy, uint8_t>;
+using RectTuple = std::tuple<int, int, int, int>;                                    // x, y, w, h
+using ViewTuple = std::tuple<RectTuple, std::tuple<int, int>, RectTuple, bool>;  // as View
+
+constexpr std::array<const char*, 4> kKinds{"none", "random_resized_crop", "resize_shorter",
+                                            "resize_exact"};
+constexpr std::array<const char*, 2> kFilters{"bilinear", "bicubic"};
+constexpr std::array<const char*, 4> kDTypes{"uint8", "float16", "bfloat16", "float32"};
+
+template <typename Enum, size_t N>
+Enum by_name(const char* what, const std::array<const char*, N>& names, const std::string& name) {
+  std::string legal;
+  for (size_t i = 0; i < N; ++i) {
+    if (name == names[i]) return static_cast<Enum>(i);
+    legal += (i == 0 ? "" : ", ") + std::string(names[i]);
+  }
+  throw Error(ErrorKind::kValue, std::string(what) + " must be one of " + legal + ". Found: " + name + ".");
+}
+
+RectTuple to_tuple(const Rect& r) { return {r.x, r.y, r.width, r.height}; }
+Rect to_rect(const RectTuple& t) {
+  return {std::get<0>(t), std::get<1>(t), std::get<2>(t), std::get<3>(t)};
+}
+
+View to_view(const ViewTuple& t) {
+  const auto& [crop, resized, window, flip] = t;
+  return {to_rect(crop), std::get<0>(resized), std::get<1>(resized), to_rect(window), flip};
+}
+
+Array owned(std::unique_ptr<uint8_t[]> data, std::initializer_list<size_t> shape) {
+  uint8_t* raw = data.release();
+  nb::capsule owner(raw, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  return Array(raw, shape, owner);
+}
+
+// Borrowed pixels have no readable bytes behind them: a copy with RowSink::kSlack.
+std::vector<uint8_t> with_slack(const Image& image, const Rect& rect) {
+  const size_t row = static_cast<size_t>(rect.width) * 3;
+  std::vector<uint8_t> pixels(row * rect.height + RowSink::kSlack);
+  for (int y = 0; y < rect.height; ++y) {
+    const size_t from = (static_cast<size_t>(rect.y + y) * image.shape(1) + rect.x) * 3;
+    std::memcpy(pixels.data() + row * y, image.data() + from, row);
+  }
+  return pixels;
+}
+
+void check_inside(const View& view, const Image& image) {
+  const Rect& c = view.crop;
+  const auto width = static_cast<int64_t>(image.shape(1));
+  const auto height = static_cast<int64_t>(image.shape(0));
+  if (c.x >= 0 && c.y >= 0 && c.x + int64_t{c.width} <= width && c.y + int64_t{c.height} <= height) return;
+  throw Error(ErrorKind::kValue, "The crop must be inside the picture, " + std::to_string(width) + " x " +
+                                     std::to_string(height) + " pixels.");
+}
+
+void feed(Resampler& resampler, const std::vector<uint8_t>& pixels, const Rect& rect, int chunk) {
+  const size_t row = static_cast<size_t>(rect.width) * 3;
+  for (int y = 0; y < rect.height; y += chunk) {
+    resampler.rows(pixels.data() + row * y, row, y, std::min(chunk, rect.height - y));
+  }
+  resampler.end();
+}
+
+Array run_view(const Image& image, const ViewTuple& tuple, const std::string& filter_name,
+               const StoreSpec& spec, int chunk, int repeat) {
+  const View view = to_view(tuple);
+  const auto filter = by_name<Filter>("filter", kFilters, filter_name);
+  if (chunk < 1 || repeat < 1) throw Error(ErrorKind::kValue, "chunk and repeat must be at least 1.");
+  check_inside(view, image);
+  const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
+  const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
+  const size_t size = dtype_size(spec.dtype);
+  std::unique_ptr<uint8_t[]> out;
+  {
+    nb::gil_scoped_release release;
+    const Rect rect = source_rect(view, filter);
+    const std::vector<uint8_t> pixels = with_slack(image, rect);
+    out = std::make_unique<uint8_t[]>(width * height * 3 * size);
+    Resampler resampler;
+    Store store(spec);
+    for (int i = 0; i < repeat; ++i) {
+      store.begin(out.get(), view.window.width, view.window.height);
+      resampler.begin(view, filter, store);
+      feed(resampler, pixels, rect, chunk);
+    }
+  }
+  if (spec.channels_last) return owned(std::move(out), {height, width, 3 * size});
+  return owned(std::move(out), {3, height, width * size});
+}
+
+Array run_store(const Image& image, const StoreSpec& spec, int repeat) {
+  const Rect rect{0, 0, static_cast<int>(image.shape(1)), static_cast<int>(image.shape(0))};
+  const size_t size = dtype_size(spec.dtype);
+  if (repeat < 1) throw Error(ErrorKind::kValue, "repeat must be at least 1.");
+  std::unique_ptr<uint8_t[]> out;
+  {
+    nb::gil_scoped_release release;
+    const std::vector<uint8_t> pixels = with_slack(image, rect);
+    out = std::make_unique<uint8_t[]>(image.shape(0) * image.shape(1) * 3 * size);
+    Store store(spec);
+    for (int i = 0; i < repeat; ++i) {
+      store.begin(out.get(), rect.width, rect.height);
+      store.rows(pixels.data(), static_cast<size_t>(rect.width) * 3, 0, rect.height);
+    }
+  }
+  if (spec.channels_last) return owned(std::move(out), {image.shape(0), image.shape(1), 3 * size});
+  return owned(std::move(out), {3, image.shape(0), image.shape(1) * size});
+}
+
+void make_geometry(GeometrySpec* self, const std::string& kind, int out_height, int out_width,
+                   int max_size, std::array<double, 2> scale, std::array<double, 2> ratio,
+                   const std::string& filter, int center_height, int center_width,
+                   double flip_probability) {
+  GeometrySpec spec;
+  spec.kind = by_name<Kind>("kind", kKinds, kind);
+  spec.out_height = out_height;
+  spec.out_width = out_width;
+  spec.max_size = max_size;
+  spec.scale_min = scale[0];
+  spec.scale_max = scale[1];
+  spec.ratio_min = ratio[0];
+  spec.ratio_max = ratio[1];
+  spec.filter = by_name<Filter>("filter", kFilters, filter);
+  spec.center_height = center_height;
+  spec.center_width = center_width;
+  spec.flip_probability = flip_probability;
+  new (self) GeometrySpec(spec);
+}
+
+void register_geometry(nb::module_& m) {
+  const GeometrySpec d;
+  nb::class_<GeometrySpec>(m, "GeometrySpec", "Crop, resize, window and flip; see transform/view.h.")
+      .def("__init__", make_geometry, nb::kw_only(), "kind"_a = "none", "out_height"_a = 0,
+           "out_width"_a = 0, "max_size"_a = 0, "scale"_a = std::array{d.scale_min, d.scale_max},
+           "ratio"_a = std::array{d.ratio_min, d.ratio_max}, "filter"_a = "bilinear",
+           "center_height"_a = 0, "center_width"_a = 0, "flip_probability"_a = 0.0)
+      .def_prop_ro("kind", [](const GeometrySpec& s) { return kKinds[static_cast<size_t>(s.kind)]; })
+      .def_prop_ro("filter",
+                   [](const GeometrySpec& s) { return kFilters[static_cast<size_t>(s.filter)]; })
+      .def_prop_ro("scale", [](const GeometrySpec& s) { return std::tuple(s.scale_min, s.scale_max); })
+      .def_prop_ro("ratio", [](const GeometrySpec& s) { return std::tuple(s.ratio_min, s.ratio_max); })
+      .def_ro("out_height", &GeometrySpec::out_height)
+      .def_ro("out_width", &GeometrySpec::out_width)
+      .def_ro("max_size", &GeometrySpec::max_size)
+      .def_ro("center_height", &GeometrySpec::center_height)
+      .def_ro("center_width", &GeometrySpec::center_width)
+      .def_ro("flip_probability", &GeometrySpec::flip_probability);
+}
+
+void make_store(StoreSpec* self, const std::string& dtype, bool channels_last, bool scale,
+                bool normalize, std::array<double, 3> mean, std::array<double, 3> std) {
+  const StoreSpec spec{by_name<DType>("dtype", kDTypes, dtype), channels_last, scale, normalize, mean, std};
+  Store{spec};  // throws what the constructor finds wrong
+  new (self) StoreSpec(spec);
+}
+
+void register_store(nb::module_& m) {
+  nb::class_<StoreSpec>(m, "StoreSpec", "dtype, layout and scaling; see transform/store.h.")
+      .def("__init__", make_store, nb::kw_only(), "dtype"_a = "uint8", "channels_last"_a = true,
+           "scale"_a = false, "normalize"_a = false, "mean"_a = std::array{0.0, 0.0, 0.0},
+           "std"_a = std::array{1.0, 1.0, 1.0})
+      .def_prop_ro("dtype", [](const StoreSpec& s) { return kDTypes[static_cast<size_t>(s.dtype)]; })
+      .def_ro("channels_last", &StoreSpec::channels_last)
+      .def_ro("scale", &StoreSpec::scale)
+      .def_ro("normalize", &StoreSpec::normalize)
+      .def_ro("mean", &StoreSpec::mean)
+      .def_ro("std", &StoreSpec::std);
+}
+
+}  // namespace
+
+void register_transform(nb::module_& m) {
+  register_geometry(m);
+  register_store(m);
+  m.def(
+      "draw_view",
+      [](const GeometrySpec& spec, int width, int height, uint64_t seed, uint64_t epoch, uint64_t sample,
+         uint32_t draw) -> ViewTuple {
+        const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw});
+        return {to_tuple(v.crop), {v.resized_width, v.resized_height}, to_tuple(v.window), v.flip};
+      },
+      "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
+      "A view: (crop, (resized width, height), window, flip); rectangles are (x, y, width, height).");
+  m.def(
+      "source_rect",
+      [](const ViewTuple& view, const std::string& filter) {
+        return to_tuple(source_rect(to_view(view), by_name<Filter>("filter", kFilters, filter)));
+      },
+      "view"_a, "filter"_a = "bilinear", "The rectangle of the picture that a view needs.");
+  m.def(
+      "resize",
+      [](const Image& image, const ViewTuple& view, const std::string& filter, int chunk, int repeat) {
+        return run_view(image, view, filter, StoreSpec{}, chunk, repeat);
+      },
+      "image"_a, "view"_a, "filter"_a = "bilinear", "chunk"_a = 16, "repeat"_a = 1,
+      "The window of a view of an (H, W, 3) uint8 picture, (h, w, 3) uint8. `chunk` rows go in at a time; "
+      "`repeat` times over (benchmarks).");
+  m.def("resize_store", run_view, "image"_a, "view"_a, "filter"_a, "spec"_a, "chunk"_a = 16,
+        "repeat"_a = 1,
+        "resize, stored as the StoreSpec says: the bytes, (h, w, 3 * itemsize) or (3, h, w * itemsize).");
+  m.def("store", run_store, "image"_a, "spec"_a, "repeat"_a = 1,
+        "An (h, w, 3) uint8 picture as the StoreSpec says: the bytes, (h, w, 3 * itemsize) or "
+        "(3, h, w * itemsize).");
+}
 
 }  // namespace fastload::bindings

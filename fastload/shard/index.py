@@ -54,7 +54,7 @@ HEADER = np.dtype(
         ("key_bytes", "<u8"),  # file offset of the keys' UTF-8 bytes, back to back
         ("pages_offset", "<u8"),  # file offset of one uint32 CRC-32C a page of the data region
         ("file_size", "<u8"),
-        ("reserved", "V36"),
+        ("reserved", "V40"),
         ("pages_crc", "<u4"),  # CRC-32C of the page table
         ("header_crc", "<u4"),  # CRC-32C of the header before this field
     ]

@@ -59,7 +59,7 @@ class Manifest:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Publish atomically as ``folder/dataset.json``: temporary name, fsync, rename, fsync of the folder."""
+        """Publish atomically as ``folder/dataset.json``: temporary name, fsync, rename, fsync of folder."""
         body = {"fastload": list(VERSION), "id": self.id, **asdict(self)}
         temporary = folder / f".tmp-{MANIFEST_NAME}"
         with open(temporary, "w", encoding="utf-8") as file:
@@ -124,6 +124,6 @@ class Manifest:
             raise FormatError(f"{path} lacks or damages a field: {error!r}") from None
         if body.get("id") != manifest.id:
             raise FormatError(
-                f"{path} says id {body.get('id')!r}, its contents give {manifest.id!r}: it was edited or damaged."
+                f"{path} says id {body.get('id')!r}, its contents give {manifest.id!r}: it was changed."
             )
         return manifest

@@ -26,11 +26,10 @@ SimdLevel machine_level() {
                     __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt") &&
                     __builtin_cpu_supports("f16c");
   if (!avx2) return SimdLevel::kScalar;
-  const bool avx512 =
-      __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
-      __builtin_cpu_supports("avx512vnni");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vbmi") &&
+                      __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni");
   return avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
 #else
   return SimdLevel::kScalar;
@@ -45,7 +44,8 @@ SimdLevel capped(SimdLevel wanted) {
 SimdLevel& current_level() {
   static SimdLevel level = [] {
     const char* wanted = std::getenv("FASTLOAD_SIMD");
-    return capped(wanted == nullptr || *wanted == '\0' ? SimdLevel::kAvx512 : level_by_name(wanted));
+    return capped(wanted == nullptr || *wanted == '\0' ? SimdLevel::kAvx512
+                                                       : level_by_name(wanted));
   }();
   return level;
 }

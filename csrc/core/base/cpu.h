@@ -11,8 +11,8 @@ enum class SimdLevel { kScalar = 0, kAvx2 = 1, kAvx512 = 2 };
 // an upper bound) allow. kAvx512 means F, BW, DQ, VL, VBMI, VBMI2 and VNNI together.
 SimdLevel simd_level();
 
-// Lowers (never raises above what the machine has) the level for this process; for tests and benchmarks.
-// Throws Error(kValue) for an unknown name. Not for use while decoding threads run.
+// Lowers (never raises above what the machine has) the level for this process; for tests and
+// benchmarks. Throws Error(kValue) for an unknown name. Not for use while decoding threads run.
 void set_simd_level(std::string_view name);
 
 std::string_view simd_level_name(SimdLevel level);

@@ -30,11 +30,12 @@ constexpr PhiloxWords philox4x32(PhiloxWords c, PhiloxKey k) {
 // What a draw is for; part of the counter, so that operations never share numbers.
 enum class DrawOp : uint32_t { kCrop = 1, kFlip = 2, kSubstitute = 3 };
 
-// The randomness of one sample in one epoch: key (seed, epoch), counter (sample id, draw, op, block).
+// The randomness of one sample in one epoch: key (seed, epoch), counter (sample id, draw, op,
+// block).
 struct SampleRng {
-  PhiloxKey key;         // from the loader's seed and the epoch, see sample_rng()
-  uint64_t sample = 0;   // sample id
-  uint32_t draw = 0;     // 0, or the position in the epoch where a sampler may repeat a sample
+  PhiloxKey key;        // from the loader's seed and the epoch, see sample_rng()
+  uint64_t sample = 0;  // sample id
+  uint32_t draw = 0;    // 0, or the position in the epoch where a sampler may repeat a sample
 
   // Four fresh words. `block` < 2^16 counts the calls for one operation.
   [[nodiscard]] constexpr PhiloxWords words(DrawOp op, uint32_t block) const {
@@ -46,9 +47,9 @@ struct SampleRng {
 
 // Folds a 64-bit seed and an epoch into Philox's 64-bit key: one Philox block of them.
 constexpr PhiloxKey epoch_key(uint64_t seed, uint64_t epoch) {
-  const PhiloxWords w = philox4x32({static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32),
-                                    0x6661737Au, 0x6C6F6164u},
-                                   {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  const PhiloxWords w = philox4x32(
+      {static_cast<uint32_t>(epoch), static_cast<uint32_t>(epoch >> 32), 0x6661737Au, 0x6C6F6164u},
+      {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   return {w[0], w[1]};
 }
 

@@ -1,4 +1,5 @@
-// How pixels travel from decode to transform to the slot: a few rows at a time, while they are in cache.
+// How pixels travel from decode to transform to the slot: a few rows at a time, while they are in
+// cache.
 #pragma once
 
 #include <cstddef>

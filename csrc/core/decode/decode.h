@@ -33,20 +33,21 @@ Codec sniff(Bytes bytes);
 
 struct ImageInfo {
   Codec codec = Codec::kUnknown;
-  uint32_t width = 0;    // pixels, 0 if the header could not be read natively (PIL's codecs)
-  uint32_t height = 0;   // pixels
-  uint8_t channels = 0;  // components as stored: 1 gray, 2 gray+alpha, 3 RGB or YCbCr, 4 CMYK or RGBA
-  uint8_t flags = 0;     // kProgressive | kSixteenBit | kAnimated | kNeedsFallback
-  static constexpr uint8_t kProgressive = 1;     // progressive JPEG
-  static constexpr uint8_t kSixteenBit = 2;      // more than 8 bits a component
-  static constexpr uint8_t kAnimated = 4;        // several frames; the first counts
-  static constexpr uint8_t kNeedsFallback = 8;   // only PIL decodes it (see FallbackDecode)
+  uint32_t width = 0;   // pixels, 0 if the header could not be read natively (PIL's codecs)
+  uint32_t height = 0;  // pixels
+  uint8_t channels =
+      0;              // components as stored: 1 gray, 2 gray+alpha, 3 RGB or YCbCr, 4 CMYK or RGBA
+  uint8_t flags = 0;  // kProgressive | kSixteenBit | kAnimated | kNeedsFallback
+  static constexpr uint8_t kProgressive = 1;    // progressive JPEG
+  static constexpr uint8_t kSixteenBit = 2;     // more than 8 bits a component
+  static constexpr uint8_t kAnimated = 4;       // several frames; the first counts
+  static constexpr uint8_t kNeedsFallback = 8;  // only PIL decodes it (see FallbackDecode)
 };
 
 // Reads the header only: no allocation in proportion to the image. Throws Error(kDecode) when the
 // header of a sniffed JPEG, PNG or WebP is damaged. Codecs without a native decoder give codec and
-// kNeedsFallback, and sizes of 0 where the header is not understood. 12-bit, lossless and arithmetic
-// JPEGs that libjpeg-turbo's 8-bit interface refuses get kNeedsFallback.
+// kNeedsFallback, and sizes of 0 where the header is not understood. 12-bit, lossless and
+// arithmetic JPEGs that libjpeg-turbo's 8-bit interface refuses get kNeedsFallback.
 ImageInfo probe(Bytes bytes);
 
 struct DecodeLimits {
@@ -86,12 +87,12 @@ class Decoder {
   // bytes.size() != width * height * 3.
   ImageInfo open_raw(Bytes bytes, uint32_t width, uint32_t height);
 
-  // Decodes the picture given to the last open(): calls sink.rows() with the rows [0, roi.height) of
-  // `roi` (sink row 0 is picture row roi.y, sink column 0 is picture column roi.x), several rows a
-  // call. Pixels equal the codec library's default full decode, converted to RGB as Pillow's
+  // Decodes the picture given to the last open(): calls sink.rows() with the rows [0, roi.height)
+  // of `roi` (sink row 0 is picture row roi.y, sink column 0 is picture column roi.x), several rows
+  // a call. Pixels equal the codec library's default full decode, converted to RGB as Pillow's
   // convert("RGB") does. Work above, below and beside the ROI is left out where the codec allows.
-  // `roi` must be inside the picture and not empty, else Error(kValue). A data error inside the rows
-  // that are needed, or a file that ends before them, is Error(kDecode).
+  // `roi` must be inside the picture and not empty, else Error(kValue). A data error inside the
+  // rows that are needed, or a file that ends before them, is Error(kDecode).
   void decode(Rect roi, RowSink& sink);
 
   [[nodiscard]] const DecodeCounts& counts() const;

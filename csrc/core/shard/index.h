@@ -2,11 +2,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
+#include "io/mapping.h"
 
 namespace fastload {
 
@@ -33,7 +35,6 @@ class Index {
   // Maps the file and checks header, sizes and page table. Throws Error(kIo, kFormat, kTruncated,
   // kChecksum) naming the path.
   explicit Index(const std::string& path);
-  ~Index();
   Index(const Index&) = delete;
   Index& operator=(const Index&) = delete;
 
@@ -54,9 +55,11 @@ class Index {
   void check_range(uint64_t begin, uint64_t end);
   void check_page(uint64_t page);
 
+  [[noreturn]] void damaged(const std::string& what) const;
+  void check_header();
+
   std::string path_;
-  const uint8_t* data_ = nullptr;
-  uint64_t file_size_ = 0;
+  Mapping file_;
   uint64_t num_records_ = 0;
   uint64_t data_offset_ = 0, data_size_ = 0, page_bytes_ = 0;
   uint64_t key_offsets_ = 0, key_bytes_ = 0, pages_offset_ = 0;

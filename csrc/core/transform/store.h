@@ -24,7 +24,8 @@ struct StoreSpec {
 
 // Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values are
 // computed in float32 as x * a + b, with a and b rounded once from double, then rounded to nearest
-// even in `dtype`; within 2 units in the last place of float32, at magnitude 1, of the exact value.
+// even in `dtype`. The float32 value is within 2^-23 (1.5 + |mean|) / |std| of the exact one (without
+// normalize: within 2^-23; without scale: exact).
 // uint8 takes neither scale nor normalize (Error(kValue)).
 class Store final : public RowSink {
  public:

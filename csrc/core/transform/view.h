@@ -43,14 +43,19 @@ struct GeometrySpec {
   double flip_probability = 0.0;
 };
 
-// Draws the sample's view of a width x height picture. Crop: torchvision's
-// RandomResizedCrop.get_params (ten tries, then the central fallback), its uniform numbers from
-// Philox block (kCrop, try). Flip: one uniform from (kFlip, 0), flipped when it is below p. Sizes:
-// torchvision's _compute_resized_output_size and center_crop, rounding as Python does.
-// Throws Error(kValue) for an empty picture.
+// Draws the sample's view of a width x height picture.
+//   Crop: torchvision's RandomResizedCrop.get_params, ten tries, then the central fallback. Try i draws
+//     from Philox block (kCrop, 2i): words 0, 1 the area, uniform in scale; words 2, 3 the logarithm of
+//     the ratio, uniform; and, if the crop fits, from (kCrop, 2i + 1): words 0, 1 the top row, words 2,
+//     3 the left column, uniform_below. (uniform_double of two words where "uniform" is said.)
+//   Flip: uniform_double of words 0, 1 of block (kFlip, 0), flipped when it is below the probability.
+//   Sizes: torchvision's _compute_resized_output_size and center_crop, rounding as Python does; but a
+//     side that would become 0 pixels is 1.
+// Throws Error(kValue) for an empty picture, Error(kLimit) where a side would exceed 2^24 pixels.
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng);
 
 // The rectangle of the picture that the view needs: crop, cut to the support of the window's pixels.
+// Throws Error(kValue) for sides outside [1, 2^24] and for a window that misses the resized picture.
 Rect source_rect(const View& view, Filter filter);
 
 }  // namespace fastload

@@ -1,0 +1,75 @@
+// A Python callable as the core's FallbackDecode.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "decode/decode.h"
+
+namespace fastload::bindings {
+
+namespace fallback_detail {
+
+using Picture = nanobind::ndarray<const uint8_t, nanobind::shape<-1, -1, 3>, nanobind::c_contig,
+                                  nanobind::device::cpu>;
+
+// Released on whichever thread drops the last copy. At interpreter exit the reference is leaked.
+struct ReleaseWithGil {
+  void operator()(PyObject* object) const {
+    if (!nanobind::is_alive()) return;
+    nanobind::gil_scoped_acquire gil;
+    Py_DECREF(object);
+  }
+};
+
+inline RgbImage copy_picture(nanobind::handle result) {
+  Picture picture;
+  if (!nanobind::try_cast<Picture>(result, picture, false)) {
+    throw Error(ErrorKind::kDecode,
+                "the fallback decoder must return a C-contiguous uint8 array of shape (height, "
+                "width, 3), got " +
+                    std::string(nanobind::type_name(result.type()).c_str()));
+  }
+  RgbImage image;
+  image.height = static_cast<uint32_t>(picture.shape(0));
+  image.width = static_cast<uint32_t>(picture.shape(1));
+  image.pixels.resize(picture.size() + RowSink::kSlack);
+  std::copy_n(picture.data(), picture.size(), image.pixels.data());
+  return image;
+}
+
+// The type and text of an exception, without the traceback.
+inline std::string describe(const nanobind::python_error& error) {
+  const std::string type = nanobind::cast<std::string>(error.type().attr("__name__"));
+  return type + ": " + nanobind::str(error.value()).c_str();
+}
+
+}  // namespace fallback_detail
+
+// `callable` takes the record (bytes) and returns a uint8 array of shape (height, width, 3); None
+// gives no fallback. To be made with the GIL held; the result may be called, copied and destroyed
+// on any thread, without the GIL. Exceptions of the callable become Error(kDecode) with their text.
+inline FallbackDecode make_fallback(nanobind::object callable) {
+  if (callable.is_none()) return nullptr;
+  const std::shared_ptr<PyObject> owner(callable.release().ptr(),
+                                        fallback_detail::ReleaseWithGil{});
+  return [owner](Bytes bytes) -> RgbImage {
+    const nanobind::gil_scoped_acquire gil;
+    try {
+      const nanobind::bytes record(bytes.data(), bytes.size());
+      return fallback_detail::copy_picture(nanobind::borrow(owner.get())(record));
+    } catch (const nanobind::python_error& error) {
+      // KeyboardInterrupt and SystemExit are not about this picture.
+      if (!error.matches(PyExc_Exception)) throw;
+      throw Error(ErrorKind::kDecode, fallback_detail::describe(error));
+    }
+  };
+}
+
+}  // namespace fastload::bindings

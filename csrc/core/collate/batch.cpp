@@ -1,0 +1,65 @@
+#include "collate/batch.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace fastload {
+
+Batch::Batch(BatchRequest request, size_t sample_bytes)
+    : request_(std::move(request)), sample_bytes_(sample_bytes), left_(0) {
+  const size_t n = request_.ids.size();
+  if (n == 0 || n > (1u << 30)) {
+    throw Error(ErrorKind::kValue,
+                "A batch must have 1 to 2^30 samples. Found: " + std::to_string(n));
+  }
+  if (request_.images.size() != n * sample_bytes || request_.labels.size() != n ||
+      (!request_.draws.empty() && request_.draws.size() != n)) {
+    throw Error(ErrorKind::kValue, "The slot does not fit " + std::to_string(n) + " samples of " +
+                                       std::to_string(sample_bytes) + " bytes. Found: " +
+                                       std::to_string(request_.images.size()) + " image bytes, " +
+                                       std::to_string(request_.labels.size()) + " labels, " +
+                                       std::to_string(request_.draws.size()) + " draws.");
+  }
+  left_.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
+}
+
+Batch::Range Batch::claim(uint32_t count) {
+  uint32_t first = next_.load(std::memory_order_relaxed);
+  while (first < size()) {
+    const uint32_t last = std::min(size(), first + count);
+    if (next_.compare_exchange_weak(first, last, std::memory_order_relaxed)) return {first, last};
+  }
+  return {size(), size()};
+}
+
+bool Batch::finish(uint32_t count) {
+  return left_.fetch_sub(count, std::memory_order_acq_rel) == count;
+}
+
+bool Batch::abandon() {
+  const Range rest = claim(size());
+  return rest.first < rest.last && finish(rest.last - rest.first);
+}
+
+uint8_t* Batch::image(uint32_t position) {
+  return request_.images.data() + size_t{position} * sample_bytes_;
+}
+
+void Batch::blank(uint32_t position) {
+  std::memset(image(position), 0, sample_bytes_);
+  set_label(position, kIgnoreLabel);
+}
+
+void Batch::add_fault(SampleFault fault) {
+  const std::lock_guard lock(faults_mutex_);
+  faults_.push_back(std::move(fault));
+}
+
+std::vector<SampleFault> Batch::take_faults() {
+  const std::lock_guard lock(faults_mutex_);
+  std::sort(faults_.begin(), faults_.end(),
+            [](const auto& a, const auto& b) { return a.position < b.position; });
+  return std::move(faults_);
+}
+
+}  // namespace fastload

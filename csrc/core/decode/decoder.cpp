@@ -1,0 +1,179 @@
+// Chooses a back end for each picture and checks limits before anything is allocated.
+#include "base/error.h"
+#include "decode/decode.h"
+#include "decode/jpeg_turbo.h"
+#include "decode/png.h"
+#include "decode/rows.h"
+#include "decode/webp.h"
+
+namespace fastload {
+namespace {
+
+std::string size_text(uint64_t width, uint64_t height) {
+  return std::to_string(width) + "x" + std::to_string(height);
+}
+
+void check_limits(const ImageInfo& info, const DecodeLimits& limits) {
+  const uint64_t pixels = uint64_t{info.width} * info.height;
+  const std::string what =
+      std::string(codec_name(info.codec)) + " of " + size_text(info.width, info.height);
+  if (info.width > limits.max_side || info.height > limits.max_side) {
+    throw Error(ErrorKind::kLimit, what + " pixels: a side may have at most " +
+                                       std::to_string(limits.max_side) + " (max_side)");
+  }
+  if (pixels > limits.max_pixels) {
+    throw Error(ErrorKind::kLimit, what + " = " + std::to_string(pixels) + " pixels: at most " +
+                                       std::to_string(limits.max_pixels) +
+                                       " are allowed (max_pixels)");
+  }
+}
+
+void check_roi(Rect roi, const ImageInfo& info) {
+  const bool inside = roi.x >= 0 && roi.y >= 0 && roi.width > 0 && roi.height > 0 &&
+                      int64_t{roi.x} + roi.width <= int64_t{info.width} &&
+                      int64_t{roi.y} + roi.height <= int64_t{info.height};
+  if (inside) return;
+  throw Error(ErrorKind::kValue, "roi x=" + std::to_string(roi.x) + " y=" + std::to_string(roi.y) +
+                                     " width=" + std::to_string(roi.width) +
+                                     " height=" + std::to_string(roi.height) +
+                                     " is empty or outside the picture of " +
+                                     size_text(info.width, info.height) + " pixels");
+}
+
+// `pixels` are whole rows of the picture; `readable` bytes may be read from it on. The last rows
+// are copied if the sink's slack would lie behind that.
+void emit_raw(const uint8_t* pixels, size_t readable, size_t width, Rect roi,
+              std::vector<uint8_t>& scratch, RowSink& sink) {
+  const size_t stride = width * 3, row_bytes = static_cast<size_t>(roi.width) * 3;
+  const size_t start = static_cast<size_t>(roi.y) * stride + static_cast<size_t>(roi.x) * 3;
+  int direct = roi.height;
+  const auto end = [&](int rows) {
+    return start + static_cast<size_t>(rows - 1) * stride + row_bytes;
+  };
+  while (direct > 0 && end(direct) + RowSink::kSlack > readable) --direct;
+  emit_rows(sink, pixels + start, stride, direct);
+  if (direct == roi.height) return;
+  const auto rest = static_cast<size_t>(roi.height - direct);
+  uint8_t* const copy = reserve_scratch(scratch, rest * row_bytes + RowSink::kSlack);
+  for (size_t y = 0; y < rest; ++y) {
+    const uint8_t* from = pixels + start + (static_cast<size_t>(direct) + y) * stride;
+    std::copy_n(from, row_bytes, copy + y * row_bytes);
+  }
+  emit_rows(sink, copy, row_bytes, static_cast<int>(rest), direct);
+}
+
+}  // namespace
+
+struct Decoder::Impl {
+  DecodeLimits limits;
+  FallbackDecode fallback;
+  DecodeCounts counts;
+  Bytes bytes;
+  ImageInfo info;  // codec kUnknown: nothing is open
+  RgbImage by_fallback;
+  JpegTurbo jpeg;
+  PngReader png;
+  WebpReader webp;
+  std::vector<uint8_t> scratch;
+
+  void open_by_fallback();
+  void count_warning(bool warned) { counts.warnings += warned ? 1 : 0; }
+};
+
+void Decoder::Impl::open_by_fallback() {
+  if (!fallback) {
+    throw Error(ErrorKind::kDecode,
+                "this kind of " + std::string(codec_name(info.codec)) +
+                    " has no native decoder; Pillow decodes it: pip install pillow");
+  }
+  RgbImage image = fallback(bytes);
+  const size_t size = size_t{image.width} * image.height * 3;
+  if (image.width == 0 || image.height == 0 || image.pixels.size() < size + RowSink::kSlack) {
+    throw Error(ErrorKind::kDecode, "the fallback decoder gave no whole picture");
+  }
+  info.width = image.width;
+  info.height = image.height;
+  check_limits(info, limits);
+  by_fallback = std::move(image);
+}
+
+Decoder::Decoder(DecodeLimits limits, FallbackDecode fallback) : impl_(std::make_unique<Impl>()) {
+  impl_->limits = limits;
+  impl_->fallback = std::move(fallback);
+}
+
+Decoder::~Decoder() = default;
+
+ImageInfo Decoder::open(Bytes bytes) {
+  Impl& d = *impl_;
+  d.info = {};
+  d.by_fallback = {};
+  ImageInfo info = probe(bytes);
+  check_limits(info, d.limits);
+  d.bytes = bytes;
+  d.info = info;
+  if ((info.flags & ImageInfo::kNeedsFallback) == 0) return info;
+  try {
+    d.open_by_fallback();
+  } catch (...) {
+    d.info = {};
+    throw;
+  }
+  return d.info;
+}
+
+ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height) {
+  Impl& d = *impl_;
+  d.info = {};
+  d.by_fallback = {};
+  ImageInfo info;
+  info.codec = Codec::kRaw;
+  info.width = width;
+  info.height = height;
+  info.channels = 3;
+  check_limits(info, d.limits);
+  const uint64_t expected = uint64_t{width} * height * 3;
+  if (expected == 0 || bytes.size() != expected) {
+    throw Error(ErrorKind::kDecode, "raw pixels: " + size_text(width, height) + " RGB needs " +
+                                        std::to_string(expected) + " bytes, the record has " +
+                                        std::to_string(bytes.size()));
+  }
+  d.bytes = bytes;
+  d.info = info;
+  return info;
+}
+
+void Decoder::decode(Rect roi, RowSink& sink) {
+  Impl& d = *impl_;
+  if (d.info.codec == Codec::kUnknown) {
+    throw Error(ErrorKind::kState, "decode() needs a successful open() before it");
+  }
+  check_roi(roi, d.info);
+  if ((d.info.flags & ImageInfo::kNeedsFallback) != 0) {
+    const RgbImage& image = d.by_fallback;
+    emit_raw(image.pixels.data(), image.pixels.size(), image.width, roi, d.scratch, sink);
+    ++d.counts.fallback;
+    return;
+  }
+  switch (d.info.codec) {
+    case Codec::kJpeg:
+      d.count_warning(d.jpeg.decode(d.bytes, d.info, roi, d.limits.max_scans, sink));
+      ++d.counts.jpeg;
+      return;
+    case Codec::kPng:
+      d.count_warning(d.png.decode(d.bytes, d.info, roi, sink));
+      ++d.counts.png;
+      return;
+    case Codec::kWebp:
+      d.webp.decode(d.bytes, d.info, roi, sink);
+      ++d.counts.webp;
+      return;
+    default:  // kRaw: the others need the fallback
+      emit_raw(d.bytes.data(), d.bytes.size(), d.info.width, roi, d.scratch, sink);
+      ++d.counts.raw;
+  }
+}
+
+const DecodeCounts& Decoder::counts() const { return impl_->counts; }
+
+}  // namespace fastload

@@ -1,0 +1,193 @@
+#include "decode/png.h"
+
+#include <png.h>
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+
+#include "base/error.h"
+#include "decode/rows.h"
+
+namespace fastload {
+
+// Everything libpng's callbacks touch. No member has a destructor, so that longjmp may leave it.
+struct PngReader::Session {
+  png_structp png;
+  png_infop info;
+  const uint8_t* next;
+  size_t left;
+  bool warned;
+  bool indexed;  // palette: one byte a pixel, else three
+  uint8_t palette[256][3];
+  size_t stride;  // bytes of a decoded row of the whole width
+  std::jmp_buf jump;
+  char message[128];
+
+  [[noreturn]] static void on_error(png_structp png, png_const_charp what) {
+    auto& s = *static_cast<Session*>(png_get_error_ptr(png));
+    std::snprintf(s.message, sizeof s.message, "%s", what);
+    std::longjmp(s.jump, 1);
+  }
+
+  static void on_warning(png_structp png, png_const_charp) {
+    static_cast<Session*>(png_get_error_ptr(png))->warned = true;
+  }
+
+  static void on_read(png_structp png, png_bytep out, size_t size) {
+    auto& s = *static_cast<Session*>(png_get_io_ptr(png));
+    if (size > s.left) png_error(png, "the file ends early");
+    std::memcpy(out, s.next, size);
+    s.next += size;
+    s.left -= size;
+  }
+
+  // Runs libpng calls; a fatal error in them becomes an Error. `calls` must hold nothing with a
+  // destructor: libpng leaves it by longjmp.
+  template <class Calls>
+  void run(Calls calls) {
+    if (setjmp(jump) != 0) throw Error(ErrorKind::kDecode, std::string("PNG: ") + message);
+    calls();
+  }
+
+  void configure();
+  void read_palette();
+};
+
+struct PngReader::Opened {
+  Opened(Session& s, Bytes bytes) : session(s) {
+    s.png = nullptr;
+    s.info = nullptr;
+    s.warned = false;
+    s.next = bytes.data();
+    s.left = bytes.size();
+    s.run([&s] {
+      s.png =
+          png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, Session::on_error, Session::on_warning);
+      if (s.png != nullptr) s.info = png_create_info_struct(s.png);
+    });
+    if (s.info == nullptr) {
+      png_destroy_read_struct(&s.png, nullptr, nullptr);
+      throw std::bad_alloc();
+    }
+  }
+  ~Opened() { png_destroy_read_struct(&session.png, &session.info, nullptr); }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  Session& session;
+};
+
+// Runs inside run(): libpng may leave it.
+void PngReader::Session::configure() {
+  // Text, profiles and the like are passed over, so that they cost neither memory nor inflation.
+  static const png_byte ignored[] =
+      "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0"
+      "sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0tRNS\0zTXt";
+  png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, ignored, sizeof ignored / 5);
+  png_set_user_limits(png, PNG_UINT_31_MAX,
+                      PNG_UINT_31_MAX);  // the Decoder has its own, stricter ones
+  png_set_read_fn(png, this, on_read);
+  png_read_info(png, info);
+  indexed = png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE;
+  if (indexed) {
+    png_set_packing(png);
+    read_palette();
+  } else {
+    png_set_expand_gray_1_2_4_to_8(png);
+    png_set_scale_16(png);
+    png_set_strip_alpha(png);
+    png_set_gray_to_rgb(png);
+  }
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+  stride = png_get_rowbytes(png, info);
+}
+
+// Indices above the palette's end mean a damaged file; they are black, as in Pillow.
+void PngReader::Session::read_palette() {
+  png_set_check_for_invalid_index(png, 0);
+  png_colorp colours = nullptr;
+  int count = 0;
+  png_get_PLTE(png, info, &colours, &count);
+  for (int i = 0; i < 256; ++i) {
+    const png_color c = i < count ? colours[i] : png_color{0, 0, 0};
+    palette[i][0] = c.red;
+    palette[i][1] = c.green;
+    palette[i][2] = c.blue;
+  }
+}
+
+PngReader::PngReader() : session_(std::make_unique<Session>()) {}
+PngReader::~PngReader() = default;
+
+// `rows` are `count` decoded rows of the whole width, the first one sink row `first`.
+void PngReader::emit(const uint8_t* rows, Rect roi, int first, int count, RowSink& sink) {
+  const Session& s = *session_;
+  const auto left = static_cast<size_t>(roi.x);
+  if (!s.indexed) return sink.rows(rows + left * 3, s.stride, first, count);
+  const size_t stride = static_cast<size_t>(roi.width) * 3;
+  uint8_t* const out = reserve_scratch(expanded_, stride * kChunkRows + RowSink::kSlack);
+  for (int y = 0; y < count; ++y) {
+    const uint8_t* from = rows + static_cast<size_t>(y) * s.stride + left;
+    uint8_t* to = out + static_cast<size_t>(y) * stride;
+    for (int x = 0; x < roi.width; ++x) std::memcpy(to + x * 3, s.palette[from[x]], 3);
+  }
+  sink.rows(out, stride, first, count);
+}
+
+void PngReader::decode_rows(Rect roi, RowSink& sink) {
+  Session& s = *session_;
+  uint8_t* const rows = reserve_scratch(scratch_, s.stride * kChunkRows + RowSink::kSlack);
+  s.run([&] {
+    for (int y = 0; y < roi.y; ++y) png_read_row(s.png, rows, nullptr);
+  });
+  for (int y = 0; y < roi.height; y += kChunkRows) {
+    const int count = std::min(kChunkRows, roi.height - y);
+    s.run([&] {
+      for (int i = 0; i < count; ++i) {
+        png_read_row(s.png, rows + static_cast<size_t>(i) * s.stride, nullptr);
+      }
+    });
+    emit(rows, roi, y, count, sink);
+  }
+}
+
+void PngReader::decode_interlaced(Rect roi, RowSink& sink) {
+  Session& s = *session_;
+  const int height = static_cast<int>(png_get_image_height(s.png, s.info));
+  uint8_t* const rows =
+      reserve_scratch(scratch_, s.stride * static_cast<size_t>(height) + RowSink::kSlack);
+  s.run([&] {
+    for (int pass = 0; pass < PNG_INTERLACE_ADAM7_PASSES; ++pass) {
+      for (int y = 0; y < height; ++y) {
+        png_read_row(s.png, rows + static_cast<size_t>(y) * s.stride, nullptr);
+      }
+    }
+  });
+  for (int y = 0; y < roi.height; y += kChunkRows) {
+    emit(rows + static_cast<size_t>(roi.y + y) * s.stride, roi, y,
+         std::min(kChunkRows, roi.height - y), sink);
+  }
+}
+
+bool PngReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink) {
+  Session& s = *session_;
+  const Opened opened(s, bytes);
+  s.run([&] { s.configure(); });
+  const bool interlaced = png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
+  if (s.stride != size_t{info.width} * (s.indexed ? 1 : 3)) {
+    throw Error(ErrorKind::kDecode, "PNG: the header contradicts itself");
+  }
+  if (interlaced) {
+    decode_interlaced(roi, sink);
+  } else {
+    decode_rows(roi, sink);
+  }
+  // Checksums of the last data chunk, and whether the file is whole.
+  const bool to_the_end = interlaced || static_cast<uint32_t>(roi.y + roi.height) == info.height;
+  if (to_the_end) s.run([&] { png_read_end(s.png, nullptr); });
+  trim_scratch(scratch_);
+  return s.warned;
+}
+
+}  // namespace fastload

@@ -1,0 +1,73 @@
+// JPEG: walks the marker segments up to the frame header (ITU-T T.81, B.2), as libjpeg does.
+#include <cstdio>
+// jpeglib.h needs size_t and FILE from <cstdio>.
+#include <jpeglib.h>
+
+#include "base/error.h"
+#include "decode/probe_parts.h"
+
+namespace fastload {
+namespace {
+
+constexpr uint8_t kTem = 0x01, kDht = 0xC4, kJpg = 0xC8, kDac = 0xCC, kRst0 = 0xD0, kRst7 = 0xD7,
+                  kSoi = 0xD8, kEoi = 0xD9, kSos = 0xDA;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorKind::kDecode, "JPEG: " + what);
+}
+
+bool is_frame(uint8_t marker) {
+  return marker >= 0xC0 && marker <= 0xCF && marker != kDht && marker != kJpg && marker != kDac;
+}
+
+// Only what libjpeg-turbo's 8-bit interface decodes: sequential and progressive DCT.
+bool is_native(uint8_t marker) {
+  if (marker <= 0xC2) return true;
+#ifdef D_ARITH_CODING_SUPPORTED
+  if (marker == 0xC9 || marker == 0xCA) return true;
+#endif
+  return false;
+}
+
+ImageInfo read_frame(uint8_t marker, Bytes segment) {
+  if (segment.size() < 6) fail("the frame header is too short");
+  const uint8_t precision = segment[0], components = segment[5];
+  ImageInfo info;
+  info.codec = Codec::kJpeg;
+  info.height = big16(&segment[1]);
+  info.width = big16(&segment[3]);
+  info.channels = components;
+  if (info.width == 0 || info.height == 0 || components == 0) {
+    fail("the frame header says " + std::to_string(info.width) + "x" + std::to_string(info.height) +
+         " pixels with " + std::to_string(components) + " components; all must be at least 1");
+  }
+  if (segment.size() != 6 + 3 * size_t{components}) fail("the frame header's length is wrong");
+  if ((marker & 3) == 2) info.flags |= ImageInfo::kProgressive;  // SOF2, 6, 10 and 14
+  if (precision > 8) info.flags |= ImageInfo::kSixteenBit;
+  if (precision != 8 || !is_native(marker)) info.flags |= ImageInfo::kNeedsFallback;
+  return info;
+}
+
+}  // namespace
+
+ImageInfo probe_jpeg(Bytes bytes) {
+  size_t at = 2;  // behind SOI
+  while (true) {
+    // Garbage between segments is skipped, and 0xFF may be repeated before a marker's code.
+    while (at < bytes.size() && bytes[at] != 0xFF) ++at;
+    while (at < bytes.size() && bytes[at] == 0xFF) ++at;
+    if (at >= bytes.size()) fail("the file ends early (no frame header)");
+    const uint8_t marker = bytes[at++];
+    if (marker == 0 || marker == kTem || (marker >= kRst0 && marker <= kRst7)) continue;
+    if (marker == kSoi) fail("a second start of image before the frame header");
+    if (marker == kEoi || marker == kSos) fail("no frame header before the image data");
+    if (at + 2 > bytes.size()) fail("the file ends early (no frame header)");
+    const size_t length = big16(&bytes[at]);
+    if (length < 2) fail("a marker segment has the length " + std::to_string(length));
+    if (at + length > bytes.size()) fail("the file ends early (no frame header)");
+    if (is_frame(marker)) return read_frame(marker, bytes.subspan(at + 2, length - 2));
+    at += length;
+  }
+}
+
+}  // namespace fastload

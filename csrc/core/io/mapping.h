@@ -1,0 +1,31 @@
+// A read-only memory map of a whole file.
+#pragma once
+
+#include <string>
+
+#include "base/bytes.h"
+
+namespace fastload {
+
+// Owns the mapping; move-only. Pages are read by the kernel when touched.
+class Mapping {
+ public:
+  Mapping() = default;
+  // Throws Error(kIo) with path and reason. An empty file maps to empty bytes.
+  explicit Mapping(const std::string& path);
+  ~Mapping();
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  [[nodiscard]] Bytes bytes() const { return {data_, size_}; }
+  // Tells the kernel that reads will be scattered: no read-around.
+  void advise_random() const;
+
+ private:
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace fastload

@@ -1,0 +1,252 @@
+// The resize as a stream: lines come in, go through one or two passes, and leave as soon as they are
+// complete. Between the passes lies a ring with just the lines that the vertical filter still needs.
+#include "transform/resample.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "transform/kernels.h"
+
+namespace fastload {
+namespace {
+
+AxisSpec horizontal_spec(const View& view, Filter filter) {
+  return {view.crop.width,   view.resized_width, filter, view.window.x,
+          view.window.width, view.flip};
+}
+
+AxisSpec vertical_spec(const View& view, Filter filter) {
+  return {view.crop.height, view.resized_height, filter, view.window.y, view.window.height, false};
+}
+
+bool needs_pass(const AxisSpec& spec) {
+  return !spec.identity() || spec.mirrored || spec.first < 0 ||
+         spec.first + spec.count > spec.out_size;
+}
+
+// Pillow 13 (pull request 9549): "If height is scaled down significantly more than width".
+bool vertical_first(const AxisSpec& h, const AxisSpec& v) {
+  const int64_t rows_less = int64_t{v.in_size} - v.out_size;
+  const int64_t columns_less = int64_t{h.in_size} - h.out_size;
+  return rows_less > 0 && rows_less > 2 * columns_less;
+}
+
+void check_sides(const View& view) {
+  constexpr int kMaxSide = 1 << 24;  // Pillow keeps box sides in float
+  const auto check = [](const char* what, int value) {
+    if (value >= 1 && value <= kMaxSide) return;
+    throw Error(ErrorKind::kValue, std::string(what) + " must be in [1, 16777216] pixels. Found: " +
+                                       std::to_string(value) + ".");
+  };
+  check("Width of the crop", view.crop.width);
+  check("Height of the crop", view.crop.height);
+  check("Width after resizing", view.resized_width);
+  check("Height after resizing", view.resized_height);
+  check("Width of the window", view.window.width);
+  check("Height of the window", view.window.height);
+}
+
+size_t line_stride(size_t pixels) { return (pixels * 3 + RowSink::kSlack + 63) / 64 * 64; }
+
+}  // namespace
+
+Rect source_rect(const View& view, Filter filter) {
+  check_sides(view);
+  const Span x = source_span(horizontal_spec(view, filter));
+  const Span y = source_span(vertical_spec(view, filter));
+  return {view.crop.x + x.begin, view.crop.y + y.begin, x.end - x.begin, y.end - y.begin};
+}
+
+const ResampleKernels& resample_kernels(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::kAvx512) return kAvx512Resample;
+  if (level == SimdLevel::kAvx2) return kAvx2Resample;
+#endif
+  (void)level;
+  return kScalarResample;
+}
+
+struct Resampler::Impl {
+  enum class Passes { kNone, kHorizontal, kVertical, kHorizontalVertical, kVerticalHorizontal };
+  static constexpr int kBatch = ResampleKernels::kBatch;
+
+  const ResampleKernels* kernels = nullptr;
+  RowSink* out = nullptr;
+  Passes passes = Passes::kNone;
+  Axis h;
+  Axis v;
+  Rect source;
+  int width = 0;    // of the window, pixels
+  int height = 0;   // of the window, rows
+  int taken = 0;    // source rows so far
+  int emitted = 0;  // window rows so far
+  int pending = 0;  // rows in `lines` that wait for the second pass
+  Buffer<uint8_t> ring;
+  size_t ring_stride = 0;
+  int ring_mask = 0;
+  Buffer<uint8_t> lines;  // kBatch lines: the vertical pass's output
+  size_t lines_stride = 0;
+  Buffer<uint8_t> results;  // kBatch lines: what leaves, where the last pass is horizontal
+  size_t results_stride = 0;
+  Buffer<const uint8_t*> taps;
+
+  void begin(const View& view, Filter filter, RowSink& sink);
+  void prepare_axis(const AxisSpec& spec, bool horizontal);
+  void prepare_memory();
+  void take(const uint8_t* pixels, size_t stride, int count);
+  void take_horizontal(const uint8_t* pixels, size_t stride, int count);
+  void take_into_ring(const uint8_t* pixels, size_t stride, int count);
+  void emit_vertical();
+  void finish_batch();
+  void emit(const uint8_t* pixels, size_t stride, int count);
+  uint8_t* ring_line(int row) { return ring.data() + ring_stride * (row & ring_mask); }
+};
+
+void Resampler::Impl::begin(const View& view, Filter filter, RowSink& sink) {
+  out = nullptr;
+  source = source_rect(view, filter);
+  kernels = &resample_kernels(simd_level());
+  width = view.window.width;
+  height = view.window.height;
+  taken = emitted = pending = 0;
+  const AxisSpec hs = horizontal_spec(view, filter);
+  const AxisSpec vs = vertical_spec(view, filter);
+  const bool need_h = needs_pass(hs);
+  const bool need_v = needs_pass(vs);
+  if (need_h) prepare_axis(hs, true);
+  if (need_v) prepare_axis(vs, false);
+  passes = !need_v   ? (need_h ? Passes::kHorizontal : Passes::kNone)
+           : !need_h ? Passes::kVertical
+           : vertical_first(hs, vs) ? Passes::kVerticalHorizontal
+                                    : Passes::kHorizontalVertical;
+  prepare_memory();
+  out = &sink;
+}
+
+void Resampler::Impl::prepare_axis(const AxisSpec& spec, bool horizontal) {
+  Axis& axis = horizontal ? h : v;
+  const int multiple = horizontal ? kernels->horizontal_multiple : kernels->vertical_multiple;
+  spec.identity() ? fill_identity(spec, multiple, axis) : kernels->fill_axis(spec, multiple, axis);
+  horizontal ? kernels->pack_horizontal(axis) : kernels->pack_vertical(axis);
+}
+
+void Resampler::Impl::prepare_memory() {
+  if (passes == Passes::kNone) return;
+  const bool h_first = passes == Passes::kHorizontalVertical;
+  const size_t source_width = static_cast<size_t>(source.width);
+  if (passes != Passes::kVertical) results_stride = line_stride(static_cast<size_t>(h.stride));
+  if (passes == Passes::kHorizontal || passes == Passes::kVerticalHorizontal) {
+    results.reserve(results_stride * kBatch);
+  }
+  if (passes == Passes::kHorizontal) return;
+  ring_stride = h_first ? results_stride : line_stride(source_width);
+  lines_stride = ring_stride;
+  lines.reserve(lines_stride * kBatch);
+  taps.reserve(static_cast<size_t>(v.taps));
+  int lines_kept = 1;
+  while (lines_kept < v.taps + kBatch) lines_kept *= 2;
+  ring_mask = lines_kept - 1;
+  ring.reserve(ring_stride * lines_kept);
+}
+
+void Resampler::Impl::take(const uint8_t* pixels, size_t stride, int count) {
+  if (passes == Passes::kNone) {
+    emit(pixels, stride, count);
+    taken += count;
+    return;
+  }
+  for (int done = 0; done < count; done += kBatch) {
+    const int n = std::min(kBatch, count - done);
+    const uint8_t* first = pixels + stride * done;
+    if (passes == Passes::kHorizontal || passes == Passes::kHorizontalVertical) {
+      take_horizontal(first, stride, n);
+    } else {
+      take_into_ring(first, stride, n);
+    }
+    taken += n;
+    if (passes != Passes::kHorizontal) emit_vertical();
+  }
+}
+
+void Resampler::Impl::take_horizontal(const uint8_t* pixels, size_t stride, int count) {
+  const uint8_t* from[kBatch] = {};
+  uint8_t* to[kBatch] = {};
+  const bool last_pass = passes == Passes::kHorizontal;
+  for (int i = 0; i < count; ++i) {
+    from[i] = pixels + stride * i;
+    to[i] = last_pass ? results.data() + results_stride * i : ring_line(taken + i);
+  }
+  kernels->horizontal(h, from, to, count);
+  if (last_pass) emit(results.data(), results_stride, count);
+}
+
+void Resampler::Impl::take_into_ring(const uint8_t* pixels, size_t stride, int count) {
+  const size_t bytes = static_cast<size_t>(source.width) * 3;
+  for (int i = 0; i < count; ++i) std::memcpy(ring_line(taken + i), pixels + stride * i, bytes);
+}
+
+// Every output row whose source rows have all come.
+void Resampler::Impl::emit_vertical() {
+  const bool last_pass = passes != Passes::kVerticalHorizontal;
+  const size_t bytes =
+      3 * static_cast<size_t>(passes == Passes::kHorizontalVertical ? width : source.width);
+  while (emitted + pending < height) {
+    const int row = emitted + pending;
+    const int first = v.first[row];
+    // Taps behind the last source row have a weight of 0 and read any line.
+    if (std::min(first + v.taps, source.height) > taken) break;
+    for (int t = 0; t < v.taps; ++t) taps[t] = ring_line(std::min(first + t, source.height - 1));
+    kernels->vertical(v, row, taps.data(), bytes, lines.data() + lines_stride * pending);
+    ++pending;
+    if (pending == kBatch) last_pass ? emit(lines.data(), lines_stride, pending) : finish_batch();
+  }
+  if (last_pass && pending > 0) emit(lines.data(), lines_stride, pending);
+}
+
+void Resampler::Impl::finish_batch() {
+  const uint8_t* from[kBatch] = {};
+  uint8_t* to[kBatch] = {};
+  for (int i = 0; i < pending; ++i) {
+    from[i] = lines.data() + lines_stride * i;
+    to[i] = results.data() + results_stride * i;
+  }
+  kernels->horizontal(h, from, to, pending);
+  emit(results.data(), results_stride, pending);
+}
+
+void Resampler::Impl::emit(const uint8_t* pixels, size_t stride, int count) {
+  out->rows(pixels, stride, emitted, count);
+  emitted += count;
+  pending = 0;
+}
+
+Resampler::Resampler() : impl_(std::make_unique<Impl>()) {}
+Resampler::~Resampler() = default;
+
+void Resampler::begin(const View& view, Filter filter, RowSink& out) {
+  impl_->begin(view, filter, out);
+}
+
+void Resampler::rows(const uint8_t* pixels, size_t stride, int y, int count) {
+  Impl& s = *impl_;
+  if (s.out == nullptr || y != s.taken || count < 0 || count > s.source.height - s.taken) {
+    throw Error(ErrorKind::kState, "Rows must come in order, row " + std::to_string(s.taken) +
+                                       " of " + std::to_string(s.source.height) +
+                                       " next. Found: " + std::to_string(count) + " rows from " +
+                                       std::to_string(y) + ".");
+  }
+  s.take(pixels, stride, count);
+}
+
+void Resampler::end() {
+  Impl& s = *impl_;
+  if (s.out == nullptr || s.taken != s.source.height) {
+    throw Error(ErrorKind::kState, "The resize needs " + std::to_string(s.source.height) +
+                                       " rows. Found: " + std::to_string(s.taken) + ".");
+  }
+  if (s.pending > 0) s.finish_batch();
+  s.out = nullptr;
+}
+
+}  // namespace fastload

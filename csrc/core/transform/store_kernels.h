@@ -1,0 +1,37 @@
+// The inner loops of Store, once per instruction set; all give the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cpu.h"
+#include "transform/store.h"
+
+namespace fastload {
+
+// value = x * a[channel] + b[channel], in float32, the product rounded before the sum. The three channels
+// are repeated, so that interleaved pixels need no more than vector loads.
+struct StoreScale {
+  static constexpr size_t kLength = 48;
+  std::array<float, kLength> a{};
+  std::array<float, kLength> b{};
+};
+
+// Converts `pixels` RGB pixels. `out` gets them interleaved, or, if plane > 0, channel c from out +
+// c * plane elements on. Reads at most RowSink::kSlack bytes behind the pixels, writes only elements of
+// this line.
+using StoreLine = void (*)(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out,
+                           size_t plane);
+
+// The kernel for a dtype, by DType's values.
+using StoreKernels = std::array<StoreLine, 4>;
+
+extern const StoreKernels kScalarStore;
+#if defined(__x86_64__)
+extern const StoreKernels kAvx2Store;
+extern const StoreKernels kAvx512Store;
+#endif
+
+const StoreKernels& store_kernels(SimdLevel level);
+
+}  // namespace fastload

@@ -1,0 +1,53 @@
+"""Tables and JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+__all__ = ["human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
+
+
+def human_bytes(size: float) -> str:
+    """``1234567`` as ``1.2 MB`` (powers of 1000)."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(size) < 1000:
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def print_json(body: Any) -> None:
+    """One JSON object on a line of its own."""
+    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")
+
+
+def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Two columns; a frame only where somebody looks at a terminal."""
+    rows = list(rows)
+    if sys.stdout.isatty():
+        from rich import box
+        from rich.console import Console
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(title=escape(title), show_header=False, title_justify="left", box=box.SIMPLE)
+        for name, value in rows:
+            table.add_row(name, escape(value))
+        Console().print(table)
+        return
+    width = max((len(name) for name, _ in rows), default=0)
+    print_lines([title, *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain text; a name that is not valid text is shown escaped."""
+    sys.stdout.write("".join(line.encode("utf-8", "backslashreplace").decode() + "\n" for line in lines))
+
+
+def sides_row(sides: dict[str, Any]) -> str:
+    """Picture sizes in one line."""
+    known = [f"{name} {s['min']} / {s['median']} / {s['max']}" for name, s in sides.items() if s]
+    return (", ".join(known) + " pixels (min / median / max)") if known else "not known"

@@ -1,0 +1,142 @@
+"""``fastload pack SOURCE OUTPUT``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fastload.cli.output import human_bytes, print_json, print_table, sides_row
+from fastload.cli.progress import PackProgress
+from fastload.pack.options import FORMATS, PackOptions, parse_bytes, parse_pixels
+from fastload.pack.packer import DryRun, PackResult, dry_run, pack
+from fastload.pack.publish import SKIPPED_NAME
+
+__all__ = ["add", "run"]
+
+_SOURCE = "class folders, a flat folder, a parent of train/ and val/, or a .csv or .jsonl of path and label"
+
+
+def add(verbs: Any) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "pack",
+        help="pack images into shards",
+        description="Pack images into Arrow, LMDB or HDF5 shards. Interrupted, the same command goes on.",
+    )
+    parser.add_argument("source", metavar="SOURCE", help=_SOURCE)
+    parser.add_argument("output", metavar="OUTPUT", help="folder to make")
+    parser.add_argument("--format", choices=FORMATS, default="arrow", help="container (default: %(default)s)")
+    parser.add_argument("--shard-size", default="256MB", metavar="SIZE", help="default: %(default)s")
+    parser.add_argument("--num-proc", type=int, metavar="N", help="processes (default: one a CPU)")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N images (of each split)")
+    parser.add_argument(
+        "--max-side", type=int, metavar="N", help="re-encode images whose longer side exceeds N pixels"
+    )
+    parser.add_argument(
+        "--quality", type=int, default=90, metavar="Q", help="JPEG quality then (default: %(default)s)"
+    )
+    parser.add_argument("--raw", action="store_true", help="store decoded uint8 RGB pixels")
+    parser.add_argument("--size", metavar="WxH", help="with --raw: scale every picture to this size")
+    parser.add_argument(
+        "--on-error", choices=("raise", "skip"), default="raise", help="files that are no images"
+    )
+    parser.add_argument("--restart", action="store_true", help="throw away what OUTPUT holds of a pack")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Pack, and print what came of it."""
+    options = PackOptions(
+        format=arguments.format,
+        shard_size=parse_bytes(arguments.shard_size),
+        num_proc=arguments.num_proc,
+        limit=arguments.limit,
+        max_side=arguments.max_side,
+        quality=arguments.quality,
+        raw=arguments.raw,
+        size=parse_pixels(arguments.size) if arguments.size else None,
+        on_error=arguments.on_error,
+        restart=arguments.restart,
+    )
+    if arguments.dry_run:
+        return _print_dry_runs(dry_run(arguments.source, arguments.output, options), arguments.json)
+    with PackProgress(arguments.quiet or arguments.json) as progress:
+        results = pack(arguments.source, arguments.output, options, progress)
+    if arguments.json:
+        print_json({"datasets": [_facts(result) for result in results]})
+        return 0
+    for result in results:
+        print_table(_title(result), _rows(result))
+    return 0
+
+
+def _title(result: PackResult) -> str:
+    return f"{result.output}" + (" was complete already" if result.was_complete else "")
+
+
+def _rows(result: PackResult) -> list[tuple[str, str]]:
+    manifest = result.manifest
+    rows = [
+        ("records", f"{manifest.num_records} in {len(manifest.classes)} classes"),
+        ("bytes", f"{human_bytes(manifest.data_bytes)} in {len(manifest.shards)} {manifest.format} shards"),
+        ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
+    ]
+    if result.summary is not None:
+        rows.append(("sizes", sides_row(result.summary.sides())))
+        rate = result.written_bytes / max(result.seconds, 1e-9)
+        rows.append(("time", f"{result.seconds:.1f} s, {human_bytes(rate)}/s"))
+    if manifest.skipped:
+        rows.append(("skipped", f"{manifest.skipped}, listed with reasons in {result.output / SKIPPED_NAME}"))
+        rows += [("", f"{count} x {reason}") for reason, count in result.skip_reasons()]
+    return rows
+
+
+def _facts(result: PackResult) -> dict[str, Any]:
+    manifest = result.manifest
+    return {
+        "output": str(result.output),
+        "id": manifest.id,
+        "format": manifest.format,
+        "records": manifest.num_records,
+        "bytes": manifest.data_bytes,
+        "classes": len(manifest.classes),
+        "shards": len(manifest.shards),
+        "codecs": dict(manifest.codecs),
+        "sides": result.summary.sides() if result.summary else None,
+        "skipped": manifest.skipped,
+        "skip_reasons": dict(result.skip_reasons()),
+        "was_complete": result.was_complete,
+        "seconds": round(result.seconds, 3),
+    }
+
+
+def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
+    facts: list[dict[str, Any]] = [
+        {
+            "output": str(found.output),
+            "records": found.plan.totals.files,
+            "bytes": found.plan.totals.bytes,
+            "classes": len(found.plan.classes),
+            "shards": len(found.plan.shards),
+            "needed_bytes": found.needed_bytes,
+            "free_bytes": found.free_bytes,
+        }
+        for found in plans
+    ]
+    if as_json:
+        print_json({"dry_run": facts})
+        return 0
+    for fact in facts:
+        rows = [
+            ("records", f"{fact['records']} in {fact['classes']} classes"),
+            ("bytes", human_bytes(fact["bytes"])),
+            ("shards", str(fact["shards"])),
+            (
+                "disk",
+                f"about {human_bytes(fact['needed_bytes'])} needed, {human_bytes(fact['free_bytes'])} free",
+            ),
+        ]
+        print_table(f"{fact['output']} (dry run, nothing written)", rows)
+    return 0

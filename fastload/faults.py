@@ -1,0 +1,144 @@
+"""What happens to a bad sample: raise, skip or replace; and the report of all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from fastload import errors
+from fastload._native import _C, ERROR_CLASSES
+from fastload.prefetch import Feeder, Pending
+from fastload.sampler import Sampler
+from fastload.shard.dataset import PackedDataset
+
+__all__ = ["ON_ERROR", "FaultPolicy", "SampleReport"]
+
+ON_ERROR = ("raise", "skip", "replace")
+_MAX_REPORTS = 10_000
+_MAX_TRIES = 16  # substitutes tried for one bad sample
+_SUBSTITUTE_OP = 3  # DrawOp::kSubstitute in csrc/core/base/philox.h
+# Kinds that say something about one record; all others (a missing shard, a wrong size) stop the run.
+_SAMPLE_ERRORS = (errors.DecodeError, errors.ChecksumError)
+
+
+@dataclass(frozen=True)
+class SampleReport:
+    """One bad sample."""
+
+    epoch: int
+    step: int  # batch of the iteration
+    position: int  # in the batch
+    sample: int  # sample id
+    shard: str  # path
+    key: str  # path in the source folder
+    error: str  # exception class
+    message: str
+    substitute: int | None  # sample id that took its place (on_error="replace")
+
+
+class FaultPolicy:
+    """Applies ``on_error`` to the faults of a batch.
+
+    * ``raise``: :class:`~fastload.errors.SampleError`.
+    * ``skip``: the position stays, with a black image and the label -100, which torch's ``cross_entropy``
+      ignores; the batch keeps its size.
+    * ``replace``: another sample of the epoch, chosen by Philox from (seed, epoch, sample id), takes its
+      place: the same one in every run.
+
+    Args:
+        dataset: names shard and key in messages.
+        on_error: one of ``ON_ERROR``.
+        log: path of a JSONL file to append a :class:`SampleReport` a line to, or None.
+    """
+
+    def __init__(
+        self,
+        dataset: PackedDataset,
+        on_error: str,
+        log: str | os.PathLike[str] | None,
+        sampler: Sampler,
+        seed: int,
+    ) -> None:
+        if on_error not in ON_ERROR:
+            raise ValueError(f"on_error must be one of {', '.join(ON_ERROR)}. Found: {on_error!r}.")
+        self._dataset = dataset
+        self._on_error = on_error
+        self._log = log
+        self._sampler = sampler
+        self._seed = seed
+        self.reports: list[SampleReport] = []  # the first 10,000
+        self.count = 0
+
+    def apply(self, feeder: Feeder, pending: Pending, faults: list[tuple[int, int, int, str]]) -> None:
+        """Deal with the faults of a complete batch.
+
+        Raises:
+            SampleError: as the policy says, or when no substitute could be decoded.
+        """
+        for position, sample, kind, message in faults:
+            cls = ERROR_CLASSES[kind]
+            if self._on_error == "raise" or not issubclass(cls, _SAMPLE_ERRORS):
+                self._report(pending, position, sample, cls, message, None)
+                raise self._error(sample, message) from cls(message)
+            substitute = None
+            if self._on_error == "replace":
+                substitute = self._replace(feeder, pending, position, sample)
+            self._report(pending, position, sample, cls, message, substitute)
+
+    def _replace(self, feeder: Feeder, pending: Pending, position: int, sample: int) -> int:
+        def word(attempt: int) -> int:
+            draw = 0 if pending.batch.draws is None else int(pending.batch.draws[position])
+            words = _C.sample_words(self._seed, pending.key.epoch, sample, draw, _SUBSTITUTE_OP, attempt)
+            return int(words[0]) << 32 | int(words[1])
+
+        return self._first_good(feeder, pending, position, sample, word)
+
+    def _first_good(
+        self, feeder: Feeder, pending: Pending, position: int, sample: int, word: Callable[[int], int]
+    ) -> int:
+        message = ""
+        for attempt in range(_MAX_TRIES):
+            candidate = self._sampler.substitute(pending.key.epoch, word(attempt))
+            faults = feeder.refill(pending, position, candidate)
+            if not faults:
+                return candidate
+            message = faults[0][3]
+        raise self._error(sample, f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}")
+
+    def _error(self, sample: int, message: str) -> errors.SampleError:
+        shard, key = self._dataset.reader.shard_path(sample), self._dataset.key(sample)
+        error = errors.SampleError(
+            f"Sample {sample} (key {key!r} in {shard}): {message}. Check the set with 'fastload verify "
+            f'{self._dataset.folder} --decode\', or pass on_error="skip" or on_error="replace".'
+        )
+        error.sample, error.key, error.shard = sample, key, shard
+        return error
+
+    def _report(
+        self,
+        pending: Pending,
+        position: int,
+        sample: int,
+        cls: type[Exception],
+        message: str,
+        substitute: int | None,
+    ) -> None:
+        report = SampleReport(
+            pending.key.epoch,
+            pending.key.step,
+            position,
+            sample,
+            self._dataset.reader.shard_path(sample),
+            self._dataset.key(sample),
+            cls.__name__,
+            message,
+            substitute,
+        )
+        self.count += 1
+        if len(self.reports) < _MAX_REPORTS:
+            self.reports.append(report)
+        if self._log is not None:
+            with open(self._log, "a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(report)) + "\n")

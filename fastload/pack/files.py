@@ -1,0 +1,114 @@
+"""Publishing files so that a kill or a power cut at any moment leaves either the old state or the new."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fastload.errors import PackError
+
+__all__ = [
+    "full_disk_reported",
+    "publish",
+    "publish_folder",
+    "remove",
+    "require_space",
+    "sync_folder",
+    "temporary_of",
+]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def temporary_of(final: Path) -> Path:
+    """The name under which ``final`` is written; readers ignore it, the next run overwrites it."""
+    return final.with_name(f".tmp-{final.name}")
+
+
+def _sync_file(path: Path, flags: int = os.O_RDONLY) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes renames in ``folder`` survive a power cut."""
+    _sync_file(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def publish(temporary: Path, final: Path) -> None:
+    """Sync a file, or a folder of files, and give it its final name; returns when both are on the device."""
+    if temporary.is_dir():
+        for path in sorted(temporary.iterdir()):
+            _sync_file(path)
+        sync_folder(temporary)
+        remove(final)  # a folder replaces only an empty one
+    else:
+        _sync_file(temporary)
+    os.replace(temporary, final)
+    sync_folder(final.parent)
+
+
+def publish_folder(temporary: Path, final: Path) -> None:
+    """Give a finished folder its name; ``final`` may be an empty folder."""
+    os.replace(temporary, final)
+    sync_folder(final.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder; a link itself, never what it points to. Nothing there: fine."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that this user may still write in ``folder``'s file system."""
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
+def require_space(folder: Path, needed: int) -> None:
+    """Raise PackError if ``folder``'s file system has less than ``needed`` bytes free."""
+    free = free_bytes(folder)
+    if free < needed:
+        raise PackError(
+            f"not enough space in {folder}: about {needed:,} bytes needed, {free:,} free. "
+            f"Free {needed - free:,} bytes and run the same command again; finished shards are kept."
+        )
+
+
+@contextmanager
+def full_disk_reported(path: Path, needed: int) -> Iterator[None]:
+    """Turns a library's out-of-space error into a PackError with path, needed and free bytes."""
+    try:
+        yield
+    except PackError:
+        raise
+    except Exception as error:
+        reason = full_disk_reason(error)
+        if reason is None:
+            raise
+        free = free_bytes(path.parent)
+        raise PackError(
+            f"cannot write {path}: {reason}. About {needed:,} bytes needed, {free:,} free. "
+            f"Make room and run the same command again; finished shards are kept."
+        ) from error
+
+
+def full_disk_reason(error: BaseException | None) -> str | None:
+    """The system's words if ``error`` or its cause means a full disk, quota or file-size limit."""
+    while error is not None:
+        for code in _FULL:
+            # h5py and lmdb put the code, or only the text, into their message.
+            if getattr(error, "errno", None) == code or os.strerror(code) in str(error):
+                return os.strerror(code)
+        error = error.__cause__ or error.__context__
+    return None

@@ -1,0 +1,53 @@
+"""Pillow (or pillow-simd) for the codecs that the core does not decode: GIF, BMP, TIFF, 12-bit JPEG..."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+from fastload.errors import DecodeError, LimitError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["FORMATS", "decode_with_pil"]
+
+# Pillow's other readers (EPS, PSD, FITS...) have had most of its security bugs.
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+
+
+def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.uint8]:
+    """Decode one picture to RGB, the first frame of an animated one; EXIF orientation is ignored.
+
+    Args:
+        data: the encoded picture.
+        max_pixels: largest width times height; default: Pillow's ``Image.MAX_IMAGE_PIXELS``, which Pillow
+            itself only warns about.
+
+    Returns:
+        A C-contiguous uint8 array of shape (height, width, 3).
+
+    Raises:
+        DecodeError: Pillow is missing or cannot decode the bytes.
+        LimitError: the picture has more pixels than allowed.
+    """
+    try:
+        import numpy as np
+        from PIL import Image
+    except ImportError as error:
+        raise DecodeError(f"this picture needs Pillow ({error}): pip install pillow") from error
+    limit = Image.MAX_IMAGE_PIXELS if max_pixels is None else max_pixels
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            pixels = image.width * image.height
+            if limit is not None and pixels > limit:
+                size = f"{image.width}x{image.height}"
+                raise LimitError(f"{image.format} of {size} = {pixels} pixels: at most {limit} are allowed")
+            return np.asarray(image.convert("RGB"))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise LimitError(str(error)) from error
+    except LimitError:
+        raise
+    except Exception as error:  # Pillow raises SyntaxError, struct.error, OSError and others on bad files
+        raise DecodeError(f"Pillow: {error}") from error

@@ -1,0 +1,205 @@
+"""Which sample ids each batch of this rank has, in every epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.sampler.drawn import DrawnBatches, DrawnOrder
+from fastload.sampler.order import IdArray, shuffled
+from fastload.sampler.partition import PADDING, Partition
+
+__all__ = ["BatchIds", "BatchSampler", "Order", "Sampler", "make_sampler"]
+
+
+@dataclass(frozen=True)
+class BatchIds:
+    """One batch to fill."""
+
+    ids: IdArray  # (n,) int64 sample ids; -1: padding
+    draws: npt.NDArray[np.uint32] | None  # (n,), tells repeated draws of one sample apart; None: all 0
+
+
+class Order(Protocol):
+    """Sample ids of a whole epoch, over all ranks."""
+
+    def total(self, epoch: int) -> int:
+        """Positions in the epoch."""
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        """Sample ids at ``positions``."""
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a sample id may come twice in an epoch."""
+
+
+@dataclass(frozen=True)
+class SequentialOrder:
+    """0, 1, ..., n - 1 in every epoch."""
+
+    n: int
+    repeats: bool = False
+
+    def total(self, epoch: int) -> int:
+        return self.n
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        return positions
+
+
+@dataclass(frozen=True)
+class ShuffledOrder:
+    """A uniform shuffle of all samples, another one each epoch."""
+
+    n: int
+    seed: int
+    repeats: bool = False
+
+    def total(self, epoch: int) -> int:
+        return self.n
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        return shuffled(positions, self.n, self.seed, epoch)
+
+
+class Sampler:
+    """This rank's batches of sample ids, and the epoch that comes next.
+
+    Has what frameworks look for on ``loader.sampler``: ``set_epoch``, ``len()`` (samples of this rank in
+    an epoch) and iteration over this rank's sample ids.
+    """
+
+    def __init__(self, order: Order, partition: Partition) -> None:
+        self.order = order
+        self.partition = partition
+        self.epoch = 0  # the epoch that the next iteration runs
+
+    def set_epoch(self, epoch: int) -> None:
+        """Run ``epoch`` next. Needed by nobody: epochs advance by themselves."""
+        if epoch < 0:
+            raise ValueError(f"epoch must be >= 0. Found: {epoch}.")
+        self.epoch = int(epoch)
+
+    def total(self, epoch: int) -> int:
+        """Positions of the epoch over all ranks."""
+        return self.order.total(epoch)
+
+    def num_batches(self, epoch: int, start: int = 0) -> int:
+        """Batches of every rank from position ``start`` on."""
+        return self.partition.num_batches(self.total(epoch), start)
+
+    def batch(self, epoch: int, start: int, step: int) -> BatchIds:
+        """The ``step``-th batch after position ``start``."""
+        positions = self.partition.positions(self.total(epoch), start, step)
+        padded = positions == PADDING
+        ids = self.order.ids(np.where(padded, 0, positions), epoch)
+        draws = positions.astype(np.uint32) if self.order.repeats else None
+        return BatchIds(np.where(padded, np.int64(-1), ids), draws)
+
+    def substitute(self, epoch: int, word: int) -> int:
+        """The sample id at a position of this epoch's order chosen by a random 64-bit ``word``."""
+        total = self.total(epoch)
+        return int(self.order.ids(np.array([word * total >> 64], dtype=np.int64), epoch)[0])
+
+    def consumed(self, epoch: int, start: int, steps: int) -> int:
+        """The epoch's position after ``steps`` batches from ``start``."""
+        return self.partition.consumed(self.total(epoch), start, steps)
+
+    def __len__(self) -> int:
+        whole, rest = divmod(self.total(self.epoch), self.partition.global_batch)
+        partial = 0 if self.partition.drop_last else -(-rest // self.partition.world_size)
+        return whole * self.partition.batch_size + partial
+
+    def __iter__(self) -> Iterator[int]:
+        for step in range(self.num_batches(self.epoch)):
+            yield from self.batch(self.epoch, 0, step).ids.tolist()
+
+
+class BatchSampler:
+    """The view of a :class:`Sampler` that frameworks expect as ``loader.batch_sampler``."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch of one rank."""
+        return self.sampler.partition.batch_size
+
+    @property
+    def drop_last(self) -> bool:
+        """Whether an epoch's last, partial batch is left out."""
+        return self.sampler.partition.drop_last
+
+    def __len__(self) -> int:
+        return self.sampler.num_batches(self.sampler.epoch)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in range(len(self)):
+            yield self.sampler.batch(self.sampler.epoch, 0, step).ids.tolist()
+
+
+class ListedSampler(Sampler):
+    """Batches that a user's batch sampler drew: rank r takes every world_size-th of them."""
+
+    def __init__(self, drawn: DrawnBatches, partition: Partition) -> None:
+        super().__init__(drawn, partition)
+        self._drawn = drawn
+
+    def num_batches(self, epoch: int, start: int = 0) -> int:
+        left = max(0, self._drawn.count(epoch) - start)
+        return -(-left // self.partition.world_size)
+
+    def batch(self, epoch: int, start: int, step: int) -> BatchIds:
+        count = self._drawn.count(epoch)
+        number = (start + step * self.partition.world_size + self.partition.rank) % count
+        ids, first = self._drawn.batch(number, epoch)
+        return BatchIds(ids, np.arange(first, first + len(ids), dtype=np.uint32))
+
+    def consumed(self, epoch: int, start: int, steps: int) -> int:
+        return min(self._drawn.count(epoch), start + steps * self.partition.world_size)
+
+    @cached_property
+    def _size(self) -> int:
+        return sum(len(self.batch(self.epoch, 0, step).ids) for step in range(self.num_batches(self.epoch)))
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def make_sampler(
+    n: int,
+    partition: Partition,
+    *,
+    shuffle: bool,
+    seed: int,
+    sampler: Iterable[int] | None = None,
+    batch_sampler: Iterable[Any] | None = None,
+) -> Sampler:
+    """The sampler for ``n`` samples by torch's arguments.
+
+    A sampler that already is one rank's share (it has ``num_replicas``, as ``DistributedSampler``) is not
+    divided again.
+
+    Raises:
+        ValueError: arguments that exclude each other.
+    """
+    if (sampler is not None or batch_sampler is not None) and shuffle:
+        raise ValueError("shuffle=True and a sampler exclude each other: the sampler gives the order.")
+    if sampler is not None and batch_sampler is not None:
+        raise ValueError("sampler and batch_sampler exclude each other.")
+    own = batch_sampler if batch_sampler is not None else sampler
+    inner = getattr(own, "sampler", own)
+    if hasattr(inner, "num_replicas"):
+        partition = replace(partition, rank=0, world_size=1)
+    if batch_sampler is not None:
+        return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition)
+    if sampler is not None:
+        return Sampler(DrawnOrder(sampler, n, seed), partition)
+    return Sampler(ShuffledOrder(n, seed) if shuffle else SequentialOrder(n), partition)

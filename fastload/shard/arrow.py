@@ -1,0 +1,223 @@
+"""Arrow shards: IPC streams as HF ``datasets`` writes them, so that it opens them as images.
+
+Only the stream format with ``struct<bytes: binary, path: string>`` in this order, nullable, and the
+``huggingface`` schema metadata becomes an Image column in ``Dataset.from_file``; anything else
+silently becomes a dict.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fastload.errors import FormatError
+from fastload.shard.formats import Foreign, Located, ShardSpec
+
+__all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+
+SUFFIX = ".arrow"
+_IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "data")
+
+
+def data_file(path: Path) -> Path:
+    """The shard is one file."""
+    return path
+
+
+def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
+    """Payload, and about 256 bytes a record for offsets, names, labels and padding."""
+    return int(lengths.sum()) + 256 * len(lengths) + (1 << 16)
+
+
+def schema_of(spec: ShardSpec) -> pa.Schema:
+    """The schema with its ``huggingface`` metadata."""
+    label: dict[str, Any] = {"dtype": "int64", "_type": "Value"}
+    if spec.classes:
+        label = {"names": list(spec.classes), "_type": "ClassLabel"}
+    features: dict[str, Any] = {"image": {"_type": "Image"}, "label": label}
+    fields = [pa.field("image", _IMAGE), pa.field("label", pa.int64())]
+    if spec.raw:  # pixels are not a file: Image would fail to open them
+        features["image"] = {name: {"dtype": kind, "_type": "Value"} for name, kind in _RAW_FEATURES}
+        features |= {name: {"dtype": "int32", "_type": "Value"} for name in ("height", "width")}
+        fields += [pa.field("height", pa.int32()), pa.field("width", pa.int32())]
+    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+    return pa.schema(fields, metadata=metadata)
+
+
+_RAW_FEATURES = (("bytes", "binary"), ("path", "string"))
+
+
+class Writer:
+    """One record batch a group; the image column points into the group's buffer, nothing is copied."""
+
+    def __init__(self, path: Path, spec: ShardSpec) -> None:
+        self._raw = spec.raw
+        self._schema = schema_of(spec)
+        self._file = pa.OSFile(str(path), "wb")
+        self._stream = pa.ipc.new_stream(self._file, self._schema)
+
+    def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
+        count = len(records)
+        starts = np.append(records["offset"], records["offset"][-1] + records["length"][-1]).astype(np.int32)
+        ends = np.zeros(count + 1, np.int32)
+        np.cumsum([len(key) for key in keys], out=ends[1:])
+        buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
+        images = pa.Array.from_buffers(pa.binary(), count, buffers)
+        names = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(keys))]
+        paths = pa.Array.from_buffers(pa.string(), count, names)
+        image = pa.StructArray.from_arrays([images, paths], fields=list(_IMAGE))
+        columns = [image, pa.array(records["label"].astype(np.int64))]
+        if self._raw:
+            columns += [pa.array(records[name].astype(np.int32)) for name in ("height", "width")]
+        self._stream.write_batch(pa.record_batch(columns, schema=self._schema))
+
+    def close(self) -> None:
+        self._stream.close()
+        self._file.close()
+
+    def abort(self) -> None:
+        self._file.close()
+
+
+class _Mapped:
+    """An Arrow file in memory, and where the buffers of its batches lie in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._map = pa.memory_map(str(path))
+            self.size = self._map.size()
+            self._base = self._map.read_buffer(1).address if self.size else 0
+            self._map.seek(0)
+            head = bytes(self._map.read_buffer(6)) if self.size > 6 else b""
+            self._map.seek(0)
+            if head == b"ARROW1":
+                file = pa.ipc.open_file(self._map)
+                self.schema = file.schema
+                self.batches = [file.get_batch(i) for i in range(file.num_record_batches)]
+            else:
+                stream = pa.ipc.open_stream(self._map)
+                self.schema = stream.schema
+                self.batches = list(stream)
+            for batch in self.batches:
+                batch.validate(full=True)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
+            raise FormatError(f"{path} is not a whole Arrow IPC stream or file: {error}") from None
+
+    def ranges(self, array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """File offsets and lengths of a binary array's values."""
+        wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type)
+        kind = np.dtype(np.int64 if wide else np.int32)
+        _, offsets, data = array.buffers()
+        if offsets is None or len(array) == 0:
+            return np.zeros(0, np.uint64), np.zeros(0, np.uint64)
+        positions = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
+        lengths = np.diff(positions).astype(np.uint64)
+        start = (data.address if data is not None else self._base) - self._base
+        if not 0 <= start <= self.size or start + int(positions[-1]) > self.size:
+            raise FormatError(
+                f"{self.path}: the images are not stored as they are (compressed record batches?). "
+                f"Write the file uncompressed, or pack the images anew."
+            )
+        return positions[:-1].astype(np.uint64) + np.uint64(start), lengths
+
+
+def _binary(array: pa.Array) -> pa.Array:
+    return array.field("bytes") if pa.types.is_struct(array.type) else array
+
+
+def _locate(mapped: _Mapped, column: str) -> Located:
+    parts = []
+    for number, batch in enumerate(mapped.batches):
+        values = batch.column(column)
+        if values.null_count or _binary(values).null_count:
+            raise FormatError(
+                f"{mapped.path}: column '{column}' of record batch {number} has rows without bytes. "
+                f"HF datasets made from files keep only the paths; pack the image folder, or embed "
+                f"the images first (Dataset.map or push_to_hub do)."
+            )
+        parts.append(mapped.ranges(_binary(values)))
+    if not parts:
+        return Located(np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+    return Located(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
+
+
+def locate(path: Path) -> Located:
+    """Where the images of a shard of our own lie, by the addresses of its buffers in a memory map."""
+    return _locate(_Mapped(path), "image")
+
+
+def read_foreign(path: Path, column: str | None) -> Foreign:
+    """Byte ranges, labels, names and classes of an Arrow file that others wrote.
+
+    Raises:
+        FormatError: no image column, compressed batches, rows without bytes.
+    """
+    mapped = _Mapped(path)
+    features = _features(mapped.schema)
+    image = _image_column(mapped, features, column)
+    labels, classes = _labels(mapped, features)
+    keys = None
+    if pa.types.is_struct(mapped.schema.field(image).type) and mapped.batches:
+        paths = [b.column(image).field("path") for b in mapped.batches if _has_path(b.column(image).type)]
+        if len(paths) == len(mapped.batches) and not any(p.null_count for p in paths):
+            keys = [key for part in paths for key in part.to_pylist()]
+    return Foreign(_locate(mapped, image), labels, keys, classes)
+
+
+def _has_path(kind: pa.DataType) -> bool:
+    return any(kind.field(i).name == "path" for i in range(kind.num_fields))
+
+
+def _features(schema: pa.Schema) -> dict[str, Any]:
+    try:
+        return dict(json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"])
+    except (KeyError, ValueError, TypeError, RecursionError):
+        return {}
+
+
+def _image_column(mapped: _Mapped, features: dict[str, Any], column: str | None) -> str:
+    fields = {field.name: field.type for field in mapped.schema}
+    usable = [name for name, kind in fields.items() if _holds_bytes(kind)]
+    if column is not None:
+        wanted = [column] if column in usable else []
+    else:
+        wanted = [
+            n for n in usable if isinstance(features.get(n), dict) and features[n].get("_type") == "Image"
+        ]
+        wanted = wanted or [name for name in _COLUMNS if name in usable] or usable
+    if len(wanted) != 1 and not (wanted and wanted[0] in _COLUMNS):
+        names = ", ".join(f"{name}: {kind}" for name, kind in fields.items())
+        raise FormatError(
+            f"{mapped.path}: which column holds the images? Name it with --column. Columns: {names}"
+        )
+    return wanted[0]
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        fields = {kind.field(i).name: kind.field(i).type for i in range(kind.num_fields)}
+        return "bytes" in fields and _holds_bytes(fields["bytes"])
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _labels(
+    mapped: _Mapped, features: dict[str, Any]
+) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...]]:
+    candidates = [n for n, f in features.items() if isinstance(f, dict) and f.get("_type") == "ClassLabel"]
+    candidates += [
+        name for name in ("label", "labels", "target", "y", "fine_label") if name not in candidates
+    ]
+    for name in candidates:
+        if name not in mapped.schema.names or not pa.types.is_integer(mapped.schema.field(name).type):
+            continue
+        parts = [batch.column(name).fill_null(-1).cast(pa.int64()).to_numpy() for batch in mapped.batches]
+        names = features.get(name, {}).get("names") or ()
+        return np.concatenate(parts) if parts else np.zeros(0, np.int64), tuple(str(n) for n in names)
+    return None, ()

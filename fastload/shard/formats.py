@@ -1,0 +1,103 @@
+"""The three shard formats behind one interface; a format's library is imported when it is used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import FastloadError
+
+__all__ = ["FORMATS", "Foreign", "Format", "Located", "ShardSpec", "Writer", "format_of"]
+
+FORMATS = ("arrow", "lmdb", "hdf5")
+
+
+@dataclass(frozen=True)
+class ShardSpec:
+    """What a writer may know before the first record."""
+
+    classes: Sequence[str]
+    records: int  # at most
+    data_bytes: int  # about
+    raw: bool = False  # records are pixels: readers need each one's width and height
+    size: tuple[int, int] | None = None  # raw: width and height of every record
+
+
+@dataclass(frozen=True)
+class Located:
+    """Byte ranges of a shard file's records, in its own order."""
+
+    offsets: npt.NDArray[np.uint64]
+    lengths: npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """What a file that others wrote says about its records."""
+
+    located: Located
+    labels: npt.NDArray[np.int64] | None = None
+    keys: list[str] | None = None
+    classes: tuple[str, ...] = ()
+    picture: tuple[int, int] | None = None  # width and height of raw uint8 RGB records
+
+
+class Writer(Protocol):
+    """Writes one shard. The caller gives a temporary path, syncs and renames."""
+
+    def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
+        """Add records: ``RECORD`` entries whose offset counts from the start of ``data`` (borrowed for
+        the call), back to back, with UTF-8 ``keys``."""
+
+    def close(self) -> None:
+        """Finish the file (not synced)."""
+
+    def abort(self) -> None:
+        """Let go of the file after an error."""
+
+
+class Format(Protocol):
+    """A module of this package: ``arrow``, ``lmdb`` or ``hdf5``."""
+
+    SUFFIX: str
+
+    @staticmethod
+    def Writer(path: Path, spec: ShardSpec) -> Writer:
+        """Begin a shard at ``path``."""
+
+    @staticmethod
+    def data_file(path: Path) -> Path:
+        """The file of the shard ``path`` that holds the records' bytes."""
+
+    @staticmethod
+    def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
+        """About how large the data file of records of these lengths becomes."""
+
+    @staticmethod
+    def locate(path: Path) -> Located:
+        """Where the records of a shard of our own lie."""
+
+    @staticmethod
+    def read_foreign(path: Path, column: str | None) -> Foreign:
+        """Where the records of somebody else's file lie, and what it says about them."""
+
+
+def format_of(name: str) -> Format:
+    """The module of a format, and with it its library.
+
+    Raises:
+        FastloadError: the library cannot be imported.
+    """
+    try:
+        return importlib.import_module(f"fastload.shard.{name}")  # type: ignore[return-value]
+    except ImportError as error:
+        library = {"arrow": "pyarrow", "lmdb": "lmdb", "hdf5": "h5py"}[name]
+        raise FastloadError(
+            f"the {name} format needs {library}, which cannot be imported ({error}): pip install {library}"
+        ) from error

@@ -1,0 +1,156 @@
+"""LMDB shards: keys ``%08d``, values the encoded bytes, nothing else, so that any LMDB reader is at home."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import lmdb
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import FormatError
+from fastload.shard.formats import Foreign, Located, ShardSpec
+
+__all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+
+SUFFIX = ".lmdb"
+_PAGE = 4096
+_SLACK = 1 << 20  # branch and leaf pages of the keys, and the copies that commits leave behind
+
+
+def data_file(path: Path) -> Path:
+    """LMDB's own name inside the shard's folder."""
+    return path / "data.mdb"
+
+
+def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
+    """Large values fill whole pages of 4096 bytes behind a 16-byte header; small ones share leaves."""
+    pages = (lengths + np.uint64(16 + _PAGE - 1)) // np.uint64(_PAGE)
+    return int(pages.sum()) * _PAGE + 128 * len(lengths) + _SLACK
+
+
+class Writer:
+    """Appends in key order, so that pages are filled; one transaction a group bounds the memory."""
+
+    def __init__(self, path: Path, spec: ShardSpec) -> None:
+        path.mkdir()
+        size = spec.data_bytes + spec.records * (_PAGE + 64) + 4 * _SLACK
+        # No lock file (one writer, a private name), no sync (the publisher does it), and no writemap:
+        # it would turn a full disk into SIGBUS.
+        self._env = lmdb.open(
+            str(path), map_size=-(-size // _PAGE) * _PAGE, lock=False, sync=False, metasync=False, max_dbs=0
+        )
+        self._count = 0
+
+    def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
+        view = data.data
+        offsets, lengths = records["offset"].tolist(), records["length"].tolist()
+        items = [
+            (b"%08d" % (self._count + i), view[begin : begin + length])
+            for i, (begin, length) in enumerate(zip(offsets, lengths, strict=True))
+        ]
+        while not self._put(items):
+            self._env.set_mapsize(2 * self._env.info()["map_size"])
+        self._count += len(items)
+
+    def _put(self, items: list[tuple[bytes, memoryview]]) -> bool:
+        """False if the map is full; the transaction is undone then."""
+        try:
+            with self._env.begin(write=True) as txn:
+                txn.cursor().putmulti(items, append=True)
+        except lmdb.MapFullError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self._env.close()
+
+    def abort(self) -> None:
+        self._env.close()
+
+
+def _map_base(file: Path) -> tuple[int, int]:
+    """Address and size of this process's one mapping of ``file``."""
+    status = os.stat(file)
+    with open("/proc/self/maps", "rb") as maps:
+        for line in maps:
+            fields = line.split(maxsplit=5)
+            if len(fields) < 6 or int(fields[4]) != status.st_ino or int(fields[2], 16) != 0:
+                continue
+            major, minor = (int(part, 16) for part in fields[3].split(b":"))
+            if (major, minor) == (os.major(status.st_dev), os.minor(status.st_dev)) or fields[5].rstrip(
+                b"\n"
+            ) == os.fsencode(file):
+                first, last = (int(part, 16) for part in fields[0].split(b"-"))
+                return first, last - first
+    raise FormatError(f"{file}: its memory map is not listed in /proc/self/maps; cannot locate its records.")
+
+
+def _walk(path: Path) -> tuple[Located, list[bytes]]:
+    """Byte ranges and keys of all values, in key order."""
+    file = data_file(path) if path.is_dir() else path
+    try:
+        env = lmdb.open(
+            str(path),
+            subdir=path.is_dir(),
+            readonly=True,
+            lock=False,
+            readahead=False,
+            max_dbs=0,
+            create=False,
+        )
+    except lmdb.Error as error:
+        raise FormatError(f"{path} is not an LMDB database: {error}") from None
+    try:
+        # LMDB values never move while the map stands, so an address in it is a file offset.
+        base, size = _map_base(file.resolve())
+        with env.begin(buffers=True) as txn:
+            ranges = [
+                (np.frombuffer(value, np.uint8).ctypes.data if len(value) else base, len(value), bytes(key))
+                for key, value in txn.cursor()
+            ]
+    except lmdb.Error as error:
+        raise FormatError(f"{path} is a damaged LMDB database: {error}") from None
+    finally:
+        env.close()
+    offsets = np.array([found[0] for found in ranges], np.uint64) - np.uint64(base)
+    lengths = np.array([found[1] for found in ranges], np.uint64)
+    if len(ranges) and int((offsets + lengths).max()) > size:
+        raise FormatError(f"{path}: a value lies outside the database's memory map.")
+    return Located(offsets, lengths), [found[2] for found in ranges]
+
+
+def locate(path: Path) -> Located:
+    """Where the values of a shard of our own lie, by their addresses in LMDB's memory map."""
+    located, keys = _walk(path)
+    if keys != [b"%08d" % i for i in range(len(keys))]:
+        raise FormatError(f"{path} does not have the keys that this program writes.")
+    return located
+
+
+def read_foreign(path: Path, column: str | None) -> Foreign:
+    """Byte ranges and keys of an LMDB whose values are image files.
+
+    Raises:
+        FormatError: not a database, one that ``lmdb.verify`` refuses, or one of named databases.
+    """
+    if column is not None:
+        raise FormatError(f"{path} is an LMDB database; it has no columns, leave --column out.")
+    _verify(path)
+    located, keys = _walk(path)
+    return Foreign(located, keys=[key.decode("utf-8", "backslashreplace") for key in keys])
+
+
+def _verify(path: Path) -> None:
+    """Check the file's structure before the engine, which trusts it, sees it (py-lmdb 3.0 and newer)."""
+    try:
+        from lmdb import verify
+    except ImportError:
+        return
+    try:
+        problems = verify.verify(str(path))  # type: ignore[no-untyped-call]
+    except (verify.VerifyError, OSError) as error:
+        raise FormatError(f"{path} is not an LMDB database: {error}") from None
+    if problems:
+        raise FormatError(f"{path} is a damaged LMDB database: {problems[0]} ({len(problems)} problems)")

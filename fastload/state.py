@@ -1,0 +1,71 @@
+"""A loader's state: a few integers, the same on all ranks, valid for any number of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from fastload.errors import StateError
+
+__all__ = ["LoaderState"]
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class LoaderState:
+    """Where the consumer is: what it has received, not what was prefetched.
+
+    A resumed loader goes on with position ``position`` of epoch ``epoch``; at the same global batch size
+    its batches are those that the stopped run would have seen.
+    """
+
+    dataset: str  # dataset id; "" for a torch Dataset
+    length: int  # samples in the dataset
+    seed: int
+    shuffle: bool
+    epoch: int
+    position: int  # samples of the epoch received over all ranks (batches, for a batch_sampler)
+    version: int = VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able, under 1 kB, always the same keys."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
+        """The inverse of :meth:`to_dict`.
+
+        Raises:
+            StateError: not such a state, or of another version.
+        """
+        names = {field.name for field in fields(cls)}
+        if set(state) != names:
+            raise StateError(
+                f"Not a loader state: expected the keys {sorted(names)}. Found: {sorted(state)}."
+            )
+        if state["version"] != VERSION:
+            raise StateError(f"Loader state version must be {VERSION}. Found: {state['version']}.")
+        for name in ("length", "seed", "epoch", "position"):
+            if not isinstance(state[name], int) or state[name] < 0:
+                raise StateError(f"{name} of a loader state must be an integer >= 0. Found: {state[name]!r}.")
+        return cls(**state)
+
+    def check_fits(self, other: LoaderState) -> None:
+        """Refuse a state (``other``) that was saved with another dataset, seed or order.
+
+        Raises:
+            StateError: with every difference.
+        """
+        names = ("dataset", "length", "seed", "shuffle")
+        differences = [
+            f"{name} was {getattr(other, name)!r}, is {getattr(self, name)!r}"
+            for name in names
+            if getattr(self, name) != getattr(other, name)
+        ]
+        if differences:
+            raise StateError(
+                f"The state does not fit this loader: {'; '.join(differences)}. Resume with the dataset "
+                "and the options it was saved with, or start without it."
+            )

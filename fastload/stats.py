@@ -1,0 +1,87 @@
+"""Per-stage clocks of a loader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ConsumerClock", "stage_stats"]
+
+
+@dataclass
+class ConsumerClock:
+    """The consumer's side: how long it waited for data, and for how long it kept the batches."""
+
+    batches: int = 0
+    samples: int = 0
+    wait_seconds: float = 0.0  # inside next()
+    first_batch_seconds: float | None = None  # from the first next() to its batch
+    _began: float | None = field(default=None, repr=False)
+    _ended: float = field(default=0.0, repr=False)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Counts the time inside as data wait."""
+        start = time.perf_counter()
+        if self._began is None:
+            self._began = start
+        try:
+            yield
+        finally:
+            self._ended = time.perf_counter()
+            self.wait_seconds += self._ended - start
+
+    def delivered(self, samples: int) -> None:
+        """Counts one batch of ``samples``."""
+        self.batches += 1
+        self.samples += samples
+        if self.first_batch_seconds is None and self._began is not None:
+            self.first_batch_seconds = time.perf_counter() - self._began
+
+    @property
+    def total_seconds(self) -> float:
+        """From the first next() to the last one's return."""
+        return self._ended - self._began if self._began is not None else 0.0
+
+
+def stage_stats(clock: ConsumerClock, threads: list[dict[str, Any]]) -> dict[str, Any]:
+    """One dict of a loader's clocks since it was made.
+
+    Args:
+        clock: the consumer's.
+        threads: each decoding thread's, as ``_C.Engine.stats()`` gives them.
+
+    Returns:
+        ``stages``: for shard, decode and transform the ``seconds`` summed over threads and the ``count`` of
+        samples; for prefetch the seconds in which threads had nothing to do. ``data_wait``: the consumer's
+        ``seconds``, their ``share`` of the time since the first batch was asked for, and ``count`` of
+        batches. ``decoded``: records by decoding path. ``samples``, ``bytes`` (encoded), ``faults``,
+        ``threads``, ``images_per_second`` (over the consumer's whole time), ``first_batch_seconds``.
+    """
+    samples = sum(thread["samples"] for thread in threads)
+    stages = {
+        name: {"seconds": sum(thread["seconds"][name] for thread in threads), "count": samples}
+        for name in ("shard", "decode", "transform")
+    }
+    idle = sum(thread["seconds"]["idle"] for thread in threads)
+    stages["prefetch"] = {"seconds": idle, "count": clock.batches}
+    paths = threads[0]["decoded"] if threads else {}
+    total = clock.total_seconds
+    return {
+        "stages": stages,
+        "data_wait": {
+            "seconds": clock.wait_seconds,
+            "share": clock.wait_seconds / total if total > 0 else 0.0,
+            "count": clock.batches,
+        },
+        "decoded": {path: sum(thread["decoded"][path] for thread in threads) for path in paths},
+        "samples": clock.samples,
+        "bytes": sum(thread["bytes"] for thread in threads),
+        "faults": sum(thread["faults"] for thread in threads),
+        "threads": len(threads),
+        "images_per_second": clock.samples / total if total > 0 else 0.0,
+        "first_batch_seconds": clock.first_batch_seconds,
+    }

@@ -1,0 +1,95 @@
+"""Python callables on decoded samples, and user collate functions: the part of a batch that is not native."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastload import errors
+from fastload._native import _C
+from fastload.pil import decode_with_pil
+from fastload.shard.dataset import PackedDataset
+from fastload.shard.index import RECORD
+from fastload.transforms.plan import Plan
+
+__all__ = ["SampleKey", "Tail", "render"]
+
+_TAIL_OP = 4  # follows DrawOp in csrc/core/base/philox.h: 1 crop, 2 flip, 3 substitute
+_RAW = _C.codec_names().index("raw")
+
+
+@dataclass(frozen=True)
+class SampleKey:
+    """What a sample's randomness depends on."""
+
+    seed: int
+    epoch: int
+    sample: int
+    draw: int = 0
+
+    def generator(self) -> torch.Generator:
+        """A CPU generator that is the same for this sample in every run."""
+        words = _C.sample_words(self.seed, self.epoch, self.sample, self.draw, _TAIL_OP, 0)
+        generator = torch.Generator()
+        generator.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
+        return generator
+
+
+def _takes_generator(function: Callable[..., Any]) -> bool:
+    try:
+        parameter = inspect.signature(function).parameters.get("generator")
+    except (TypeError, ValueError):
+        return False
+    return parameter is not None
+
+
+class Tail:
+    """Runs callables one after the other on a decoded uint8 (3, H, W) tensor.
+
+    A callable with a parameter ``generator`` gets a ``torch.Generator`` that depends on seed, epoch and
+    sample id only; others that draw random numbers draw torch's global ones, in no fixed order.
+    """
+
+    def __init__(self, functions: tuple[Callable[..., Any], ...]) -> None:
+        self._functions = [(function, _takes_generator(function)) for function in functions]
+
+    def __call__(self, image: torch.Tensor, key: SampleKey) -> Any:
+        for function, takes_generator in self._functions:
+            image = function(image, generator=key.generator()) if takes_generator else function(image)
+        return image
+
+
+def render(dataset: PackedDataset, plan: Plan, key: SampleKey, max_pixels: int) -> torch.Tensor:
+    """Decode and transform one sample by itself, for plans whose samples differ in size.
+
+    Returns:
+        uint8 (3, H, W), channels_last strides.
+    """
+    data = np.frombuffer(dataset.read(key.sample), np.uint8)
+    record = dataset.index.records().view(RECORD)[key.sample, 0]
+    decoder = _C.Decoder(max_pixels=max_pixels, fallback=partial(decode_with_pil, max_pixels=max_pixels))
+    if record["codec"] == _RAW:
+        picture = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
+    else:
+        picture = decoder.decode_rgb(data)
+    height, width = picture.shape[:2]
+    geometry = plan.geometry_spec()
+    view = _C.draw_view(geometry, width, height, key.seed, key.epoch, key.sample, key.draw)
+    return torch.from_numpy(_C.resize(picture, view, geometry.filter)).permute(2, 0, 1)
+
+
+def failed(sample: int, dataset: PackedDataset, error: Exception) -> errors.SampleError:
+    """The error of a callable, with the sample it happened on."""
+    wrapped = errors.SampleError(
+        f"Sample {sample} (key {dataset.key(sample)!r} in {dataset.reader.shard_path(sample)}): the "
+        f"transform or collate function raised {type(error).__name__}: {error}"
+    )
+    wrapped.sample, wrapped.key = sample, dataset.key(sample)
+    wrapped.shard = dataset.reader.shard_path(sample)
+    return wrapped

@@ -1,0 +1,78 @@
+"""Checks of the transforms' arguments: each returns the canonical value or raises with the legal range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = [
+    "DTYPES",
+    "INTERPOLATIONS",
+    "MAX_SIDE",
+    "dtype_name",
+    "floats",
+    "interpolation_name",
+    "pair",
+    "require_antialias",
+    "side",
+]
+
+MAX_SIDE = 65_500  # pixels; JPEG's own limit on a side
+DTYPES = ("uint8", "float16", "bfloat16", "float32")
+INTERPOLATIONS = ("bilinear", "bicubic")
+
+
+def side(where: str, value: Any) -> int:
+    """``value`` as a side in pixels. Raises TypeError or ValueError."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{where} must be an int in [1, {MAX_SIDE}]. Found: {value!r}.")
+    number = int(value.__index__())
+    if not 1 <= number <= MAX_SIDE:
+        raise ValueError(f"{where} must be in [1, {MAX_SIDE}] pixels. Found: {number}.")
+    return number
+
+
+def pair(where: str, value: Any) -> tuple[int, int]:
+    """``value``, an int or one or two ints, as ``(height, width)``; one number means a square."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) not in (1, 2):
+            raise ValueError(f"{where} must be an int or (height, width). Found: {value!r}.")
+        return side(where, value[0]), side(where, value[-1])
+    return side(where, value), side(where, value)
+
+
+def floats(where: str, value: Any, count: int) -> tuple[float, ...]:
+    """``value`` as ``count`` finite floats."""
+    try:
+        numbers = tuple(float(number) for number in value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{where} must be {count} numbers. Found: {value!r}.") from None
+    if len(numbers) != count or not all(math.isfinite(number) for number in numbers):
+        raise ValueError(f"{where} must be {count} finite numbers. Found: {value!r}.")
+    return numbers
+
+
+def interpolation_name(where: str, value: Any) -> str:
+    """A filter's name; torchvision's InterpolationMode is accepted by its value."""
+    name = getattr(value, "value", value)
+    if name not in INTERPOLATIONS:
+        raise ValueError(f"{where} must be one of {', '.join(INTERPOLATIONS)}. Found: {value!r}.")
+    return str(name)
+
+
+def dtype_name(where: str, value: Any) -> str:
+    """A dtype's name; a torch.dtype is accepted without importing torch."""
+    name = str(value).removeprefix("torch.")
+    if name not in DTYPES:
+        raise ValueError(f"{where} must be one of {', '.join(DTYPES)}. Found: {value!r}.")
+    return name
+
+
+def require_antialias(where: str, value: Any) -> None:
+    """Refuses anything but an antialiased resize."""
+    if value is not True:
+        raise ValueError(
+            f"{where} must be True: only the antialiased resize, equal to Pillow's, exists here. "
+            f"Found: {value!r}. Leave it out, or resize in a callable of your own."
+        )

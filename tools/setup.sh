@@ -1,0 +1,139 @@
+#!/usr/bin/env bash
+# Installs what this checkout needs: tools/setup.sh demo|test. Called by the Makefile; quick when
+# nothing is missing. System packages are installed when root; otherwise they are named. All Python
+# packages go to .venv of this checkout.
+#   PYTHON         the interpreter, 3.10 or newer (default: python3)
+#   TORCH_VERSION  the torch to install (default: 2.13.0)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+mode=${1:?usage: tools/setup.sh demo|test}
+PYTHON=${PYTHON:-python3}
+TORCH_VERSION=${TORCH_VERSION:-2.13.0}
+TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+venv=$PWD/.venv
+constraints=$venv/constraints.txt
+
+say() { printf '[setup] %s\n' "$*"; }
+die() { printf '[setup] %s\n' "$@" >&2; exit 1; }
+
+# ---- system packages --------------------------------------------------------------------------
+
+compiles() { # header [compiler flag...]: does a program that includes it compile and link?
+  local header=$1; shift
+  printf '#include <cstdio>\n#include <%s>\nint main() {}\n' "$header" |
+    g++ -std=c++20 -x c++ "$@" -o /dev/null - > /dev/null 2>&1
+}
+
+python_has() { "$PYTHON" -c "$1" > /dev/null 2>&1; }
+
+# Sets apt and dnf to the packages that are missing.
+find_missing() {
+  apt=() dnf=()
+  if ! command -v "$PYTHON" > /dev/null; then
+    [ "$PYTHON" = python3 ] || die "PYTHON=$PYTHON: no such program."
+    apt+=(python3 python3-dev python3-venv) dnf+=(python3 python3-devel)
+  else
+    local version
+    version=$("$PYTHON" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    python_has 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+      die "fastload needs Python 3.10 or newer; $PYTHON is $version." \
+        "Choose another one: PYTHON=python3.12 make $mode"
+    python_has 'import ensurepip, venv' || apt+=("python$version-venv")
+    python_has 'import os, sysconfig; os.stat(sysconfig.get_paths()["include"] + "/Python.h")' || {
+      apt+=("python$version-dev"); dnf+=(python3-devel)
+    }
+  fi
+  command -v g++ > /dev/null || { apt+=(g++); dnf+=(gcc-c++); }
+  # Without a compiler no header can be tried: all are named, the installed ones cost nothing.
+  compiles jpeglib.h -ljpeg || { apt+=(libjpeg-dev); dnf+=(libjpeg-turbo-devel); }
+  compiles png.h -lpng || { apt+=(libpng-dev); dnf+=(libpng-devel); }
+  compiles webp/decode.h -lwebp || { apt+=(libwebp-dev); dnf+=(libwebp-devel); }
+  if [ "$mode" = test ]; then # Debian's g++ brings the sanitizers' libraries
+    compiles cstdlib -fsanitize=address,undefined || dnf+=(libasan libubsan)
+  fi
+}
+
+install_system_packages() {
+  find_missing
+  [ ${#apt[@]} -gt 0 ] || [ ${#dnf[@]} -gt 0 ] || return 0
+  local apt_line="apt-get install ${apt[*]}" dnf_line="dnf install ${dnf[*]}"
+  if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
+    die "System packages are missing. Install them as root, then run make $mode again:" \
+      "  Debian, Ubuntu:  sudo apt-get update && sudo $apt_line" \
+      "  Fedora, RHEL:    sudo $dnf_line"
+  fi
+  say "installing system packages: ${apt[*]}"
+  apt-get update -qq
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${apt[@]}" > /dev/null
+  find_missing
+  [ ${#apt[@]} = 0 ] || die "Still missing after the installation: ${apt[*]}" \
+    "g++ 10 or newer is needed; this one is: $(g++ -dumpfullversion 2>/dev/null || echo absent)"
+}
+
+# ---- the virtual environment ------------------------------------------------------------------
+
+make_venv() {
+  if [ -x "$venv/bin/python" ] && "$venv/bin/python" -c 'import pip' 2> /dev/null; then return; fi
+  say "making the virtual environment .venv with $("$PYTHON" --version)"
+  "$PYTHON" -m venv --clear "$venv"
+}
+
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
+
+# The CPU build where there is no NVIDIA GPU: the default one brings gigabytes of CUDA libraries.
+install_torch() {
+  if ! "$venv/bin/python" -c 'import torch' 2> /dev/null; then
+    if nvidia-smi > /dev/null 2>&1; then
+      say "installing torch $TORCH_VERSION (an NVIDIA GPU is present)"
+      pip install -q "torch==$TORCH_VERSION"
+    else
+      say "installing torch $TORCH_VERSION, CPU build (no NVIDIA GPU found)"
+      pip install -q "torch==$TORCH_VERSION+cpu" 2> /dev/null ||
+        pip install -q --extra-index-url "$TORCH_CPU_INDEX" "torch==$TORCH_VERSION+cpu" || {
+        say "no CPU build found there or at $TORCH_CPU_INDEX; taking the default build (large)"
+        pip install -q "torch==$TORCH_VERSION"
+      }
+    fi
+  fi
+  # No later installation may replace it.
+  "$venv/bin/python" -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))' > "$constraints"
+}
+
+# ---- fastload itself --------------------------------------------------------------------------
+
+source_hash() { # of all that goes into the package, and of how it is built
+  { find csrc fastload CMakeLists.txt pyproject.toml tools/setup.sh -type f \
+      ! -name '*.so' ! -name '*.pyc' ! -name '_C.pyi' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    "$venv/bin/python" -c 'import sys; print(sys.version)'
+  } | sha256sum | cut -d' ' -f1
+}
+
+# $venv/installed holds "<mode> <hash>"; an installation for the tests serves the demo too.
+is_installed() {
+  local have_mode="" have_hash=""
+  [ -f "$venv/installed" ] && read -r have_mode have_hash < "$venv/installed"
+  [ "$have_hash" = "$1" ] && { [ "$have_mode" = "$mode" ] || [ "$have_mode" = test ]; }
+}
+
+install_fastload() {
+  local hash options=()
+  hash=$(source_hash)
+  is_installed "$hash" && return
+  rm -f "$venv/installed"
+  [ "$mode" = test ] && options=(-C cmake.define.FASTLOAD_WERROR=ON)
+  say "installing the build tools (scikit-build-core, nanobind, cmake, ninja)"
+  pip install -q -c "$constraints" "scikit-build-core>=0.10" "nanobind>=2.4" "cmake>=3.20" ninja
+  say "compiling and installing fastload [$mode] and what it needs; this takes a few minutes"
+  # No build isolation: the build folder keeps what has not changed, and torch stays as it is.
+  PATH="$venv/bin:$PATH" pip install -q --no-build-isolation -c "$constraints" \
+    ${options[@]+"${options[@]}"} ".[$mode]"
+  (cd "$venv" && bin/python -c 'import fastload._native')
+  echo "$mode $hash" > "$venv/installed"
+}
+
+install_system_packages
+make_venv
+install_torch
+install_fastload
+say "ready: $("$venv/bin/python" -c 'import sys, torch; print("Python %d.%d.%d, torch %s" % (*sys.version_info[:3], torch.__version__))')"
