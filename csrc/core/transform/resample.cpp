@@ -239,6 +239,12 @@ void Resampler::rows(const uint8_t* pixels, size_t stride, int y, int count) {
   s.take(pixels, stride, count);
 }
 
+void Resampler::restart() {
+  Impl& s = *impl_;
+  s.taken = s.emitted = s.pending = 0;
+  if (s.out != nullptr) s.out->restart();
+}
+
 void Resampler::end() {
   Impl& s = *impl_;
   if (s.out == nullptr || s.taken != s.source.height) {

@@ -23,6 +23,7 @@ class Resampler final : public RowSink {
   // rows go to `out` (interleaved RGB, already flipped, zero where the window leaves the picture).
   void begin(const View& view, Filter filter, RowSink& out);
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
+  void restart() override;
   // Ends the picture. Throws Error(kState) if rows were missing.
   void end();
 

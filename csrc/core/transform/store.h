@@ -32,6 +32,7 @@ class Store final : public RowSink {
   explicit Store(const StoreSpec& spec);
   void begin(void* out, int width, int height);
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
+  void restart() override {}  // rows are written where they belong, again
   [[nodiscard]] const StoreSpec& spec() const { return spec_; }
 
  private:
