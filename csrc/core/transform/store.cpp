@@ -43,9 +43,9 @@ Store::Store(const StoreSpec& spec) : spec_(spec) {
     a_[c] = static_cast<float>(1.0 / (range * std));
     b_[c] = static_cast<float>(-mean / std);
     if (!std::isfinite(a_[c]) || !std::isfinite(b_[c])) {
-      throw Error(ErrorKind::kValue,
-                  "mean must be finite, std finite and not 0. Found: mean " + std::to_string(mean) +
-                      ", std " + std::to_string(std) + " for channel " + std::to_string(c) + ".");
+      throw Error(ErrorKind::kValue, "mean must be finite, std finite and not 0. Found: mean " +
+                                         std::to_string(mean) + ", std " + std::to_string(std) +
+                                         " for channel " + std::to_string(c) + ".");
     }
   }
 }

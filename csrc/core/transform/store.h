@@ -22,11 +22,11 @@ struct StoreSpec {
   std::array<double, 3> std{1, 1, 1};
 };
 
-// Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values are
-// computed in float32 as x * a + b, with a and b rounded once from double, then rounded to nearest
-// even in `dtype`. The float32 value is within 2^-23 (1.5 + |mean|) / |std| of the exact one (without
-// normalize: within 2^-23; without scale: exact).
-// uint8 takes neither scale nor normalize (Error(kValue)).
+// Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values
+// are computed in float32 as x * a + b, with a and b rounded once from double, then rounded to
+// nearest even in `dtype`. The float32 value is within 2^-23 (1.5 + |mean|) / |std| of the exact
+// one (without normalize: within 2^-23; without scale: exact). uint8 takes neither scale nor
+// normalize (Error(kValue)).
 class Store final : public RowSink {
  public:
   explicit Store(const StoreSpec& spec);
