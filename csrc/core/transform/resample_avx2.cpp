@@ -66,63 +66,94 @@ __m256i combine(__m256i low, __m256i high) {
                            kPrecisionBits);
 }
 
-// Outputs first[0] and first[4] of one line.
-inline __m256i two_outputs(const uint8_t* line, const int32_t* first, const int32_t* weights,
-                           int chunks) {
+// Outputs first[0] and first[4] of `Rows` lines into sums[row].
+template <int Chunks, int Rows>
+inline __attribute__((always_inline)) void two_outputs(const uint8_t* const* in,
+                                                       const int32_t* first, const int32_t* weights,
+                                                       int chunks, __m256i* const (&sums)[Rows]) {
   const __m256i taps01 = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
                                           0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
   const __m256i taps23 =
       _mm256_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1, 6, -1, 9, -1, 7,
                        -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
-  const uint8_t* left = line + 3 * static_cast<size_t>(first[0]);
-  const uint8_t* right = line + 3 * static_cast<size_t>(first[4]);
-  __m256i low = _mm256_set1_epi32(kRounding);
-  __m256i high = _mm256_setzero_si256();
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const __m256i pixels = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(right),
-                                               reinterpret_cast<const __m128i*>(left));
-    const __m256i front = _mm256_shuffle_epi8(pixels, taps01);
-    const __m256i back = _mm256_shuffle_epi8(pixels, taps23);
-    low = _mm256_add_epi32(low,
-                           _mm256_add_epi32(_mm256_madd_epi16(front, load(weights)),
-                                            _mm256_madd_epi16(back, load(weights + 2 * kVector))));
-    high = _mm256_add_epi32(high,
-                            _mm256_add_epi32(_mm256_madd_epi16(front, load(weights + kVector)),
-                                             _mm256_madd_epi16(back, load(weights + 3 * kVector))));
+  size_t left = 3 * static_cast<size_t>(first[0]);
+  size_t right = 3 * static_cast<size_t>(first[4]);
+  __m256i low[Rows];
+  __m256i high[Rows];
+  for (int r = 0; r < Rows; ++r) {
+    low[r] = _mm256_set1_epi32(kRounding);
+    high[r] = _mm256_setzero_si256();
+  }
+  for (int chunk = 0; chunk < (Chunks > 0 ? Chunks : chunks); ++chunk) {
+    for (int r = 0; r < Rows; ++r) {
+      const __m256i pixels = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(in[r] + right),
+                                                 reinterpret_cast<const __m128i*>(in[r] + left));
+      const __m256i front = _mm256_shuffle_epi8(pixels, taps01);
+      const __m256i back = _mm256_shuffle_epi8(pixels, taps23);
+      const __m256i low_sum =
+          _mm256_add_epi32(_mm256_madd_epi16(front, load(weights)),
+                           _mm256_madd_epi16(back, load(weights + 2 * kVector)));
+      const __m256i high_sum =
+          _mm256_add_epi32(_mm256_madd_epi16(front, load(weights + kVector)),
+                           _mm256_madd_epi16(back, load(weights + 3 * kVector)));
+      low[r] = _mm256_add_epi32(low[r], low_sum);
+      high[r] = _mm256_add_epi32(high[r], high_sum);
+    }
     weights += 4 * kVector;
     left += 3 * kChunk;
     right += 3 * kChunk;
   }
-  return combine(low, high);
+  for (int r = 0; r < Rows; ++r) *sums[r] = combine(low[r], high[r]);
+}
+
+void store_block(uint8_t* to, const __m256i* sums) {
+  const __m256i drop_fourth =
+      _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1, 0, 1, 2, 4, 5, 6, 8,
+                       9, 10, 12, 13, 14, -1, -1, -1, -1);
+  const __m256i words = _mm256_packs_epi32(sums[0], sums[1]);
+  const __m256i bytes = _mm256_packus_epi16(words, _mm256_packs_epi32(sums[2], sums[3]));
+  const __m256i pixels = _mm256_shuffle_epi8(bytes, drop_fourth);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(pixels));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 12), _mm256_extracti128_si256(pixels, 1));
 }
 
 template <int Chunks>
 void horizontal_line(const Axis& axis, const uint8_t* in, uint8_t* out) {
-  const __m256i drop_fourth =
-      _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1, 0, 1, 2, 4, 5, 6, 8,
-                       9, 10, 12, 13, 14, -1, -1, -1, -1);
-  const int chunks = Chunks > 0 ? Chunks : axis.taps / kChunk;
+  const int chunks = axis.taps / kChunk;
   const size_t step = static_cast<size_t>(4 * kVector) * chunks;
   const int32_t* weights = axis.packed.data();
   for (int j = 0; j < axis.stride; j += kBlock) {
     __m256i sums[4];
     for (int i = 0; i < 4; ++i, weights += step) {
-      sums[i] = two_outputs(in, axis.first.data() + j + i, weights, chunks);
+      __m256i* const to[1] = {&sums[i]};
+      two_outputs<Chunks, 1>(&in, axis.first.data() + j + i, weights, chunks, to);
     }
-    const __m256i words = _mm256_packs_epi32(sums[0], sums[1]);
-    const __m256i bytes = _mm256_packus_epi16(words, _mm256_packs_epi32(sums[2], sums[3]));
-    const __m256i pixels = _mm256_shuffle_epi8(bytes, drop_fourth);
-    uint8_t* to = out + 3 * static_cast<size_t>(j);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(pixels));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 12), _mm256_extracti128_si256(pixels, 1));
+    store_block(out + 3 * static_cast<size_t>(j), sums);
+  }
+}
+
+// Two lines at a time share the loads of weights and offsets.
+void horizontal_two_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
+  const int32_t* weights = axis.packed.data();
+  for (int j = 0; j < axis.stride; j += kBlock) {
+    __m256i upper[4];
+    __m256i lower[4];
+    for (int i = 0; i < 4; ++i, weights += 4 * kVector) {
+      __m256i* const to[2] = {&upper[i], &lower[i]};
+      two_outputs<1, 2>(in, axis.first.data() + j + i, weights, 1, to);
+    }
+    store_block(out[0] + 3 * static_cast<size_t>(j), upper);
+    store_block(out[1] + 3 * static_cast<size_t>(j), lower);
   }
 }
 
 void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  for (int i = 0; i < rows; ++i) {
-    axis.taps == kChunk ? horizontal_line<1>(axis, in[i], out[i])
-                        : horizontal_line<0>(axis, in[i], out[i]);
+  if (axis.taps != kChunk) {
+    for (int i = 0; i < rows; ++i) horizontal_line<0>(axis, in[i], out[i]);
+    return;
   }
+  for (int i = 0; i + 1 < rows; i += 2) horizontal_two_lines(axis, in + i, out + i);
+  if (rows % 2 == 1) horizontal_line<1>(axis, in[rows - 1], out[rows - 1]);
 }
 
 // packed[(2 * pair + part) * stride + j]: low (part 0) and high (1) weights of taps 2 * pair, + 1.
