@@ -52,15 +52,9 @@ def first_images(folder: Path) -> list[bytes]:
     return images
 
 
-def command(
-    loader: str, dataset: Path, records: int, arguments: argparse.Namespace, seconds: float
-) -> list[str]:
-    options = {
-        "--dataset": dataset,
-        "--records": records,
-        "--threads": arguments.threads,
-        "--seconds": seconds,
-    }
+def command(loader: str, dataset: Path, records: int, threads: int, seconds: float) -> list[str]:
+    """memory_run.py's command line."""
+    options = {"--dataset": dataset, "--records": records, "--threads": threads, "--seconds": seconds}
     line = [sys.executable, str(HERE / "memory_run.py"), loader]
     return line + [str(part) for option in options.items() for part in option]
 

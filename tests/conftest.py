@@ -41,6 +41,7 @@ def folder(packed: PackedDataset) -> Path:
 @pytest.fixture
 def no_leaks() -> Iterator[None]:
     """The test leaves no thread and no file descriptor behind."""
+    gc.collect()
     before = threads(), len(os.listdir("/proc/self/fd"))
     yield
     gc.collect()

@@ -16,7 +16,7 @@ from fastload.errors import FastloadError
 
 __all__ = ["main"]
 
-VERBS = ("pack", "info")
+VERBS = ("pack", "info", "verify", "unpack", "index")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["human_bytes", "print_json", "print_table", "sides_row"]
+__all__ = ["human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
 
 
 def human_bytes(size: float) -> str:
@@ -39,9 +39,12 @@ def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
         Console().print(table)
         return
     width = max((len(name) for name, _ in rows), default=0)
-    lines = [title, *(f"  {name:<{width}}  {value}" for name, value in rows)]
-    # A name that is not valid text must not stop the table.
-    sys.stdout.write("\n".join(lines).encode("utf-8", "backslashreplace").decode() + "\n")
+    print_lines([title, *(f"  {name:<{width}}  {value}" for name, value in rows)])
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain text; a name that is not valid text is shown escaped."""
+    sys.stdout.write("".join(line.encode("utf-8", "backslashreplace").decode() + "\n" for line in lines))
 
 
 def sides_row(sides: dict[str, Any]) -> str:

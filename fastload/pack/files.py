@@ -11,7 +11,15 @@ from pathlib import Path
 
 from fastload.errors import PackError
 
-__all__ = ["full_disk_reported", "publish", "remove", "require_space", "sync_folder", "temporary_of"]
+__all__ = [
+    "full_disk_reported",
+    "publish",
+    "publish_folder",
+    "remove",
+    "require_space",
+    "sync_folder",
+    "temporary_of",
+]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -43,6 +51,12 @@ def publish(temporary: Path, final: Path) -> None:
         remove(final)  # a folder replaces only an empty one
     else:
         _sync_file(temporary)
+    os.replace(temporary, final)
+    sync_folder(final.parent)
+
+
+def publish_folder(temporary: Path, final: Path) -> None:
+    """Give a finished folder its name; ``final`` may be an empty folder."""
     os.replace(temporary, final)
     sync_folder(final.parent)
 

@@ -42,16 +42,18 @@ def as_rows(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:
 class _Buffer:
     """The group's memory; grows for a file larger than it."""
 
-    def __init__(self) -> None:
-        self.data = np.empty(GROUP_BYTES, np.uint8)
+    def __init__(self, size: int) -> None:
+        self.data = np.empty(size, np.uint8)
 
     def grow(self, needed: int) -> None:
         self.data = np.empty(needed, np.uint8)
 
 
-def read_groups(root: bytes, listing: Listing, start: int, stop: int) -> Iterator[Group]:
-    """The files ``[start, stop)`` of a listing, in order."""
-    buffer = _Buffer()
+def read_groups(
+    root: bytes, listing: Listing, start: int, stop: int, room: int = GROUP_BYTES
+) -> Iterator[Group]:
+    """The files ``[start, stop)`` of a listing in groups of at most ``room`` bytes (or of one file)."""
+    buffer = _Buffer(room)
     while start < stop:
         names, entries = listing.read(start, min(start + _SPAN, stop))
         done = 0

@@ -21,7 +21,7 @@ from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 
-__all__ = ["SKIPPED_NAME", "publish_dataset", "publish_index"]
+__all__ = ["SKIPPED_NAME", "make_manifest", "publish_dataset", "publish_index", "write_skipped"]
 
 SKIPPED_NAME = "skipped.jsonl"
 
@@ -56,7 +56,7 @@ def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
             yield entries
 
     size, digest = publish_index(output, records(), _Keys(parts))
-    _write_skipped(output, skipped)
+    write_skipped(output, skipped)
     source = {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
     manifest = make_manifest(
         format_name,
@@ -107,7 +107,8 @@ def make_manifest(
     )
 
 
-def _write_skipped(output: Path, skipped: list[tuple[str, str]]) -> None:
+def write_skipped(output: Path, skipped: list[tuple[str, str]]) -> None:
+    """List what was left out, with reasons, in ``skipped.jsonl``; no such file if nothing was."""
     final = output / SKIPPED_NAME
     if not skipped:
         final.unlink(missing_ok=True)

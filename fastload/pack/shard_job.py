@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.pack.files import full_disk_reported, publish, remove, temporary_of
-from fastload.pack.ingest import Group, as_rows, read_groups
+from fastload.pack.ingest import GROUP_BYTES, Group, as_rows, read_groups
 from fastload.pack.listing import Listing
 from fastload.pack.options import PackOptions
 from fastload.pack.part import Part
@@ -116,7 +116,13 @@ class Job:
 
     def _groups(self, listing: Listing, number: int) -> Iterator[Group]:
         shard = self.plan.shards[number]
-        return read_groups(self.root, listing, shard.start, shard.stop)
+        room = GROUP_BYTES // 8 if self.options.raw else GROUP_BYTES  # pixels are about 8 times the file
+        groups = read_groups(self.root, listing, shard.start, shard.stop, room)
+        if not self.options.transcodes:
+            return groups
+        from fastload.pack.transcode import transcoder
+
+        return map(transcoder(self.options), groups)
 
     def _fill(
         self, writer: Writer, groups: Iterator[Group], data_file: Path, advance: Advance
@@ -144,7 +150,7 @@ class Job:
         if not np.array_equal(located.lengths, records["length"]):
             raise PackError(
                 f"{temporary} does not read back: {len(located.lengths)} records, {len(records)} written, or "
-                f"other lengths. This is a fault of this program or of the format's library; please report it."
+                f"other lengths. Either this program or the format's library is at fault; please report it."
             )
         records["offset"] = located.offsets
         sample = np.ascontiguousarray(records[:: max(1, len(records) // _SPOT_CHECKS)])

@@ -139,8 +139,8 @@ def _locate(mapped: _Mapped, column: str) -> Located:
         if values.null_count or _binary(values).null_count:
             raise FormatError(
                 f"{mapped.path}: column '{column}' of record batch {number} has rows without bytes. "
-                f"HF datasets made from files keep only the paths; pack the image folder, or embed the images first "
-                f"(Dataset.map or push_to_hub do)."
+                f"HF datasets made from files keep only the paths; pack the image folder, or embed "
+                f"the images first (Dataset.map or push_to_hub do)."
             )
         parts.append(mapped.ranges(_binary(values)))
     if not parts:

@@ -7,6 +7,7 @@ found in the file itself: :mod:`fastload.shard.hdf5_heap`.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fastload.shard.hdf5_heap import heap_ranges, read_references
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
 SUFFIX = ".h5"
+_MAX_CLASS_ARRAY = 4000
 _CHUNK = 1024  # references (16 bytes each) a chunk
 _IMAGES = ("image", "images", "img", "x", "data")
 _LABELS = ("label", "labels", "y", "target", "targets")
@@ -43,9 +45,8 @@ class Writer:
     def __init__(self, path: Path, spec: ShardSpec) -> None:
         # 1.8's format: the oldest that stock readers still have, and the one hdf5_heap knows.
         self._file = h5py.File(path, "w", libver=("earliest", "v108"))
-        self._file.attrs.create(
-            "classes", list(spec.classes), dtype=h5py.string_dtype("utf-8")
-        ) if spec.classes else None
+        if spec.classes:
+            self._write_classes(list(spec.classes))
         self._raw, self._size = spec.raw, spec.size
         self._labels: list[npt.NDArray[np.int64]] = []
         self._shapes: list[npt.NDArray[np.int32]] = []
@@ -57,6 +58,11 @@ class Writer:
         else:
             self._images = self._create("image", (spec.records,), h5py.vlen_dtype(np.uint8))
 
+    def _write_classes(self, classes: list[str]) -> None:
+        # An attribute's array must fit into a 64 KB object header, 16 bytes a string; one string need not.
+        value = classes if len(classes) <= _MAX_CLASS_ARRAY else json.dumps(classes, ensure_ascii=False)
+        self._file.attrs.create("classes", value, dtype=h5py.string_dtype("utf-8"))
+
     def _create(self, name: str, shape: tuple[int, ...], dtype: Any) -> h5py.Dataset:
         vlen = len(shape) == 1
         extra = {"chunks": (_CHUNK,), "maxshape": (None,)} if vlen else {}
@@ -64,20 +70,34 @@ class Writer:
 
     def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
         count = len(records)
-        rows: npt.NDArray[Any] = np.empty(count, object)
+        if self._size is not None:
+            self._images[self._count : self._count + count] = data.reshape(count, *self._images.shape[1:])
+        else:
+            self._images[self._count : self._count + count] = self._rows(data, records)
+        self._labels.append(records["label"].astype(np.int64))
+        self._shapes.append(np.stack([records["height"], records["width"]], axis=1).astype(np.int32))
+        self._keys += keys
+        self._count += count
+
+    @staticmethod
+    def _rows(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> npt.NDArray[Any]:
+        rows: npt.NDArray[Any] = np.empty(len(records), object)
         for i, (begin, length) in enumerate(
             zip(records["offset"].tolist(), records["length"].tolist(), strict=True)
         ):
             rows[i] = data[begin : begin + length]
-        self._images[self._count : self._count + count] = rows
-        self._labels.append(records["label"].astype(np.int64))
-        self._keys += keys
-        self._count += count
+        return rows
 
     def close(self) -> None:
-        self._images.resize((self._count,))
-        labels = np.concatenate([*self._labels, np.zeros(0, np.int64)])
-        self._file.create_dataset("label", data=labels, track_times=False)
+        if self._size is None:
+            self._images.resize((self._count,))
+        elif self._count < len(self._images):
+            self._drop_unused_rows()
+        self._add("label", np.concatenate([*self._labels, np.zeros(0, np.int64)]))
+        if self._raw and self._size is None:
+            shapes = np.concatenate([*self._shapes, np.zeros((0, 2), np.int32)])
+            self._add("height", shapes[:, 0])
+            self._add("width", shapes[:, 1])
         self._file.create_dataset(
             "path", data=self._keys, dtype=h5py.string_dtype("utf-8"), track_times=False
         )
@@ -85,6 +105,18 @@ class Writer:
 
     def abort(self) -> None:
         self._file.close()
+
+    def _add(self, name: str, values: npt.NDArray[Any]) -> None:
+        self._file.create_dataset(name, data=values, track_times=False)
+
+    def _drop_unused_rows(self) -> None:
+        """Skipped files leave rows over, and a contiguous dataset cannot shrink: move the others."""
+        self._file.move("image", "all")
+        kept = self._create("image", (self._count, *self._images.shape[1:]), np.uint8)
+        for row in range(self._count):
+            kept[row] = self._images[row]
+        del self._file["all"]
+        self._images = kept
 
 
 def _open(path: Path) -> h5py.File:
@@ -169,6 +201,7 @@ def read_foreign(path: Path, column: str | None) -> Foreign:
                 for k in file["path"][:]
             ]
         names = file.attrs.get("classes", ())
+        names = json.loads(names) if isinstance(names, str) else names
         classes = tuple(n.decode() if isinstance(n, bytes) else str(n) for n in names)
         picture = (images.shape[2], images.shape[1]) if images.ndim == 4 else None
         return Foreign(located, numbers, keys, classes, picture)

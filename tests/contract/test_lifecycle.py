@@ -28,6 +28,7 @@ def load(folder: Path, **options: Any) -> DataLoader:
 
 
 def test_break_two_hundred_times_leaves_no_thread_and_no_memory(folder: Path) -> None:
+    gc.collect()
     before = threads()
     loader = load(folder, batch_size=16, transform=T.Compose([CROP, T.Normalize((0.5,) * 3, (0.5,) * 3)]))
     sizes = []
@@ -80,6 +81,7 @@ def test_memory_outlives_the_loader(folder: Path) -> None:
 
 
 def test_close_is_final_and_idempotent(folder: Path) -> None:
+    gc.collect()
     before = threads()
     with load(folder) as loader:
         iterator = iter(loader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import pickle
 import warnings
@@ -46,6 +47,7 @@ def test_length_is_batches_of_this_rank(folder: Path) -> None:
 
 
 def test_iter_is_lazy_and_starts_nothing(folder: Path) -> None:
+    gc.collect()
     before = threads()
     loader = DataLoader(folder, 4, num_workers=3, transform=CROP)
     iter(loader)

@@ -1,0 +1,44 @@
+"""``fastload verify FOLDER``."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from fastload.cli.output import print_json, print_lines
+from fastload.pack.verify import Problem, verify
+
+__all__ = ["add", "run"]
+
+
+def add(verbs: Any) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "verify",
+        help="check every checksum of a packed dataset",
+        description="Check index, shards and every record's CRC-32C; exit code 1 if anything is wrong.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
+    parser.add_argument("--decode", action="store_true", help="decode every record, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print all problems."""
+    problems, records = verify(arguments.folder, arguments.decode)
+    if arguments.json:
+        facts = [{k: v for k, v in asdict(p).items() if v not in ("", None)} for p in problems]
+        print_json({"ok": not problems, "records": records, "problems": facts})
+    else:
+        how = "CRC-32C and decoding" if arguments.decode else "CRC-32C"
+        verdict = f"{len(problems)} problems" if problems else f"{records} records are whole ({how})"
+        print_lines([*map(_line, problems), f"{arguments.folder}: {verdict}"])
+    return 1 if problems else 0
+
+
+def _line(problem: Problem) -> str:
+    where = [problem.shard]
+    if problem.sample is not None:
+        where.append(f"sample {problem.sample} ({problem.key}) at byte {problem.offset}")
+    return ", ".join(filter(None, where)) + f": {problem.reason}"
