@@ -22,11 +22,19 @@ struct StoreSpec {
   std::array<double, 3> std{1, 1, 1};
 };
 
-// Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values are
-// computed in float32 as x * a + b, with a and b rounded once from double, then rounded to nearest
-// even in `dtype`. The float32 value is within 2^-23 (1.5 + |mean|) / |std| of the exact one (without
-// normalize: within 2^-23; without scale: exact).
-// uint8 takes neither scale nor normalize (Error(kValue)).
+// value = x * a[channel] + b[channel], in float32, the product rounded before the sum. The three
+// channels are repeated, so that interleaved pixels need no more than vector loads.
+struct StoreScale {
+  static constexpr size_t kLength = 48;
+  std::array<float, kLength> a{};
+  std::array<float, kLength> b{};
+};
+
+// Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values
+// are computed in float32 as x * a + b, with a and b rounded once from double, then rounded to
+// nearest even in `dtype`. The float32 value is within 2^-23 (1.5 + |mean|) / |std| of the exact
+// one (without normalize: within 2^-23; without scale: exact). uint8 takes neither scale nor
+// normalize (Error(kValue)).
 class Store final : public RowSink {
  public:
   explicit Store(const StoreSpec& spec);
@@ -37,8 +45,7 @@ class Store final : public RowSink {
 
  private:
   StoreSpec spec_;
-  std::array<float, 3> a_{};
-  std::array<float, 3> b_{};
+  StoreScale scale_;
   void* out_ = nullptr;
   int width_ = 0;
   int height_ = 0;
