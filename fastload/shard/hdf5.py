@@ -73,20 +73,21 @@ class Writer:
         if self._size is not None:
             self._images[self._count : self._count + count] = data.reshape(count, *self._images.shape[1:])
         else:
-            self._images[self._count : self._count + count] = self._rows(data, records)
+            self._write_rows(data, records)
         self._labels.append(records["label"].astype(np.int64))
         self._shapes.append(np.stack([records["height"], records["width"]], axis=1).astype(np.int32))
         self._keys += keys
         self._count += count
 
-    @staticmethod
-    def _rows(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> npt.NDArray[Any]:
-        rows: npt.NDArray[Any] = np.empty(len(records), object)
-        for i, (begin, length) in enumerate(
-            zip(records["offset"].tolist(), records["length"].tolist(), strict=True)
-        ):
+    def _write_rows(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> None:
+        rows: npt.NDArray[Any] = np.empty(len(records), h5py.vlen_dtype(np.uint8))
+        ranges = zip(records["offset"].tolist(), records["length"].tolist(), strict=True)
+        for i, (begin, length) in enumerate(ranges):
             rows[i] = data[begin : begin + length]
-        return rows
+        # Not by slicing: h5py would take rows of equal length for a two-dimensional array.
+        target = self._images.id.get_space()
+        target.select_hyperslab((self._count,), (len(rows),))
+        self._images.id.write(h5py.h5s.create_simple((len(rows),)), target, rows)
 
     def close(self) -> None:
         if self._size is None:
