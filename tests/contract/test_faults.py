@@ -36,7 +36,9 @@ def load(dataset: PackedDataset, **options: Any) -> DataLoader:
 
 def test_raise_names_shard_key_and_sample(bad: PackedDataset) -> None:
     loader = load(bad)
-    with pytest.raises(errors.SampleError, match=r"Sample 3 \(key '3.img' in .*data.bin\): .*on_error=") as caught:
+    with pytest.raises(
+        errors.SampleError, match=r"Sample 3 \(key '3.img' in .*data.bin\): .*on_error="
+    ) as caught:
         all_batches(loader)
     assert (caught.value.sample, caught.value.key) == (3, "3.img")
     assert isinstance(caught.value.__cause__, errors.DecodeError)

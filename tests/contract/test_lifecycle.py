@@ -24,7 +24,9 @@ CROP = T.RandomResizedCrop(64)
 
 
 def load(folder: Path, **options: Any) -> DataLoader:
-    return DataLoader(folder, **{"batch_size": 4, "shuffle": True, "num_workers": 3, "transform": CROP, **options})
+    return DataLoader(
+        folder, **{"batch_size": 4, "shuffle": True, "num_workers": 3, "transform": CROP, **options}
+    )
 
 
 def test_break_two_hundred_times_leaves_no_thread_and_no_memory(folder: Path) -> None:
@@ -190,7 +192,9 @@ def test_an_exception_in_the_training_step_lets_the_interpreter_exit(folder: Pat
         next(iterator)
         raise ValueError("the training step failed")
     """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+    )
     assert run.returncode == 1
     assert run.stderr.rstrip().endswith("ValueError: the training step failed")
 

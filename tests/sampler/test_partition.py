@@ -59,7 +59,9 @@ def test_repeat_fills_up_from_the_beginning(total: int, batch: int, world: int) 
 
 
 @given(sizes, small, small, small, st.integers(0, 30))
-def test_resume_on_other_ranks_sees_the_rest_once(total: int, batch: int, world: int, other: int, steps: int) -> None:
+def test_resume_on_other_ranks_sees_the_rest_once(
+    total: int, batch: int, world: int, other: int, steps: int
+) -> None:
     """Stopped after some steps and continued on another number of ranks: the union is the epoch."""
     ranks = all_ranks(batch, world, drop=False)
     steps = min(steps, ranks[0].num_batches(total))

@@ -126,5 +126,7 @@ def test_negative_epoch_is_refused() -> None:
 
 def test_padding_has_id_minus_one() -> None:
     """Nine samples, two ranks of four: the ninth is rank 1's, rank 0's place is padded."""
-    last = [make_sampler(9, Partition(4, r, 2), shuffle=False, seed=0).batch(0, 0, 1).ids.tolist() for r in (0, 1)]
+    last = [
+        make_sampler(9, Partition(4, r, 2), shuffle=False, seed=0).batch(0, 0, 1).ids.tolist() for r in (0, 1)
+    ]
     assert last == [[-1], [8]]

@@ -140,7 +140,7 @@ def test_a_signal_saves_and_leaves(sample: Path, tmp_path: Path, number: signal.
 
 
 def test_two_ranks_see_every_sample_once(sample: Path, tmp_path: Path) -> None:
-    """gloo on the CPU: 48 images to train in whole batches, 24 to validate in 12 a rank, not whole batches."""
+    """gloo on the CPU: 48 images to train, whole batches; 24 to validate, 12 a rank: not whole batches."""
     log = tmp_path / "log"
     command = [
         sys.executable,
