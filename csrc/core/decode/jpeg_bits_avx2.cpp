@@ -1,8 +1,7 @@
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
 #include "decode/jpeg_bits.h"
+#include "decode/jpeg_vectors.h"
 
 namespace fastload {
 

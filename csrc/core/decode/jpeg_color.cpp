@@ -45,6 +45,10 @@ void gray_to_rgb(const uint8_t* y, uint8_t* rgb, int count) {
 const ColorKernels kColorScalar{h2v1, h2v2, h1v2, ycc_to_rgb, gray_to_rgb};
 
 const ColorKernels& color_kernels(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::kAvx512) return kColorAvx512;
+  if (level == SimdLevel::kAvx2) return kColorAvx2;
+#endif
   static_cast<void>(level);
   return kColorScalar;
 }

@@ -89,6 +89,10 @@ std::array<uint8_t, 65> IdctKernel::places() const {
 }
 
 IdctKernel idct_kernel(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::kAvx512) return {4, idct_avx512};
+  if (level == SimdLevel::kAvx2) return {2, idct_avx2};
+#endif
   static_cast<void>(level);
   return {1, idct_scalar};
 }
