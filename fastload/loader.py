@@ -104,7 +104,9 @@ class DataLoader:
         self._arguments = {
             name: value for name, value in locals().items() if name not in ("self", "__class__")
         }
-        if batch_sampler is not None and (batch_size not in (None, 1) or shuffle or sampler or drop_last):
+        if batch_sampler is not None and (
+            batch_size not in (None, 1) or shuffle or sampler is not None or drop_last
+        ):
             raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last.")
         if batch_size is None and batch_sampler is None:
             raise ValueError("batch_size=None (no batches) is not supported. Pass batch_size=1.")

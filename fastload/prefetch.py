@@ -90,7 +90,9 @@ class SlotPool:
         try:
             buffer = self._free.popleft()
         except IndexError:
-            buffer = mmap.mmap(-1, max(1, self.shape.nbytes))
+            buffer = None
+        if buffer is None or len(buffer) < nbytes:  # a user's batch sampler may vary the size
+            buffer = mmap.mmap(-1, max(1, nbytes, self.shape.nbytes))
             if hasattr(mmap, "MADV_HUGEPAGE"):
                 buffer.madvise(mmap.MADV_HUGEPAGE)
         memory = np.frombuffer(buffer, dtype=np.uint8, count=nbytes)

@@ -5,6 +5,7 @@ NB_MODULE(_C, m) {
   m.doc() = "fastload's C++ core";
   fastload::bindings::register_base(m);
   fastload::bindings::register_decode(m);
+  fastload::bindings::register_jpeg(m);
   fastload::bindings::register_transform(m);
   fastload::bindings::register_pack(m);
   fastload::bindings::register_shard(m);

@@ -21,7 +21,13 @@ using LabelsArg = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cp
 using IdsArg = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// References to the arrays whose memory a batch fills; given back under the GIL, on whatever thread.
+// nanobind holds the class itself, so the pointer that leaks after fork needs a class around it.
+struct PyEngine {
+  EnginePointer engine;
+};
+
+// References to the arrays whose memory a batch fills; given back under the GIL, on whatever
+// thread.
 struct SlotOwner {
   nb::object images, labels;
 };
@@ -33,7 +39,7 @@ std::shared_ptr<void> own(nb::object images, nb::object labels) {
           }};
 }
 
-uint64_t submit(Engine& engine, nb::object images, nb::object labels, const IdsArg& ids,
+uint64_t submit(PyEngine& self, nb::object images, nb::object labels, const IdsArg& ids,
                 const std::optional<DrawsArg>& draws, uint64_t epoch) {
   const auto image_array = nb::cast<ImagesArg>(images);
   const auto label_array = nb::cast<LabelsArg>(labels);
@@ -44,25 +50,28 @@ uint64_t submit(Engine& engine, nb::object images, nb::object labels, const IdsA
   if (draws) request.draws.assign(draws->data(), draws->data() + draws->size());
   request.epoch = epoch;
   request.owner = own(std::move(images), std::move(labels));
-  return engine.submit(std::move(request));
+  return self.engine->submit(std::move(request));
 }
 
-nb::list collect(Engine& engine, uint64_t ticket) {
+nb::list collect(PyEngine& self, uint64_t ticket) {
   nb::list faults;
-  for (const SampleFault& fault : engine.collect(ticket)) {
+  for (const SampleFault& fault : self.engine->collect(ticket)) {
     // Messages may quote bytes of a damaged file.
-    nb::object message = nb::steal(
-        PyUnicode_DecodeUTF8(fault.message.data(), static_cast<Py_ssize_t>(fault.message.size()), "replace"));
-    faults.append(nb::make_tuple(fault.position, fault.sample, static_cast<int>(fault.kind), message));
+    nb::object message = nb::steal(PyUnicode_DecodeUTF8(
+        fault.message.data(), static_cast<Py_ssize_t>(fault.message.size()), "replace"));
+    faults.append(
+        nb::make_tuple(fault.position, fault.sample, static_cast<int>(fault.kind), message));
   }
   return faults;
 }
 
 nb::dict thread_stats(const ThreadStats& stats) {
   static constexpr const char* kStageNames[kStages] = {"shard", "decode", "transform", "idle"};
-  static constexpr const char* kPathNames[kPaths] = {"jpeg", "png", "webp", "raw", "pil", "warnings"};
+  static constexpr const char* kPathNames[kPaths] = {"jpeg", "jpeg_turbo", "png",     "webp",
+                                                     "raw",  "pil",        "warnings"};
   nb::dict seconds, paths, result;
-  for (size_t i = 0; i < kStages; ++i) seconds[kStageNames[i]] = 1e-9 * static_cast<double>(stats.nanoseconds[i].load());
+  for (size_t i = 0; i < kStages; ++i)
+    seconds[kStageNames[i]] = 1e-9 * static_cast<double>(stats.nanoseconds[i].load());
   for (size_t i = 0; i < kPaths; ++i) paths[kPathNames[i]] = stats.records[i].load();
   result["seconds"] = seconds;
   result["decoded"] = paths;
@@ -76,37 +85,55 @@ nb::dict thread_stats(const ThreadStats& stats) {
 
 void register_prefetch(nb::module_& m) {
   m.attr("IGNORE_LABEL") = kIgnoreLabel;
-  nb::class_<Engine>(m, "Engine", "Decoding threads that fill batches; see csrc/core/prefetch/engine.h.")
+  nb::class_<PyEngine>(m, "Engine",
+                       "Decoding threads that fill batches; see csrc/core/prefetch/engine.h.")
       .def(
           "__init__",
-          [](Engine* self, Reader& reader, const GeometrySpec& geometry, const StoreSpec& store,
+          [](PyEngine* self, Reader& reader, const GeometrySpec& geometry, const StoreSpec& store,
              int out_height, int out_width, uint64_t seed, int threads, uint64_t max_pixels,
              nb::object fallback) {
             SamplePlan plan{geometry, store, out_width, out_height, seed, {}};
             plan.limits.max_pixels = max_pixels;
-            new (self) Engine(reader, plan, threads, make_fallback(std::move(fallback)));
+            new (self)
+                PyEngine{make_engine(reader, plan, threads, make_fallback(std::move(fallback)))};
           },
           nb::arg("reader"), nb::arg("geometry"), nb::arg("store"), nb::arg("out_height"),
           nb::arg("out_width"), nb::arg("seed"), nb::arg("threads"), nb::arg("max_pixels"),
           nb::arg("fallback").none(), nb::keep_alive<1, 2>())
       .def("submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
            nb::arg("draws").none(), nb::arg("epoch"),
-           "Queues a batch: images (n * sample_bytes,) uint8 and labels (n,) int64 are filled, ids (n,) "
+           "Queues a batch: images (n * sample_bytes,) uint8 and labels (n,) int64 are filled, ids "
+           "(n,) "
            "int64 are sample ids (-1: padding), draws (n,) uint32 or None. Returns its ticket.")
-      .def("wait", &Engine::wait, nb::arg("ticket"), nb::arg("seconds"),
-           nb::call_guard<nb::gil_scoped_release>(), "True once the batch is complete.")
+      .def(
+          "wait",
+          [](PyEngine& self, uint64_t ticket, double seconds) {
+            return self.engine->wait(ticket, seconds);
+          },
+          nb::arg("ticket"), nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>(),
+          "True once the batch is complete.")
       .def("collect", &collect, nb::arg("ticket"),
            "Takes a complete batch; its faults as (position, sample id, error kind, message).")
-      .def("cancel", &Engine::cancel, nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>(),
-           "Drops a batch; its memory is free afterwards.")
-      .def("close", &Engine::close, nb::call_guard<nb::gil_scoped_release>(), "Ends the threads.")
-      .def_prop_ro("threads", &Engine::threads)
-      .def_prop_ro("sample_bytes", [](const Engine& engine) { return engine.plan().sample_bytes(); })
-      .def("stats", [](const Engine& engine) {
-        nb::list all;
-        for (int i = 0; i < engine.threads(); ++i) all.append(thread_stats(engine.thread_stats(i)));
-        return all;
-      }, "A dict for each thread: seconds by stage, records by decoding path, samples, bytes, faults.");
+      .def(
+          "cancel", [](PyEngine& self, uint64_t ticket) { self.engine->cancel(ticket); },
+          nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>(),
+          "Drops a batch; its memory is free afterwards.")
+      .def(
+          "close", [](PyEngine& self) { self.engine->close(); },
+          nb::call_guard<nb::gil_scoped_release>(), "Ends the threads.")
+      .def_prop_ro("threads", [](const PyEngine& self) { return self.engine->threads(); })
+      .def_prop_ro("sample_bytes",
+                   [](const PyEngine& self) { return self.engine->plan().sample_bytes(); })
+      .def(
+          "stats",
+          [](const PyEngine& self) {
+            nb::list all;
+            for (int i = 0; i < self.engine->threads(); ++i)
+              all.append(thread_stats(self.engine->thread_stats(i)));
+            return all;
+          },
+          "A dict for each thread: seconds by stage, records by decoding path, samples, bytes, "
+          "faults.");
 }
 
 }  // namespace fastload::bindings

@@ -7,6 +7,7 @@ namespace fastload::bindings {
 
 void register_base(nanobind::module_& m);
 void register_decode(nanobind::module_& m);
+void register_jpeg(nanobind::module_& m);
 void register_transform(nanobind::module_& m);
 void register_pack(nanobind::module_& m);
 void register_shard(nanobind::module_& m);

@@ -60,7 +60,7 @@ def test_mutants(kind):
     rng = np.random.default_rng([20, *kind.encode()])
     decoder = _C.Decoder(max_pixels=MAX_PIXELS)
     outcomes = {"pixels": 0, "refused": 0}
-    for _ in range(150):
+    for _ in range(400):
         mutant = mutate(data, rng)
         try:
             width, height = _C.probe(mutant)[1:3]

@@ -63,13 +63,14 @@ void Engine::start_threads(int threads) {
                                      failure + ". Lower num_workers or raise ulimit -u.");
 }
 
-Engine::~Engine() {
-  if (::getpid() != owner_) {
-    // The threads exist in the parent only, and locks may be held by them for ever: leak it all.
-    for (std::thread& thread : threads_) new std::thread(std::move(thread));
-    return;
-  }
-  close();
+Engine::~Engine() { close(); }
+
+void LeakAfterFork::operator()(Engine* engine) const {
+  if (::getpid() == owner) delete engine;
+}
+
+EnginePointer make_engine(Reader& reader, SamplePlan plan, int threads, FallbackDecode fallback) {
+  return {new Engine(reader, plan, threads, std::move(fallback)), LeakAfterFork{::getpid()}};
 }
 
 void Engine::check_usable() const {

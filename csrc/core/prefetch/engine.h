@@ -5,8 +5,8 @@
 // stalls nobody, and batches still complete roughly in order; the consumer waits for them in exact
 // order, by ticket. One mutex guards the queue; it is taken once per few samples. Threads sleep on
 // `work_`, consumers on `done_`. A batch's memory is let go only by collect() or cancel(), on the
-// caller's thread. After fork() the child has no threads: every call there throws, and the
-// destructor leaks.
+// caller's thread. After fork() the child has no threads: every call there throws, and the engine
+// must be leaked (LeakAfterFork), for locks may be held and scratch memory be in use for ever.
 #pragma once
 
 #include <sys/types.h>
@@ -80,5 +80,14 @@ class Engine {
   std::vector<std::unique_ptr<Producer>> producers_;  // one a thread
   std::vector<std::thread> threads_;
 };
+
+// Deletes an engine in the process that made it, and leaks it in a forked child.
+struct LeakAfterFork {
+  pid_t owner = 0;
+  void operator()(Engine* engine) const;
+};
+using EnginePointer = std::unique_ptr<Engine, LeakAfterFork>;
+
+EnginePointer make_engine(Reader& reader, SamplePlan plan, int threads, FallbackDecode fallback);
 
 }  // namespace fastload

@@ -1,5 +1,7 @@
 #include "transform/axis.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -27,10 +29,19 @@ int32_t fixed_point(double weight) {
   return static_cast<int32_t>(weight < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
+double center_of(const AxisScale& scale, int position) { return (position + 0.5) * scale.scale; }
+
+// The source pixels under the filter at an output position.
+Span span_at(const AxisSpec& spec, const AxisScale& scale, int position) {
+  const double center = center_of(scale, position);
+  return {std::max(static_cast<int>(center - scale.support + 0.5), 0),
+          std::min(static_cast<int>(center + scale.support + 0.5), spec.in_size)};
+}
+
 // The weights of output pixel j, which reads source pixels [span.begin, span.end).
 void fill_weights(const AxisSpec& spec, const AxisScale& scale, int j, Span span, int skipped,
                   Axis& axis) {
-  const double center = scale.center(spec.position(j));
+  const double center = center_of(scale, spec.position(j));
   const auto weight = [&](int source) {
     const double x = (source - center + 0.5) * scale.inverse;
     return spec.filter == Filter::kBicubic ? bicubic(x) : bilinear(x);
@@ -49,26 +60,37 @@ Span source_span(const AxisSpec& spec) {
   const int low = std::max(spec.first, 0);
   const int high = std::min(spec.first + spec.count, spec.out_size) - 1;
   if (low > high) {
-    throw Error(ErrorKind::kValue,
-                "The window must overlap the resized picture, [0, " + std::to_string(spec.out_size) +
-                    "). Found: [" + std::to_string(spec.first) + ", " +
-                    std::to_string(spec.first + spec.count) + ").");
+    throw Error(ErrorKind::kValue, "The window must overlap the resized picture, [0, " +
+                                       std::to_string(spec.out_size) + "). Found: [" +
+                                       std::to_string(spec.first) + ", " +
+                                       std::to_string(spec.first + spec.count) + ").");
   }
   if (spec.identity()) return {low, high + 1};
-  const AxisScale scale(spec);
-  return {scale.span(low).begin, scale.span(high).end};
+  const AxisScale scale = axis_scale(spec);
+  return {span_at(spec, scale, low).begin, span_at(spec, scale, high).end};
 }
 
-void shape_axis(const AxisSpec& spec, int most_taps, int multiple, Axis& axis) {
+AxisScale axis_scale(const AxisSpec& spec) {
+  const double scale = static_cast<double>(spec.in_size) / spec.out_size;
+  const double filter_scale = std::max(scale, 1.0);
+  return {scale, (spec.filter == Filter::kBicubic ? 2.0 : 1.0) * filter_scale, 1.0 / filter_scale};
+}
+
+void shape_axis(const AxisSpec& spec, Axis& axis) {
   axis.count = spec.count;
   axis.stride = (spec.count + Axis::kLanes - 1) / Axis::kLanes * Axis::kLanes;
-  axis.taps = (most_taps + multiple - 1) / multiple * multiple;
   axis.first.reserve(static_cast<size_t>(axis.stride));
+  axis.last.reserve(static_cast<size_t>(axis.stride));
+}
+
+void shape_taps(int most, int multiple, Axis& axis) {
+  axis.taps = (most + multiple - 1) / multiple * multiple;
   axis.weights.reserve(static_cast<size_t>(axis.taps) * axis.stride);
 }
 
 void fill_identity(const AxisSpec& spec, int multiple, Axis& axis) {
-  shape_axis(spec, 1, multiple, axis);
+  shape_axis(spec, axis);
+  shape_taps(1, multiple, axis);
   std::memset(axis.weights.data(), 0, sizeof(int32_t) * axis.taps * axis.stride);
   const Span source = source_span(spec);
   const int last_first = std::max(source.end - source.begin - axis.taps, 0);
@@ -84,17 +106,18 @@ void fill_identity(const AxisSpec& spec, int multiple, Axis& axis) {
 }
 
 void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis) {
-  const AxisScale scale(spec);
+  const AxisScale scale = axis_scale(spec);
   const Span source = source_span(spec);
   const auto span_of = [&](int j) {
-    return scale.span(std::clamp(spec.position(j), 0, spec.out_size - 1));
+    return span_at(spec, scale, std::clamp(spec.position(j), 0, spec.out_size - 1));
   };
   int most = 1;
   for (int j = 0; j < spec.count; ++j) {
     const Span span = span_of(j);
     most = std::max(most, span.end - span.begin);
   }
-  shape_axis(spec, most, multiple, axis);
+  shape_axis(spec, axis);
+  shape_taps(most, multiple, axis);
   std::memset(axis.weights.data(), 0, sizeof(int32_t) * axis.taps * axis.stride);
   const int last_first = std::max(source.end - source.begin - axis.taps, 0);
   for (int j = 0; j < axis.stride; ++j) {

@@ -3,8 +3,6 @@
 // double by double, so that the weights are Pillow's to the last bit.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 
 #include "transform/buffer.h"
@@ -36,24 +34,12 @@ struct Span {
 
 // Pillow's constants for one axis.
 struct AxisScale {
-  double scale = 1;    // source pixels per output pixel
-  double support = 1;  // half the filter's width, in source pixels
-  double inverse = 1;  // 1 / max(scale, 1)
-  int in_size = 0;
-
-  explicit AxisScale(const AxisSpec& spec)
-      : scale(static_cast<double>(spec.in_size) / spec.out_size), in_size(spec.in_size) {
-    const double filter_scale = std::max(scale, 1.0);
-    support = (spec.filter == Filter::kBicubic ? 2.0 : 1.0) * filter_scale;
-    inverse = 1.0 / filter_scale;
-  }
-  [[nodiscard]] double center(int position) const { return (position + 0.5) * scale; }
-  [[nodiscard]] Span span(int position) const {
-    const double c = center(position);
-    return {std::max(static_cast<int>(c - support + 0.5), 0),
-            std::min(static_cast<int>(c + support + 0.5), in_size)};
-  }
+  double scale;    // source pixels per output pixel
+  double support;  // half the filter's width, in source pixels
+  double inverse;  // 1 / max(scale, 1)
 };
+
+AxisScale axis_scale(const AxisSpec& spec);
 
 // The source pixels that the window's pixels are made of. Throws Error(kValue) if there are none.
 Span source_span(const AxisSpec& spec);
@@ -64,10 +50,12 @@ struct Axis {
   int count = 0;
   int stride = 0;  // count rounded up to kLanes; the pixels behind count have weights of 0
   int taps = 0;
-  bool wide = false;  // kernels' choice between two ways to load pixels
+  bool wide = false;  // a kernel's choice between two ways to load pixels
   Buffer<int32_t> first;
+  Buffer<int32_t> last;  // scratch: one past the last source pixel, from the picture's begin
   Buffer<int32_t> weights;
   Buffer<int32_t> packed;
+  Buffer<double> scratch;
   static constexpr int kLanes = 16;
 };
 
@@ -76,8 +64,9 @@ struct Axis {
 // Where it is not, first[j] is 0.
 void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis);
 
-// What the variants of fill_axis share: sizes and memory, given the true largest number of taps.
-void shape_axis(const AxisSpec& spec, int most_taps, int multiple, Axis& axis);
+// What the variants of fill_axis share: memory for `count` pixels, then for `most` taps.
+void shape_axis(const AxisSpec& spec, Axis& axis);
+void shape_taps(int most, int multiple, Axis& axis);
 
 // Weights of 1: every output pixel is one source pixel (equal sizes), or zero outside.
 void fill_identity(const AxisSpec& spec, int multiple, Axis& axis);

@@ -1,0 +1,177 @@
+"""Whole loaders on one image folder: fastload, torch's DataLoader with Pillow, and installed rivals.
+
+    python benchmarks/bench_loader.py IMAGE_FOLDER
+    python benchmarks/bench_loader.py IMAGE_FOLDER --rivals-in FOLDER --one-thread
+    python benchmarks/bench_loader.py IMAGE_FOLDER --rivals dali_fused=/envs/dali/bin/python tf=...
+
+The jobs are in jobs.py, what each candidate computes in candidates/ and README.md. Images a second are
+counted over whole rounds of batches after a warm-up; the consumer does nothing but take batches.
+"First batch" is from the start of the process, imports included; "after imports" leaves those out.
+Memory is the peak PSS of all processes of the run, in MB: anonymous + mapped files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from candidate import find, names
+from images import repeat_images
+from jobs import JOBS
+from loader_tables import tables
+from machine import facts
+from measure import (
+    MINIMUM_REPEATS,
+    Candidate,
+    Run,
+    alternate,
+    check_repeats,
+    failures,
+    run_once,
+    write_results,
+)
+
+HERE = Path(__file__).parent
+BASELINE = "torch_pil"
+DEFAULT_JOBS = ("train_u8", "train_f32", "val_u8")
+
+
+def expand(name: str, python: str) -> dict[str, str]:
+    """``name`` and its interpreter; a candidate named without a variant stands for all it has."""
+    module, variant = find(name)
+    if variant or not module.VARIANTS or name == "fastload":
+        return {name: python}
+    return {f"{name}_{variant}": python for variant in module.VARIANTS}
+
+
+def candidates_of(arguments: argparse.Namespace) -> dict[str, str]:
+    """Name -> interpreter: fastload and the baseline with this one, then the rivals asked for."""
+    chosen: dict[str, str] = {"fastload": sys.executable, BASELINE: sys.executable}
+    for folder in arguments.rivals_in:
+        for name in names():
+            python = folder / name / "bin" / "python"
+            if python.exists():
+                chosen |= expand(name, str(python))
+    for rival in arguments.rivals:
+        name, _, python = rival.partition("=")
+        chosen |= expand(name, python or sys.executable)
+    if arguments.only:
+        unknown = set(arguments.only) - set(chosen)
+        if unknown:
+            raise SystemExit(f"--only names {', '.join(sorted(unknown))}; there are {', '.join(chosen)}.")
+        chosen = {name: python for name, python in chosen.items() if name in arguments.only}
+    return chosen
+
+
+def prepare_all(chosen: dict[str, str], images: Path, workdir: Path) -> list[Run]:
+    """Let every candidate write what it reads, unless an earlier run did; failed ones leave ``chosen``."""
+    failed = []
+    for name in list(chosen):
+        own = workdir / name
+        if (own / "prepared").exists():
+            continue
+        shutil.rmtree(own, ignore_errors=True)
+        run = run_once(Candidate(name, command(chosen[name], name, "prepare", images, own)), timeout=3600)
+        print(f"prepare {name}: {run.error or f'{run.wall:.1f} s'}", file=sys.stderr, flush=True)
+        if run.error:
+            failed.append(run)
+            del chosen[name]
+        else:
+            (own / "prepared").touch()
+    return failed
+
+
+def command(python: str, name: str, action: str, images: Path, workdir: Path) -> list[str]:
+    """candidate.py's command line, without the options of a run."""
+    script = str(HERE / "candidate.py")
+    return [python, script, name, action, "--folder", str(images), "--workdir", str(workdir)]
+
+
+def plan(
+    arguments: argparse.Namespace, chosen: dict[str, str], images: Path, workdir: Path
+) -> list[Candidate]:
+    """One entry per case (job and number of threads) and candidate; the entry's name is "case name"."""
+    threads_of = {name: int(count) for name, _, count in (item.partition("=") for item in arguments.workers)}
+    cases = [(job, 0) for job in arguments.jobs]
+    if arguments.one_thread:
+        cases += [(job, 1) for job in arguments.jobs if JOBS[job].train]
+    entries = []
+    for job, fixed in cases:
+        for name, python in chosen.items():
+            threads = fixed or threads_of.get(name, arguments.threads)
+            options = ["--job", job, "--threads", str(threads), "--seconds", str(arguments.seconds)]
+            label = f"{job} one thread" if fixed else job
+            line = command(python, name, "run", images, workdir / name) + options
+            entries.append(Candidate(f"{label} | {name}", line))
+    return entries
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    cores = len(os.sched_getaffinity(0))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
+    parser.add_argument("--rivals", nargs="+", default=[], metavar="NAME=PYTHON")
+    parser.add_argument("--rivals-in", nargs="+", type=Path, default=[], metavar="FOLDER",
+                        help="all rivals that install_rival.sh put there")  # fmt: skip
+    parser.add_argument("--only", type=lambda text: text.split(","), help="these candidates, by comma")
+    parser.add_argument("--baseline", default=BASELINE)
+    parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
+    parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run, after warm-up")
+    parser.add_argument("--jobs", type=lambda text: text.split(","), default=list(DEFAULT_JOBS),
+                        help=f"of {','.join(JOBS)}")  # fmt: skip
+    parser.add_argument("--threads", type=int, default=cores, help="of every candidate")
+    parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="other than --threads")
+    parser.add_argument("--one-thread", action="store_true", help="the train jobs with one thread, too")
+    parser.add_argument("--images", type=int, default=8000, help="an epoch has at least so many files")
+    parser.add_argument("--workdir", type=Path, help="keeps what candidates write for the next run")
+    parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "loader.json")
+    arguments = parser.parse_args(argv)
+    unknown = set(arguments.jobs) - set(JOBS)
+    if unknown:
+        parser.error(f"there is no job {', '.join(sorted(unknown))}; there are {', '.join(JOBS)}")
+    if not arguments.folder.is_dir():
+        parser.error(f"{arguments.folder} is not a folder")
+    return arguments
+
+
+def measure_in(arguments: argparse.Namespace, workdir: Path) -> int:
+    """The whole benchmark in ``workdir``; the exit status."""
+    chosen = candidates_of(arguments)
+    key = f"{arguments.folder.resolve()} {arguments.images}".encode()
+    workdir = workdir / hashlib.blake2b(key, digest_size=6).hexdigest()
+    images = workdir / "images"
+    shutil.rmtree(images, ignore_errors=True)
+    count, others = repeat_images(arguments.folder, images, arguments.images)
+    unprepared = prepare_all(chosen, images, workdir)
+    entries = plan(arguments, chosen, images, workdir)
+    runs = unprepared + alternate(entries, arguments.repeats)
+    settings = vars(arguments) | {"epoch_images": count, "files_left_out": others}
+    write_results(arguments.output, "bench_loader", settings, runs)
+    print(" ".join(f"{name}: {value};" for name, value in facts().items()))
+    print(f"{count} images an epoch, {others} files left out, {arguments.repeats} alternating runs,", end=" ")
+    print(f"{arguments.threads} threads, median [min-max]. Data: {arguments.output}\n")
+    print(tables(entries, runs, arguments.baseline))
+    return 1 if failures(runs) else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = parse(argv)
+    check_repeats(arguments.repeats)
+    if arguments.workdir:
+        return measure_in(arguments, arguments.workdir)
+    parent = HERE.parent / "build" / "bench"
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=parent, prefix="loader-") as workdir:
+        return measure_in(arguments, Path(workdir))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

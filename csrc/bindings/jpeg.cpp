@@ -1,0 +1,148 @@
+// fastload's own JPEG decoder, for tests, benchmarks and the packer.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <cstring>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "convert.h"
+#include "decode/jpeg_decoder.h"
+#include "register.h"
+
+namespace nb = nanobind;
+
+namespace fastload::bindings {
+namespace {
+
+using RoiArg = std::optional<std::tuple<int, int, int, int>>;
+using EntriesArg = std::optional<BytesArg>;
+
+class ImageSink : public RowSink {
+ public:
+  void restart() override {}
+  ImageSink(uint8_t* pixels, int width, int height)
+      : pixels_(pixels), width_(width), height_(height) {}
+  void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
+    if (y != next_ || count < 1 || y + count > height_)
+      throw Error(ErrorKind::kState, "Rows out of order.");
+    const size_t row = static_cast<size_t>(width_) * 3;
+    for (int i = 0; i < count; ++i) {
+      std::memcpy(pixels_ + static_cast<size_t>(y + i) * row,
+                  pixels + static_cast<size_t>(i) * stride, row);
+    }
+    next_ = y + count;
+  }
+  [[nodiscard]] bool complete() const { return next_ == height_; }
+
+ private:
+  uint8_t* pixels_;
+  int width_, height_, next_ = 0;
+};
+
+class NullSink : public RowSink {
+ public:
+  void restart() override {}
+  void rows(const uint8_t*, size_t, int, int) override {}
+};
+
+void open_or_throw(JpegDecoder& decoder, Bytes bytes) {
+  if (!decoder.open(bytes)) throw Error(ErrorKind::kDecode, "Not a JPEG that this decoder takes.");
+}
+
+Rect region_of(const JpegDecoder& decoder, const RoiArg& roi) {
+  const ImageInfo info = decoder.info();
+  if (!roi) return {0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
+  const auto [x, y, width, height] = *roi;
+  return {x, y, width, height};
+}
+
+EntryPoints entries_of(const EntriesArg& entries, int spacing) {
+  return entries ? EntryPoints{as_bytes(*entries), spacing} : EntryPoints{};
+}
+
+nb::object decode(const BytesArg& data, const RoiArg& roi, const EntriesArg& entries, int spacing) {
+  JpegDecoder decoder;
+  open_or_throw(decoder, as_bytes(data));
+  const Rect region = region_of(decoder, roi);
+  if (region.width < 1 || region.height < 1) throw nb::value_error("the region must not be empty");
+  const auto width = static_cast<size_t>(region.width), height = static_cast<size_t>(region.height);
+  auto* pixels = new uint8_t[width * height * 3];
+  nb::capsule owner(pixels, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  {
+    nb::gil_scoped_release release;
+    ImageSink sink(pixels, region.width, region.height);
+    decoder.decode(region, sink, entries_of(entries, spacing));
+    if (!sink.complete()) throw Error(ErrorKind::kState, "The decoder left rows out.");
+  }
+  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<3>>(pixels, {height, width, 3}, owner));
+}
+
+nb::object to_array(const std::vector<uint8_t>& bytes) {
+  auto* copy = new uint8_t[bytes.size()];
+  nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
+  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(copy, {bytes.size()}, owner));
+}
+
+// Decodes into nowhere and keeps the time of each stage.
+class JpegClock {
+ public:
+  JpegClock() { decoder_.set_times(&times_); }
+  void decode(const BytesArg& data, const RoiArg& roi, const EntriesArg& entries, int spacing) {
+    nb::gil_scoped_release release;
+    open_or_throw(decoder_, as_bytes(data));
+    decoder_.decode(region_of(decoder_, roi), sink_, entries_of(entries, spacing));
+  }
+  [[nodiscard]] nb::dict take() {
+    nb::dict result;
+    result["parse"] = times_.parse;
+    result["entropy"] = times_.entropy;
+    result["idct"] = times_.idct;
+    result["color"] = times_.color;
+    times_ = JpegStageTimes{};
+    return result;
+  }
+
+ private:
+  JpegStageTimes times_;
+  JpegDecoder decoder_;
+  NullSink sink_;
+};
+
+}  // namespace
+
+void register_jpeg(nb::module_& m) {
+  m.def(
+      "jpeg_supported", [](const BytesArg& data) { return JpegDecoder().open(as_bytes(data)); },
+      nb::arg("data"), "Whether fastload's own decoder takes this JPEG.");
+  m.def("jpeg_decode", decode, nb::arg("data"), nb::arg("roi") = nb::none(),
+        nb::arg("entries") = nb::none(), nb::arg("spacing") = 0,
+        "RGB uint8 [height, width, 3] of roi = (x, y, width, height), by fastload's own decoder "
+        "only.");
+  m.def(
+      "jpeg_build_entries",
+      [](const BytesArg& data, int spacing) {
+        std::vector<uint8_t> packed;
+        {
+          nb::gil_scoped_release release;
+          packed = build_entries(as_bytes(data), spacing);
+        }
+        return to_array(packed);
+      },
+      nb::arg("data"), nb::arg("spacing"),
+      "Packed entry points, uint8 [n]; empty if the file has none. spacing: pixels, 0 for rows of "
+      "MCUs.");
+  nb::class_<JpegClock>(m, "JpegClock", "One decoder with stage clocks, for benchmarks.")
+      .def(nb::init<>())
+      .def("decode", &JpegClock::decode, nb::arg("data"), nb::arg("roi") = nb::none(),
+           nb::arg("entries") = nb::none(), nb::arg("spacing") = 0, "Decodes and drops the pixels.")
+      .def("take", &JpegClock::take, "Nanoseconds in each stage since the last call.");
+}
+
+}  // namespace fastload::bindings

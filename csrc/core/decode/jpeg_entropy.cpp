@@ -1,0 +1,20 @@
+#include "decode/jpeg_entropy.h"
+
+#include "decode/jpeg_entropy_loop.h"
+
+namespace fastload {
+
+bool decode_run_scalar(const uint8_t* data, size_t& position, const BlockTarget* block,
+                       const BlockTarget* end, const uint8_t* places, DeferredValue* deferred) {
+  return decode_run(data, position, block, end, places, deferred);
+}
+
+DecodeRun decode_run_for(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::kAvx2) return decode_run_avx2;
+#endif
+  static_cast<void>(level);
+  return decode_run_scalar;
+}
+
+}  // namespace fastload

@@ -1,0 +1,51 @@
+// Huffman tables for decoding two symbols with their values in one look-up.
+//
+// The next kLookupBits bits of the stream select a 32-bit entry that describes one symbol, or two
+// where both codes and the first value fit into those bits:
+//
+//   bits  0..4   stream bits consumed, values included
+//   bits  6..7   run before the first of two coefficients (0 to 3)
+//   bits  8..12  coefficients advanced, zeros included
+//   bit  14      kEscape: no such short code; the symbol is decoded the slow way
+//   bit  15      kBlockEnd: the last symbol is EOB
+//   bits 16..23  first coefficient (signed); 0 where there is only one
+//   bits 24..31  last coefficient (signed)
+//
+// A last value that does not fit is *deferred*: the entry consumes its bits, and the last
+// coefficient holds where it lies (kLookupBits bits or fewer from the start: low nibble) and its
+// length (high nibble). Exactly these entries consume more than kLookupBits bits.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "decode/jpeg_parser.h"
+
+namespace fastload {
+
+struct HuffmanTable {
+  static constexpr int kLookupBits = 10;
+  static constexpr uint32_t kEscape = 1u << 14;
+  static constexpr uint32_t kBlockEnd = 1u << 15;
+  static constexpr uint32_t kConsumedMask = 31;
+
+  // First member: the decoding loop handles tables by their entries' address.
+  alignas(64) std::array<uint32_t, 1u << kLookupBits> entries;
+
+  // Canonical decoding, one length after the other (T.81, F.2.2.3).
+  std::array<int32_t, 17> max_code;     // -1: no code of this length
+  std::array<int32_t, 17> first_index;  // index of symbol = code + first_index[length]
+  std::array<uint8_t, 256> symbols;
+};
+
+// The pair of tables of one component.
+struct HuffmanTables {
+  HuffmanTable dc;
+  HuffmanTable ac;
+};
+
+// Builds both. Throws Error(kDecode) for lengths that are no prefix code (libjpeg's rule: no code
+// of all ones) and for DC symbols above 15.
+void build_tables(const HuffmanSpec& dc, const HuffmanSpec& ac, HuffmanTables& tables);
+
+}  // namespace fastload

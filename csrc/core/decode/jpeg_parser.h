@@ -1,0 +1,68 @@
+// The header of a JPEG file: markers, tables and frame layout (ITU-T T.81, Annex B).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "decode/decode.h"
+
+namespace fastload {
+
+// A Huffman table as the file states it (T.81, B.2.4.2).
+struct HuffmanSpec {
+  std::array<uint8_t, 17> counts{};    // codes of each length 1..16; [0] is unused
+  std::array<uint8_t, 256> symbols{};  // in order of code
+  bool present = false;
+  bool operator==(const HuffmanSpec&) const = default;
+};
+
+// Quantisation steps in natural (row-major) order.
+struct QuantTable {
+  std::array<uint16_t, 64> steps{};
+  bool present = false;
+};
+
+struct JpegComponent {
+  uint8_t id = 0;
+  uint8_t h = 1;  // horizontal sampling factor; 1 for a one-component file whatever it says
+  uint8_t v = 1;
+  uint8_t quant = 0;  // table numbers
+  uint8_t dc = 0;
+  uint8_t ac = 0;
+};
+
+struct JpegHeader {
+  int width = 0;            // pixels
+  int height = 0;           // pixels
+  int component_count = 0;  // 1 (gray) or 3 (YCbCr)
+  std::array<JpegComponent, 3> components{};
+  std::array<QuantTable, 4> quant{};
+  std::array<HuffmanSpec, 4> dc{};
+  std::array<HuffmanSpec, 4> ac{};
+  int restart_interval = 0;  // MCUs, 0: no restart markers
+  size_t scan_begin = 0;     // offset of the first entropy-coded byte
+
+  int mcu_width = 8;  // pixels
+  int mcu_height = 8;
+  int mcus_per_row = 0;
+  int mcu_rows = 0;
+  int blocks_per_mcu = 1;
+
+  // Samples of a component across and down, without padding (T.81, A.1.1).
+  [[nodiscard]] int plane_width(int component) const;
+  [[nodiscard]] int plane_height(int component) const;
+};
+
+// Position in natural order of the k-th coefficient in zig-zag order.
+extern const std::array<uint8_t, 64> kZigzag;
+
+// Reads everything up to the scan. Returns false where the file is not one that JpegDecoder
+// decodes: it takes 8-bit sequential Huffman files (SOF0, SOF1) whose first scan holds all
+// components, gray or YCbCr at 4:4:4, 4:2:2, 4:2:0 or 4:4:0, and leaves every oddity to
+// libjpeg-turbo. Throws Error(kDecode) for a file that is damaged before its scan (this includes
+// missing tables) and Error(kLimit) for one that is too large; nothing is allocated.
+bool parse_jpeg(Bytes bytes, const DecodeLimits& limits, JpegHeader& header);
+
+}  // namespace fastload

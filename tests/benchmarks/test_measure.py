@@ -1,0 +1,156 @@
+"""Statistics, refusals and reports of benchmarks/measure.py and machine.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import machine
+import measure
+import pytest
+
+
+def python(name: str, code: str) -> measure.Candidate:
+    return measure.Candidate(name, [sys.executable, "-c", code])
+
+
+BENCHMARKS = str(Path(measure.__file__).parent)
+PRINTS = "import json; print('noise'); print(json.dumps({'rate': 3.5}))"
+
+
+def test_median_and_extremes() -> None:
+    summary = measure.summarize([5.0, 1.0, 4.0, 2.0, 30.0])
+    assert summary == measure.Summary(4.0, 1.0, 30.0, 5)
+    assert summary.text() == "4 [1-30]"
+    assert summary.text(1) == "4.0 [1.0-30.0]"
+
+
+def test_median_of_an_even_count_is_the_mean_of_the_middle_two() -> None:
+    assert measure.summarize([1.0, 2.0, 3.0, 5.0, 8.0, 13.0]).median == 4.0
+
+
+def test_ratio_is_of_the_medians() -> None:
+    mine, theirs = measure.summarize([6.0] * 5), measure.summarize([1.0, 2.0, 4.0, 8.0, 9.0])
+    assert measure.ratio(mine, theirs) == 1.5
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_no_median_below_five_runs(count: int) -> None:
+    with pytest.raises(measure.TooFewRuns, match="at least 5"):
+        measure.summarize([1.0] * count)
+
+
+def test_too_few_repeats_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    touches = python("touches", f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(measure.TooFewRuns):
+        measure.alternate([touches], 4)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_candidates_take_turns(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    candidates = [python(name, f"open({str(log)!r}, 'a').write({name!r}); {PRINTS}") for name in "ab"]
+    lines: list[str] = []
+    runs = measure.alternate(candidates, 5, report=lines.append)
+    assert log.read_text() == "abbaabbaab"
+    assert measure.values_of(runs, "a", "rate") == [3.5] * 5
+    assert measure.failures(runs) == {}
+    assert len(lines) == 10
+
+
+def test_a_failure_is_reported_and_the_others_go_on() -> None:
+    lines: list[str] = []
+    broken = python("broken", "import sys; sys.exit('no such library')")
+    runs = measure.alternate([broken, python("good", PRINTS)], 5, report=lines.append)
+    assert list(measure.failures(runs)) == ["broken"]
+    assert "exit status 1" in measure.failures(runs)["broken"]
+    assert "no such library" in measure.failures(runs)["broken"]
+    assert any("no such library" in line for line in lines)
+    assert measure.summarize(measure.values_of(runs, "good", "rate")).count == 5
+    with pytest.raises(measure.TooFewRuns):
+        measure.summarize(measure.values_of(runs, "broken", "rate"))
+
+
+@pytest.mark.parametrize("code", ["pass", "print('rate 5')", "print(5)"])
+def test_output_that_is_not_a_json_object_is_a_failure(code: str) -> None:
+    run = measure.run_once(python("silent", code))
+    assert "not a JSON object" in run.error
+    assert run.values == {}
+
+
+def test_a_hanging_candidate_is_killed_with_its_children() -> None:
+    code = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
+    run = measure.run_once(python("hangs", code), timeout=1.0)
+    assert "killed" in run.error
+    child = int(run.error.split()[-1])
+    deadline = time.monotonic() + 10
+    while machine.process_memory(child).processes and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert machine.process_memory(child).processes == 0
+
+
+def test_memory_of_the_whole_tree_is_counted() -> None:
+    child = "import time; data = bytearray(b'x') * 100_000_000; time.sleep(1.5)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); {PRINTS}"
+    run = measure.run_once(python("parent", code))
+    assert not run.error
+    assert run.memory.processes == 2
+    assert 100 < run.memory.anonymous < 200
+
+
+def test_shared_pages_count_once() -> None:
+    code = (
+        "import os, time, mmap; m = mmap.mmap(-1, 50_000_000); "
+        "[m.write(b'x' * 1_000_000) for _ in range(50)]; "
+        f"pid = os.fork(); time.sleep(1.5); pid or os._exit(0); os.wait(); {PRINTS}"
+    )
+    run = measure.run_once(python("forks", code))
+    assert not run.error
+    assert run.memory.processes == 2
+    assert 50 < run.memory.anonymous < 90
+
+
+def test_cpu_time_of_the_whole_tree_is_counted() -> None:
+    busy = "import time; b = time.process_time()\nwhile time.process_time() - b < 0.3: pass"
+    code = (
+        f"import json, os, subprocess, sys, machine; subprocess.run([sys.executable, '-c', {busy!r}]); "
+        "print(json.dumps({'cpu': machine.session_cpu(os.getsid(0))}))"
+    )
+    command = measure.Candidate("tree", [sys.executable, "-c", code], {"PYTHONPATH": BENCHMARKS})
+    assert 0.29 <= measure.run_once(command).values["cpu"] < 10
+
+
+def test_cpu_use_of_others_is_seen() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        run = measure.run_once(python("idle", f"import time; time.sleep(1.5); {PRINTS}"))
+        other.kill()
+    assert run.outside_cores > 0.2
+
+
+def test_start_time_is_handed_over() -> None:
+    seconds = "time.monotonic() - float(os.environ['BENCH_STARTED'])"
+    code = f"import json, os, time; print(json.dumps({{'s': {seconds}}}))"
+    run = measure.run_once(python("clock", code))
+    assert 0 < run.values["s"] < run.wall
+
+
+def test_table_is_markdown() -> None:
+    assert measure.table(["a", "b"], [[1, "x"]]) == "| a | b |\n| --- | --- |\n| 1 | x |"
+
+
+def test_results_hold_machine_date_arguments_and_failures(tmp_path: Path) -> None:
+    runs = measure.alternate([python("good", PRINTS), python("bad", "1/0")], 5, report=lambda line: None)
+    path = tmp_path / "deep" / "result.json"
+    measure.write_results(path, "bench_test", {"folder": Path("images")}, runs)
+    body = json.loads(path.read_text())
+    assert body["machine"]["cores"] == len(os.sched_getaffinity(0))
+    assert body["machine"]["cpu"]
+    assert body["machine"]["kernel"] == os.uname().release
+    assert body["date"].endswith("+00:00")
+    assert body["arguments"] == {"folder": "images"}
+    assert "ZeroDivisionError" in body["failures"]["bad"]
+    assert len(body["runs"]) == 6

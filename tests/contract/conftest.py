@@ -1,0 +1,8 @@
+"""Lets the tests of this folder import house_sources.py."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent))

@@ -1,0 +1,215 @@
+"""The layers of the house: who may import and include whom. ARCHITECTURE.md says why.
+
+A new module gets a line in the table below; without one the tests fail.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from house_sources import (
+    BINDINGS,
+    CORE,
+    PACKAGE,
+    ROOT,
+    cpp_files,
+    imports,
+    includes,
+    name_of,
+    python_files,
+)
+
+# Parts of fastload/. A part may import itself, errors and what its line names, nothing else.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "_native": set(),
+    "world": set(),
+    "pil": set(),
+    "shard": {"_native"},
+    "sampler": {"_native", "world"},
+    "transforms": {"_native"},
+    "pack": {"_native", "world", "pil", "shard"},
+}
+# Those that join them, lowest first: each may import all of the above but pack, and the ones before it.
+JOINTS = [
+    "stats",
+    "state",
+    "prefetch",
+    "faults",
+    "options",
+    "tail",
+    "transfer",
+    "packed",
+    "torch_workers",
+    "cache",
+    "dali",
+    "loader",
+    "integrations",
+    "diagnose",
+]
+for position, joint in enumerate(JOINTS):
+    ALLOWED[joint] = (set(ALLOWED) | set(JOINTS[:position])) - {"pack"}
+ALLOWED["cli"] = set(ALLOWED) | {"__version__"}
+ALLOWED["__init__"] = set(ALLOWED) - {"cli"}
+ALLOWED["__main__"] = {"cli"}
+
+# Folders of csrc/core: siblings know base/ only; shard reads by io; prefetch and pack join the stages.
+STAGES = {"base", "io", "shard", "decode", "transform", "collate"}
+MAY_INCLUDE: dict[str, set[str]] = {
+    "base": set(),
+    "io": {"base"},
+    "shard": {"base", "io"},
+    "decode": {"base"},
+    "transform": {"base"},
+    "collate": {"base"},
+    "prefetch": STAGES,
+    "pack": STAGES,
+}
+FOREIGN = ("Python.h", "nanobind", "pybind11", "torch/", "ATen/", "c10/", "cuda", "nvToolsExt")
+HEAVY = ("torch", "pyarrow", "h5py", "lmdb", "PIL", "datasets", "rich")
+MAX_BINDING_LINES = 250
+
+
+def part_of(module: str) -> str | None:
+    """The part of fastload/ that a module belongs to; None for other packages."""
+    head, _, rest = module.partition(".")
+    if head != "fastload":
+        return None
+    return rest.split(".")[0] or "__init__"
+
+
+def part_of_file(path: Path, package: Path) -> str:
+    """The part of fastload/ that a file belongs to."""
+    first = path.relative_to(package).parts[0]
+    return first.removesuffix(".py")
+
+
+def broken_imports(package: Path) -> list[str]:
+    """Every import within ``package`` (a folder named fastload) that the table does not allow."""
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        part = part_of_file(path, package)
+        if part not in ALLOWED:
+            found.append(f"{path.name}: part '{part}' has no line in the table")
+            continue
+        modules = {part_of(name) for name, _ in imports(path, package.parent)} - {None, part, "errors"}
+        names = {p.stem for p in package.iterdir()}
+        # "from fastload import x" names the package itself, too; what matters is x.
+        wrong = {name for name in modules if name in names and name != "__init__"} - ALLOWED[part]
+        if part not in {"_native"}:
+            found += [f"{path.relative_to(package)}: imports {name}" for name in sorted(map(str, wrong))]
+    return found
+
+
+def broken_includes(core: Path) -> list[str]:
+    """Every #include below ``core`` that the table does not allow, or that is Python's, torch's or CUDA's."""
+    found = []
+    for path in sorted(p for p in core.rglob("*") if p.suffix in {".h", ".cpp"}):
+        folder = path.relative_to(core).parts[0]
+        if folder not in MAY_INCLUDE:
+            found.append(f"{path.name}: folder '{folder}' has no line in the table")
+            continue
+        for quote, name in includes(path):
+            target = name.split("/")[0]
+            if name.startswith(FOREIGN) or (
+                quote == '"' and target != folder and target not in MAY_INCLUDE[folder]
+            ):
+                found.append(f"{path.relative_to(core)}: includes {name}")
+    return found
+
+
+def test_imports_go_down() -> None:
+    assert broken_imports(PACKAGE) == []
+
+
+def test_core_includes_go_down_and_know_no_python_torch_or_cuda() -> None:
+    assert broken_includes(CORE) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("shard/bad.py", "from fastload.loader import DataLoader"),
+        ("shard/bad.py", "from fastload import pack"),
+        ("shard/bad.py", "from ..pack import scan"),
+        ("sampler.py", "def f():\n    import fastload.shard.dataset"),
+        ("errors.py", "from fastload import _native"),
+        ("newpart.py", "import os"),
+    ],
+)
+def test_the_import_check_finds(tmp_path: Path, file: str, line: str) -> None:
+    package = tmp_path / "fastload"
+    for name in ("loader.py", "_native.py", "shard/__init__.py", "pack/scan.py", "shard/dataset.py"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text("")
+    assert broken_imports(package) == []
+    (package / file).write_text(line)
+    assert len(broken_imports(package)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("decode/bad.cpp", '#include "transform/view.h"'),
+        ("base/bad.h", '#include "decode/decode.h"'),
+        ("prefetch/bad.cpp", '#include "pack/pack.h"'),
+        ("prefetch/bad.cpp", "#include <nanobind/nanobind.h>"),
+        ("io/bad.cpp", "#  include <Python.h>"),
+        ("newfolder/bad.cpp", ""),
+    ],
+)
+def test_the_include_check_finds(tmp_path: Path, file: str, line: str) -> None:
+    (tmp_path / file).parent.mkdir()
+    (tmp_path / file).write_text(line)
+    assert len(broken_includes(tmp_path)) == 1
+
+
+def test_only_native_imports_the_extension() -> None:
+    users = [
+        name_of(path)
+        for path in python_files("fastload")
+        if any(name == "fastload._C" or name.startswith("fastload._C.") for name, _ in imports(path))
+    ]
+    assert users == ["fastload/_native.py"]
+
+
+def test_only_transfer_and_dali_use_torch_cuda() -> None:
+    users = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in python_files("fastload")
+        if any(text in path.read_text() for text in ("torch.cuda.Stream", "torch.cuda.current_stream"))
+    }
+    assert users <= {"transfer.py", "dali.py"}
+
+
+def test_bindings_hold_no_logic() -> None:
+    """By size, and by what a binding has no need of."""
+    for path in cpp_files("csrc/bindings"):
+        lines = path.read_text().count("\n")
+        assert lines <= MAX_BINDING_LINES, f"{name_of(path)}: {lines} lines"
+        system = {name for quote, name in includes(path) if quote == "<"}
+        assert not system & {"thread", "condition_variable", "fstream", "jpeglib.h", "png.h"}, name_of(path)
+
+
+def test_core_compiles_without_bindings() -> None:
+    for path in cpp_files("csrc/core"):
+        assert not any(name.startswith(("bindings", "..")) for _, name in includes(path)), name_of(path)
+    assert BINDINGS.is_dir()
+
+
+def test_importing_fastload_is_light() -> None:
+    code = f"import sys, fastload; print([name for name in {HEAVY!r} if name in sys.modules])"
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT / "tests"
+    )
+    assert run.stdout.strip() == "[]"
+
+
+def test_all_names_exist() -> None:
+    fastload = importlib.import_module("fastload")
+    for name in fastload.__all__:  # ruff (RUF022) keeps them sorted
+        assert getattr(fastload, name) is not None

@@ -1,0 +1,207 @@
+"""Threads, memory and signals: break, Ctrl-C, fork, exceptions, interpreter exit."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from epochs import all_batches
+from fastload import DataLoader, errors
+from fastload import transforms as T
+from process import resident, threads
+
+CROP = T.RandomResizedCrop(64)
+
+
+def load(folder: Path, **options: Any) -> DataLoader:
+    return DataLoader(
+        folder, **{"batch_size": 4, "shuffle": True, "num_workers": 3, "transform": CROP, **options}
+    )
+
+
+def test_break_two_hundred_times_leaves_no_thread_and_no_memory(folder: Path) -> None:
+    gc.collect()
+    before = threads()
+    loader = load(folder, batch_size=16, transform=T.Compose([CROP, T.Normalize((0.5,) * 3, (0.5,) * 3)]))
+    sizes = []
+    for turn in range(200):
+        for step, _ in enumerate(loader):
+            if step == 1:
+                break
+        assert threads() == before + 3
+        if turn % 20 == 19:
+            gc.collect()
+            sizes.append(resident())
+    assert max(sizes[1:]) - sizes[0] < 4 << 20
+    del loader, _
+    gc.collect()
+    assert threads() == before
+
+
+@pytest.mark.usefixtures("no_leaks")
+def test_many_loaders_one_after_the_other(folder: Path) -> None:
+    for _ in range(30):
+        loader = load(folder)
+        next(iter(loader))
+        del loader
+
+
+def test_memory_is_reused_only_when_nobody_holds_it(folder: Path) -> None:
+    loader = load(folder)
+    kept = [images for images, _ in loader]
+    copies = [images.clone() for images in kept]
+    views = [images[0, 1] for images in kept]
+    del kept
+    all_batches(loader)
+    for view, copy in zip(views, copies, strict=True):
+        assert torch.equal(view, copy[0, 1])
+    addresses = [images.data_ptr() for images, _ in loader]
+    assert len(set(addresses)) < len(addresses)
+
+
+def test_memory_outlives_the_loader(folder: Path) -> None:
+    loader = load(folder)
+    images, _ = next(iter(loader))
+    copy = images.clone()
+    array = images.numpy()
+    del images
+    loader.close()
+    del loader
+    gc.collect()
+    _ = [np.ones(1 << 20) for _ in range(20)]
+    assert np.array_equal(array, copy.numpy())
+
+
+def test_close_is_final_and_idempotent(folder: Path) -> None:
+    gc.collect()
+    before = threads()
+    with load(folder) as loader:
+        iterator = iter(loader)
+        next(iterator)
+    loader.close()
+    assert threads() == before
+    with pytest.raises(errors.StateError, match="closed"):
+        next(iterator)
+    with pytest.raises(errors.StateError, match="closed"):
+        next(iter(loader))
+
+
+def in_child(action: Any) -> int:
+    """Run ``action`` in a forked child that must end within ten seconds; its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    for _ in range(100):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_fork_after_use_raises_instead_of_hanging(folder: Path) -> None:
+    loader = load(folder)
+    iterator = iter(loader)
+    next(iterator)
+
+    def use() -> None:
+        with pytest.raises(errors.StateError, match=r"before fork\(\)"):
+            next(iterator)
+        with pytest.raises(errors.StateError, match=r"before fork\(\)"):
+            next(iter(loader))
+        loader.close()
+        with DataLoader(folder, 4, transform=CROP) as fresh:
+            assert len(next(iter(fresh))[1]) == 4
+
+    for _ in range(20):
+        assert in_child(use) == 0
+    assert len(all_batches(iterator)) == 12
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_that_drops_the_loader_does_not_hang(folder: Path) -> None:
+    holder = [load(folder)]
+    iterators = [iter(holder[0])]
+    next(iterators[0])
+
+    def drop() -> None:
+        iterators.clear()
+        holder.clear()
+        gc.collect()
+
+    assert in_child(drop) == 0
+
+
+SCRIPT = """
+    import sys, time
+    from fastload import DataLoader, transforms as T
+    def slow(image):
+        time.sleep({sleep})
+        return image
+    steps = [T.RandomResizedCrop(64)] + ([slow] if {sleep} else [])
+    loader = DataLoader({folder!r}, 8, shuffle=True, transform=T.Compose(steps), num_workers=2)
+    print("ready", flush=True)
+    while True:
+        for batch in loader:
+            pass
+"""
+
+
+def start(folder: Path, sleep: float) -> subprocess.Popen[str]:
+    script = textwrap.dedent(SCRIPT.format(folder=str(folder), sleep=sleep))
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("sleep", [0.0, 0.02])
+@pytest.mark.parametrize("delay", [0.05, 0.3, 0.6])
+def test_ctrl_c_leaves_at_once(folder: Path, delay: float, sleep: float) -> None:
+    process = start(folder, sleep)
+    time.sleep(delay)
+    process.send_signal(signal.SIGINT)
+    _, errors_text = process.communicate(timeout=10)
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in errors_text
+
+
+def test_an_exception_in_the_training_step_lets_the_interpreter_exit(folder: Path) -> None:
+    script = f"""
+        from fastload import DataLoader, transforms as T
+        iterator = iter(DataLoader({str(folder)!r}, 4, transform=T.RandomResizedCrop(64)))
+        next(iterator)
+        raise ValueError("the training step failed")
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+    )
+    assert run.returncode == 1
+    assert run.stderr.rstrip().endswith("ValueError: the training step failed")
+
+
+def test_timeout_is_an_error_not_a_hang(folder: Path) -> None:
+    def slow(image: torch.Tensor) -> torch.Tensor:
+        time.sleep(0.01)
+        return image
+
+    assert len(all_batches(load(folder, timeout=30, transform=T.Compose([CROP, slow])))) == 13

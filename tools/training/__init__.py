@@ -1,0 +1,1 @@
+"""The parts of tools/train.py, one a file."""
