@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class _Checks:
     def __init__(self, folder: Path, manifest: Manifest, index: _C.Index) -> None:
         self.folder, self.manifest, self.index = folder, manifest, index
         self.records = index.records().view(RECORD)[:, 0]
+        self._readable: set[int] = set()
 
     def problem(self, sample: int, reason: str) -> Problem:
         """A problem of one record."""
@@ -50,19 +52,26 @@ class _Checks:
         number = int(record["shard"])
         known = number < len(self.manifest.shards)
         shard = self.manifest.shards[number].file if known else f"shard {number}"
-        key = self.index.key(sample).decode("utf-8", "backslashreplace")
+        try:
+            key = self.index.key(sample).decode("utf-8", "backslashreplace")
+        except FastloadError:
+            key = "?"  # keys() tells why
         return Problem(reason, shard, key, sample, int(record["offset"]))
 
     def sizes(self) -> Iterator[Problem]:
         """Shard files that are missing or have another size than the manifest says."""
-        for shard in self.manifest.shards:
+        for number, shard in enumerate(self.manifest.shards):
             try:
-                found = os.stat(self.folder / shard.file).st_size
-            except OSError as error:
-                yield Problem(f"cannot be opened: {error.strerror}", shard.file)
+                status = os.stat(self.folder / shard.file)
+            except (OSError, ValueError) as error:
+                yield Problem(f"cannot be opened: {getattr(error, 'strerror', None) or error}", shard.file)
                 continue
-            if found != shard.size:
-                yield Problem(f"has {found} bytes, the manifest says {shard.size}", shard.file)
+            if not stat.S_ISREG(status.st_mode):
+                yield Problem("is not a regular file", shard.file)
+                continue
+            self._readable.add(number)
+            if status.st_size != shard.size:
+                yield Problem(f"has {status.st_size} bytes, the manifest says {shard.size}", shard.file)
 
     def entries(self) -> Iterator[Problem]:
         """Index entries that break a rule by themselves."""
@@ -83,6 +92,14 @@ class _Checks:
         for bad, reason in rules:
             for sample in np.flatnonzero(bad).tolist():
                 yield self.problem(sample, reason)
+
+    def keys(self) -> Iterator[Problem]:
+        """Keys that lie outside the index or are not UTF-8."""
+        for sample in range(len(self.records)):
+            try:
+                self.index.key(sample).decode("utf-8")
+            except (FastloadError, UnicodeDecodeError) as error:
+                yield self.problem(sample, f"has a damaged key: {error}")
 
     def overlaps(self) -> Iterator[Problem]:
         """Records that share bytes."""
@@ -110,9 +127,7 @@ class _Checks:
     def contents(self, decode: bool, progress: Progress) -> Iterator[Problem]:
         """Records whose bytes differ from their CRC-32C or, with ``decode``, are no whole image."""
         with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "verify") as threads:
-            tasks = (
-                (number, ids) for number in range(len(self.manifest.shards)) for ids in self._chunks(number)
-            )
+            tasks = ((number, ids) for number in sorted(self._readable) for ids in self._chunks(number))
             for problems, files, size in threads.map(
                 lambda task: self._check(task[0], task[1], decode), tasks
             ):
@@ -128,8 +143,8 @@ class _Checks:
         records = np.ascontiguousarray(self.records[ids])
         try:
             failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
-        except FastloadError:
-            return [], len(ids), 0  # sizes() has told that the file is missing
+        except FastloadError as error:
+            return [Problem(str(error), self.manifest.shards[number].file)], len(ids), 0
         problems = [self.problem(int(ids[i]), reason.decode()) for i, reason in failures.items()]
         if decode:
             whole = [i for i in range(len(ids)) if i not in failures]
@@ -191,7 +206,7 @@ def verify(
             )
         )
     checks = _Checks(place, manifest, index)
-    for found in (checks.sizes(), checks.entries(), checks.overlaps(), checks.totals()):
+    for found in (checks.sizes(), checks.entries(), checks.keys(), checks.overlaps(), checks.totals()):
         problems += found
     problems += checks.contents(decode, progress or (lambda records, size: None))
     return problems, len(index)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.shard.formats import Foreign, Located, ShardSpec
+from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
 from fastload.shard.hdf5_heap import heap_ranges, read_references
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
@@ -121,15 +121,12 @@ class Writer:
 
 
 def _open(path: Path) -> h5py.File:
-    try:
-        return h5py.File(path, "r", locking=False)
-    except OSError as error:
-        raise FormatError(f"{path} is not an HDF5 file: {error}") from None
+    return h5py.File(path, "r", locking=False)
 
 
 def locate(path: Path) -> Located:
     """Where the rows of a shard of our own lie."""
-    with _open(path) as file:
+    with damage_reported(path, "HDF5 file"), _open(path) as file:
         return _locate(path, file, file["image"])
 
 
@@ -187,7 +184,7 @@ def read_foreign(path: Path, column: str | None) -> Foreign:
     Raises:
         FormatError: no dataset of images, or one that is chunked, filtered or external.
     """
-    with _open(path) as file:
+    with damage_reported(path, "HDF5 file"), _open(path) as file:
         images = _image_dataset(path, file, column)
         located = _locate(path, file, images)
         count = len(located.offsets)

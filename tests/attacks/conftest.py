@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "pack"))
 sys.path.append(str(Path(__file__).parents[1] / "reference"))
 
