@@ -25,6 +25,7 @@ using EntriesArg = std::optional<BytesArg>;
 
 class ImageSink : public RowSink {
  public:
+  void restart() override {}
   ImageSink(uint8_t* pixels, int width, int height)
       : pixels_(pixels), width_(width), height_(height) {}
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
@@ -46,6 +47,7 @@ class ImageSink : public RowSink {
 
 class NullSink : public RowSink {
  public:
+  void restart() override {}
   void rows(const uint8_t*, size_t, int, int) override {}
 };
 

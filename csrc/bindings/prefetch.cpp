@@ -67,8 +67,8 @@ nb::list collect(PyEngine& self, uint64_t ticket) {
 
 nb::dict thread_stats(const ThreadStats& stats) {
   static constexpr const char* kStageNames[kStages] = {"shard", "decode", "transform", "idle"};
-  static constexpr const char* kPathNames[kPaths] = {"jpeg", "png", "webp",
-                                                     "raw",  "pil", "warnings"};
+  static constexpr const char* kPathNames[kPaths] = {"jpeg", "jpeg_turbo", "png",     "webp",
+                                                     "raw",  "pil",        "warnings"};
   nb::dict seconds, paths, result;
   for (size_t i = 0; i < kStages; ++i)
     seconds[kStageNames[i]] = 1e-9 * static_cast<double>(stats.nanoseconds[i].load());

@@ -97,6 +97,7 @@ std::vector<Buffer> pictures() {
 
 // Reads all that a producer promises to be readable, and checks order and extent of the rows.
 struct ReadingSink final : RowSink {
+  void restart() override {}
   explicit ReadingSink(Rect roi) : roi(roi) {}
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
     CHECK_EQ(y, next);
@@ -119,6 +120,7 @@ struct ReadingSink final : RowSink {
 };
 
 struct ThrowingSink final : RowSink {
+  void restart() override {}
   void rows(const uint8_t*, size_t, int y, int) override {
     if (y >= 16) throw Error(ErrorKind::kState, "enough");
   }

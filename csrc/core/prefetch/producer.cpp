@@ -15,6 +15,7 @@ class TimedSink final : public RowSink {
     next_.rows(pixels, stride, y, count);
     spent_ += now_ns() - start;
   }
+  void restart() override { next_.restart(); }
   [[nodiscard]] uint64_t spent() const { return spent_; }
 
  private:
@@ -74,6 +75,7 @@ void Producer::count_paths() {
       ThreadStats::add(stats_.records[static_cast<size_t>(path)], value - before);
   };
   add(Path::kJpeg, now.jpeg, counted_.jpeg);
+  add(Path::kJpegTurbo, now.jpeg_turbo, counted_.jpeg_turbo);
   add(Path::kPng, now.png, counted_.png);
   add(Path::kWebp, now.webp, counted_.webp);
   add(Path::kRaw, now.raw, counted_.raw);
