@@ -81,6 +81,6 @@ def test_bytes_by_lmdb(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_images_by_datasets(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("datasets")
-    found = run(example("from datasets"), workplace, monkeypatch)["example"]
+    found = run(example("from datasets"), workplace, monkeypatch)["images"][0]
     assert found["label"] == 0
     assert found["image"].size[0] > 1
