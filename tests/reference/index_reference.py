@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ RECORD = np.dtype(
     "<u8,<u4,<u4,<i4,<u4,<u2,<u2,u1,u1,u1,u1"
 )  # offset, length, crc32c, label, shard, width, height, codec, channels, flags, reserved
 FIELDS = (
-    "offset", "length", "crc32c", "label", "shard", "width", "height", "codec", "channels", "flags", "reserved",
+    "offset", "length", "crc32c", "label", "shard", "width", "height", "codec", "channels", "flags",
+    "reserved",
 )  # fmt: skip
 
 
@@ -57,5 +59,5 @@ def read_index(path: Path) -> ReferenceIndex:
     records = np.frombuffer(data, RECORD, count, data_offset)
     records = records.view(np.dtype({"names": FIELDS, "formats": [RECORD[i] for i in range(len(FIELDS))]}))
     ends = np.frombuffer(data, "<u8", count + 1, key_offsets).tolist()
-    keys = [data[key_bytes + a : key_bytes + b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    keys = [data[key_bytes + a : key_bytes + b] for a, b in pairwise(ends)]
     return ReferenceIndex(records, keys, crc32c_reference(data[:128] + pages.tobytes()))
