@@ -12,7 +12,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FormatError, ShardTruncated
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import INDEX_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
 
 __all__ = ["PackedDataset"]
 
@@ -48,6 +48,8 @@ class PackedDataset:
                 state = "is missing" if found is None else f"has {found} bytes"
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
         self.reader = _C.Reader(self.index, shards)
+        entries = self.folder / ENTRIES_NAME
+        self.entries = _C.Entries(str(entries), self.index) if entries.exists() else None
 
     def __reduce__(self) -> tuple[type[PackedDataset], tuple[Path]]:
         return PackedDataset, (self.folder,)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastload._native import _C
-from fastload.shard.index import HEADER, PAGE_BYTES, RECORD
+from fastload.shard.index import RECORD
+from fastload.shard.paged import HEADER, PAGE_BYTES
 from fastload.shard.manifest import Manifest, Shard
 
 DATA_OFFSET = 4096
@@ -48,7 +49,7 @@ def index_bytes(
     fields: dict[str, Any] = {
         "magic": b"FLINDEX1", "major": 1, "minor": 0, "header_bytes": 128, "num_records": len(records),
         "data_offset": DATA_OFFSET, "data_size": len(data), "page_bytes": PAGE_BYTES,
-        "key_offsets": offsets_at, "key_bytes": bytes_at, "pages_offset": DATA_OFFSET + len(data),
+        "table_offset": offsets_at, "bytes_offset": bytes_at, "pages_offset": DATA_OFFSET + len(data),
         "file_size": DATA_OFFSET + len(data) + len(pages), "pages_crc": crc(pages),
     } | header  # fmt: skip
     head = np.zeros((), HEADER)

@@ -1,4 +1,4 @@
-"""A batch is a function of (dataset, seed, epoch, step, global batch): threads, ranks, restarts change nothing."""
+"""A batch is a function of (dataset, seed, epoch, step, global batch): not of threads or ranks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from epochs import all_batches, joined, same
+
 from fastload import DataLoader, errors
 from fastload import transforms as T
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 from epochs import all_batches, joined, same
-from fastload import DataLoader, PackedDataset, errors
-from fastload import transforms as T
 from pictures import jpegs
 from plain_pack import plain_pack
+
+from fastload import DataLoader, PackedDataset, errors
+from fastload import transforms as T
 
 TRAIN = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 BAD = (3, 17, 20)

@@ -181,7 +181,7 @@ def module_of(path: Path) -> str:
 
 
 def test_the_tree_in_architecture_names_exactly_the_modules() -> None:
-    files = python_files("fastload", "tools", "benchmarks") + cpp_files("csrc")
+    files = python_files("fastload", "tools") + cpp_files("csrc")
     wanted = {module_of(path) for path in files}
     wanted -= {name for name in wanted if name.endswith("__init__.py") and name != "fastload/__init__.py"}
     listed = listed_modules()

@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches
+from process import resident, threads
+
 from fastload import DataLoader, errors
 from fastload import transforms as T
-from process import resident, threads
 
 CROP = T.RandomResizedCrop(64)
 

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches, same
-from fastload import DataLoader, PackedDataset, errors, options
-from fastload import transforms as T
 from pictures import encoded, jpegs, picture
 from plain_pack import plain_pack
 from process import threads
+
+from fastload import DataLoader, PackedDataset, errors, options
+from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(24)
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])

@@ -10,13 +10,14 @@ import numpy as np
 import PIL
 import pytest
 import torch
+from pictures import encoded, picture
+from PIL import Image
+from plain_pack import plain_pack
+
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transforms import compile_plan
-from pictures import encoded, picture
-from PIL import Image
-from plain_pack import plain_pack
 
 # Pillow 13 resizes some shapes vertically first; these tests hold for it, decode and store for any.
 pytestmark = pytest.mark.skipif(int(PIL.__version__.split(".")[0]) < 13, reason="pass order of Pillow >= 13")
@@ -32,8 +33,12 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
     for i in range(36):
         image = picture(i, 30 + 37 * i % 371, 34 + 53 * i % 361)
         kinds: list[dict[str, Any]] = [
-            {"subsampling": 0}, {"subsampling": 1}, {"subsampling": 2}, {"progressive": True}, {"quality": 97},
-        ]  # fmt: skip
+            {"subsampling": 0},
+            {"subsampling": 1},
+            {"subsampling": 2},
+            {"progressive": True},
+            {"quality": 97},
+        ]
         if i % 7 == 6:
             blobs.append(encoded(image.convert("L"), quality=90))
         elif i % 7 == 5:
@@ -59,7 +64,9 @@ def check(dataset: PackedDataset, transform: Any, same: Callable[[torch.Tensor, 
     for epoch in range(2):
         for images, labels in loader:
             for image, sample in zip(images, labels.tolist(), strict=True):
-                pixels = torch.from_numpy(by_pillow(dataset, sample, transform, epoch).copy()).permute(2, 0, 1)
+                pixels = torch.from_numpy(by_pillow(dataset, sample, transform, epoch).copy()).permute(
+                    2, 0, 1
+                )
                 assert same(image, pixels), (epoch, sample)
 
 
@@ -87,7 +94,9 @@ def test_normalised_float32_equals_torch(photographs: PackedDataset) -> None:
     """Within 2e-6: one rounding of scale and shift instead of torch's three divisions."""
 
     def same(image: torch.Tensor, pixels: torch.Tensor) -> bool:
-        exact = (pixels.double() / 255 - torch.tensor(MEAN).double().view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+        exact = (pixels.double() / 255 - torch.tensor(MEAN).double().view(3, 1, 1)) / torch.tensor(STD).view(
+            3, 1, 1
+        )
         return bool((image.double() - exact).abs().max() < 2e-6)
 
     check(photographs, T.Compose([GEOMETRY[0], T.Normalize(MEAN, STD)]), same)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
+
 from fastload import DataLoader
 from fastload import transforms as T
 from fastload.errors import WorldError

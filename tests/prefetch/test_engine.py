@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_pack import plain_pack
+
 from fastload._native import _C
 from fastload.errors import StateError
 from fastload.shard.dataset import PackedDataset
-from plain_pack import plain_pack
 
 SIZE = 4 * 4 * 3
 

@@ -9,9 +9,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from fastload.sampler.order import EXACT_LIMIT, shuffled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fastload.sampler.order import EXACT_LIMIT, shuffled
 
 
 def order(n: int, seed: int = 0, epoch: int = 0) -> np.ndarray:

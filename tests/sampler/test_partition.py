@@ -6,10 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from fastload.sampler import Partition
-from fastload.sampler.partition import PADDING
 from hypothesis import given
 from hypothesis import strategies as st
+
+from fastload.sampler import Partition
+from fastload.sampler.partition import PADDING
 
 sizes = st.integers(1, 400)
 small = st.integers(1, 9)

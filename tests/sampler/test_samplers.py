@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
-from fastload.sampler import BatchSampler, Partition, Sampler, make_sampler
 from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from torch.utils.data import WeightedRandomSampler as Weighted
+
+from fastload.sampler import BatchSampler, Partition, Sampler, make_sampler
 
 
 def build(sampler: object = None, batch_sampler: object = None, n: int = 20, **options: int) -> Sampler:

@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+from plain_pack import plain_pack
+
 from fastload import PackedDataset
 from fastload.errors import FormatError, FormatVersionError, ShardTruncated
-from plain_pack import plain_pack
 
 BLOBS = [bytes([i % 256]) * (i + 1) for i in range(300)]
 

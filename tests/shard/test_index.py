@@ -1,4 +1,4 @@
-"""index.fli: what was written comes back; every damaged byte and every cut is found before a value is used."""
+"""index.fli: what was written comes back; every damaged byte and every cut is found before its use."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fastload._native import _C
-from fastload.errors import ChecksumError, FastloadError, FormatError, ShardError, ShardTruncated
-from fastload.shard.index import DATA_OFFSET, HEADER, PAGE_BYTES, RECORD, write_index
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fastload._native import _C
+from fastload.errors import ChecksumError, FastloadError, FormatError, ShardError, ShardTruncated
+from fastload.shard.index import RECORD, write_index
+from fastload.shard.paged import DATA_OFFSET, HEADER, PAGE_BYTES
 
 
 def records_of(count: int, seed: int = 0) -> np.ndarray:

@@ -61,11 +61,16 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   store_.begin(batch.image(position), plan_.out_width, plan_.out_height);
   resampler_.begin(view, plan_.geometry.filter, store_);
   TimedSink sink(resampler_);
-  decoder_.decode(source_rect(view, plan_.geometry.filter), sink);
+  decoder_.decode(source_rect(view, plan_.geometry.filter), sink, entries_of(id));
   resampler_.end();
   batch.set_label(position, record.label);
   stats_.add_time(Stage::kTransform, sink.spent());
   stats_.add_time(Stage::kDecode, now_ns() - read - sink.spent());
+}
+
+EntryPoints Producer::entries_of(uint64_t id) const {
+  if (plan_.entries == nullptr) return {};
+  return {plan_.entries->find(id), static_cast<int>(plan_.entries->spacing())};
 }
 
 void Producer::count_paths() {

@@ -70,7 +70,7 @@ __m256i combine(__m256i low, __m256i high) {
 template <int Chunks, int Rows>
 inline __attribute__((always_inline)) void two_outputs(const uint8_t* const* in,
                                                        const int32_t* first, const int32_t* weights,
-                                                       int chunks, __m256i* const (&sums)[Rows]) {
+                                                       int chunks, __m256i (&sums)[Rows]) {
   const __m256i taps01 = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
                                           0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
   const __m256i taps23 =
@@ -103,7 +103,7 @@ inline __attribute__((always_inline)) void two_outputs(const uint8_t* const* in,
     left += 3 * kChunk;
     right += 3 * kChunk;
   }
-  for (int r = 0; r < Rows; ++r) *sums[r] = combine(low[r], high[r]);
+  for (int r = 0; r < Rows; ++r) sums[r] = combine(low[r], high[r]);
 }
 
 void store_block(uint8_t* to, const __m256i* sums) {
@@ -117,43 +117,34 @@ void store_block(uint8_t* to, const __m256i* sums) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 12), _mm256_extracti128_si256(pixels, 1));
 }
 
-template <int Chunks>
-void horizontal_line(const Axis& axis, const uint8_t* in, uint8_t* out) {
-  const int chunks = axis.taps / kChunk;
+// `Rows` lines at a time share the loads of weights and offsets. Chunks: of four taps, 0: as many
+// as the axis has.
+template <int Chunks, int Rows>
+void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
+  const int chunks = Chunks > 0 ? Chunks : axis.taps / kChunk;
   const size_t step = static_cast<size_t>(4 * kVector) * chunks;
   const int32_t* weights = axis.packed.data();
   for (int j = 0; j < axis.stride; j += kBlock) {
-    __m256i sums[4];
+    __m256i sums[Rows][4];
     for (int i = 0; i < 4; ++i, weights += step) {
-      __m256i* const to[1] = {&sums[i]};
-      two_outputs<Chunks, 1>(&in, axis.first.data() + j + i, weights, chunks, to);
+      __m256i result[Rows];
+      two_outputs<Chunks, Rows>(in, axis.first.data() + j + i, weights, chunks, result);
+      for (int r = 0; r < Rows; ++r) sums[r][i] = result[r];
     }
-    store_block(out + 3 * static_cast<size_t>(j), sums);
+    for (int r = 0; r < Rows; ++r) store_block(out[r] + 3 * static_cast<size_t>(j), sums[r]);
   }
 }
 
-// Two lines at a time share the loads of weights and offsets.
-void horizontal_two_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
-  const int32_t* weights = axis.packed.data();
-  for (int j = 0; j < axis.stride; j += kBlock) {
-    __m256i upper[4];
-    __m256i lower[4];
-    for (int i = 0; i < 4; ++i, weights += 4 * kVector) {
-      __m256i* const to[2] = {&upper[i], &lower[i]};
-      two_outputs<1, 2>(in, axis.first.data() + j + i, weights, 1, to);
-    }
-    store_block(out[0] + 3 * static_cast<size_t>(j), upper);
-    store_block(out[1] + 3 * static_cast<size_t>(j), lower);
-  }
+template <int Chunks>
+void all_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
+  for (int i = 0; i + 1 < rows; i += 2) lines<Chunks, 2>(axis, in + i, out + i);
+  if (rows % 2 == 1) lines<Chunks, 1>(axis, in + rows - 1, out + rows - 1);
 }
 
 void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  if (axis.taps != kChunk) {
-    for (int i = 0; i < rows; ++i) horizontal_line<0>(axis, in[i], out[i]);
-    return;
-  }
-  for (int i = 0; i + 1 < rows; i += 2) horizontal_two_lines(axis, in + i, out + i);
-  if (rows % 2 == 1) horizontal_line<1>(axis, in[rows - 1], out[rows - 1]);
+  if (axis.taps == kChunk) return all_lines<1>(axis, in, out, rows);
+  if (axis.taps == 2 * kChunk) return all_lines<2>(axis, in, out, rows);
+  all_lines<0>(axis, in, out, rows);
 }
 
 // packed[(2 * pair + part) * stride + j]: low (part 0) and high (1) weights of taps 2 * pair, + 1.

@@ -138,7 +138,7 @@ __m512i clip8(const __m512i (&sums)[4]) {
   return _mm512_packus_epi16(pack(0), pack(2));
 }
 
-// One group of 4 outputs on `Rows` lines; Chunks 1: at most four taps, 0: layout.chunks times four.
+// One group of 4 outputs on `Rows` lines; Chunks: number of chunks of four taps, 0: layout.chunks.
 template <bool Wide, int Chunks, int Rows>
 inline __attribute__((always_inline)) void group_sums(const Axis& axis, const Layout& layout, int g,
                                                       const uint8_t* const* in,
@@ -163,7 +163,7 @@ inline __attribute__((always_inline)) void group_sums(const Axis& axis, const La
     sums[r][0] = sums[r][1] = _mm512_setzero_si512();
     sums[r][2] = _mm512_set1_epi32(kHalf);
   }
-  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+  for (int chunk = 0; chunk < (Chunks > 0 ? Chunks : layout.chunks); ++chunk) {
     const int32_t* weights = group + kVector * (1 + 3 * chunk);
     for (int r = 0; r < Rows; ++r) {
       const __m512i pixels = load_pixels<Wide>(in[r], base, index, first, chunk);
@@ -207,6 +207,8 @@ void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out,
     all_lines<true, 0, 2>(axis, in, out, rows);
   } else if (axis.taps == kTaps) {
     all_lines<false, 1, 4>(axis, in, out, rows);
+  } else if (axis.taps == 2 * kTaps) {
+    all_lines<false, 2, 2>(axis, in, out, rows);
   } else {
     all_lines<false, 0, 2>(axis, in, out, rows);
   }
