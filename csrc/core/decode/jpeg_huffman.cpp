@@ -10,7 +10,7 @@ namespace {
 constexpr int kBits = HuffmanTable::kLookupBits;
 constexpr int kSize = 1 << kBits;
 constexpr int kMaxAdvance = 31;
-constexpr int kMaxRunOfFirst = 3;
+constexpr int kMaxRunOfFirst = 1;
 
 // One symbol seen through the look-up window, before packing.
 struct Symbol {
@@ -83,32 +83,43 @@ void fill_window(const HuffmanSpec& spec, bool is_dc, Window& window) {
   std::fill(window.begin() + static_cast<std::ptrdiff_t>(at), window.end(), Symbol{});
 }
 
-uint32_t pack(int consumed, int run_of_first, int advance, bool block_end, int first, int last) {
-  return static_cast<uint32_t>(consumed) | static_cast<uint32_t>(run_of_first) << 6 |
-         static_cast<uint32_t>(advance) << 8 | (block_end ? HuffmanTable::kBlockEnd : 0) |
-         static_cast<uint32_t>(first & 0xFF) << 16 | static_cast<uint32_t>(last & 0xFF) << 24;
+uint32_t pack(int consumed, int run_of_first, int advance, int first, int last) {
+  return static_cast<uint32_t>(consumed) |
+         static_cast<uint32_t>(run_of_first) << HuffmanTable::kRunBit |
+         static_cast<uint32_t>(advance) << 8 | static_cast<uint32_t>(first & 0xFF) << 16 |
+         static_cast<uint32_t>(last & 0xFF) << 24;
 }
 
-int last_value(const Symbol& s, int bits_before) {
-  return s.deferred ? (bits_before + s.code_bits) | s.value_bits << 4 : s.value;
+constexpr uint32_t kDeferred = 1u << HuffmanTable::kDeferredBit;
+constexpr uint32_t kBlockEnd = 1u << HuffmanTable::kBlockEndBit;
+
+uint32_t pack_single(const Symbol& s) {
+  const int last = s.deferred ? s.code_bits | s.value_bits << 4 : s.value;
+  return pack(s.bits(), 0, s.advance, 0, last) | (s.deferred ? kDeferred : 0) |
+         (s.block_end ? kBlockEnd : 0);
 }
 
-uint32_t entry_at(const Window& firsts, const Window& seconds, int index) {
-  const Symbol& a = firsts[static_cast<size_t>(index)];
-  if (a.code_bits == 0) return HuffmanTable::kEscape;
-  const uint32_t alone = pack(a.bits(), 0, a.advance, a.block_end, 0, last_value(a, 0));
-  if (a.block_end || a.deferred) return alone;
-  const Symbol& b = seconds[static_cast<size_t>((index << a.bits()) & (kSize - 1))];
-  if (b.code_bits == 0 || a.bits() + b.code_bits > kBits) return alone;
-  if (b.block_end) return pack(a.bits() + b.code_bits, 0, a.advance, true, 0, a.value);
-  const int consumed = a.bits() + b.bits();
-  Symbol second = b;
-  second.deferred = consumed > kBits;
+// The entry of `a` with `b` behind it; that of `a` alone where they do not fit together.
+uint32_t pack_pair(const Symbol& a, const Symbol& b) {
+  const int bits = a.bits() + b.code_bits;
+  if (b.code_bits == 0 || bits > kBits) return pack_single(a);
+  if (b.block_end) return pack(bits, 0, a.advance, 0, a.value) | kBlockEnd;
   const bool zero_run = a.value == 0;  // its place needs no store, so any run will do
-  if (a.advance + b.advance > kMaxAdvance || (!zero_run && a.advance - 1 > kMaxRunOfFirst))
-    return alone;
-  const int run = zero_run ? 0 : a.advance - 1;
-  return pack(consumed, run, a.advance + b.advance, false, a.value, last_value(second, a.bits()));
+  if (a.advance + b.advance > kMaxAdvance || (!zero_run && a.advance - 1 > kMaxRunOfFirst)) {
+    return pack_single(a);
+  }
+  const bool deferred = bits + b.value_bits > kBits;
+  const int last = deferred ? bits | b.value_bits << 4 : b.value;
+  return pack(bits + b.value_bits, zero_run ? 0 : a.advance - 1, a.advance + b.advance, a.value,
+              last) |
+         (deferred ? kDeferred : 0);
+}
+
+uint32_t entry_at(const Window& firsts, const Window& seconds, size_t index) {
+  const Symbol& a = firsts[index];
+  if (a.code_bits == 0) return HuffmanTable::kEscape;
+  if (a.block_end || a.deferred) return pack_single(a);
+  return pack_pair(a, seconds[(index << a.bits()) & (kSize - 1)]);
 }
 
 }  // namespace
@@ -124,9 +135,9 @@ void build_tables(const HuffmanSpec& dc, const HuffmanSpec& ac, HuffmanTables& t
   Window dc_window, ac_window;
   fill_window(dc, true, dc_window);
   fill_window(ac, false, ac_window);
-  for (int i = 0; i < kSize; ++i) {
-    tables.dc.entries[static_cast<size_t>(i)] = entry_at(dc_window, ac_window, i);
-    tables.ac.entries[static_cast<size_t>(i)] = entry_at(ac_window, ac_window, i);
+  for (size_t i = 0; i < kSize; ++i) {
+    tables.dc.entries[i] = entry_at(dc_window, ac_window, i);
+    tables.ac.entries[i] = entry_at(ac_window, ac_window, i);
   }
 }
 

@@ -4,16 +4,17 @@
 // where both codes and the first value fit into those bits:
 //
 //   bits  0..4   stream bits consumed, values included
-//   bits  6..7   run before the first of two coefficients (0 to 3)
+//   bit   6      kDeferredBit: the last value is not in the entry, see below
+//   bit   7      kRunBit: the first of two coefficients follows a zero
 //   bits  8..12  coefficients advanced, zeros included
 //   bit  14      kEscape: no such short code; the symbol is decoded the slow way
-//   bit  15      kBlockEnd: the last symbol is EOB
+//   bit  15      kBlockEndBit: the last symbol is EOB
 //   bits 16..23  first coefficient (signed); 0 where there is only one
 //   bits 24..31  last coefficient (signed)
 //
 // A last value that does not fit is *deferred*: the entry consumes its bits, and the last
 // coefficient holds where it lies (kLookupBits bits or fewer from the start: low nibble) and its
-// length (high nibble). Exactly these entries consume more than kLookupBits bits.
+// length (high nibble).
 #pragma once
 
 #include <array>
@@ -25,9 +26,10 @@ namespace fastload {
 
 struct HuffmanTable {
   static constexpr int kLookupBits = 10;
+  static constexpr int kDeferredBit = 6;
+  static constexpr int kRunBit = 7;
   static constexpr uint32_t kEscape = 1u << 14;
-  static constexpr uint32_t kBlockEnd = 1u << 15;
-  static constexpr uint32_t kConsumedMask = 31;
+  static constexpr int kBlockEndBit = 15;
 
   // First member: the decoding loop handles tables by their entries' address.
   alignas(64) std::array<uint32_t, 1u << kLookupBits> entries;
