@@ -13,6 +13,14 @@
 namespace fastload {
 namespace {
 
+// T.81, F.2.2.1 (EXTEND): the `size` top bits as a value, 1 <= size <= 15; it is negative if it
+// begins with 0, and then one more than its two's complement with the bits above set.
+int16_t extend(uint64_t bits, uint64_t size) {
+  const uint64_t positive = bits >> 63;
+  const uint64_t raw = bits >> ((0 - size) & 63);
+  return static_cast<int16_t>(raw + ((positive - 1) & (1 - (uint64_t{1} << size))));
+}
+
 struct BitBuffer {
   uint64_t bits = 0;   // next bit on top
   uint64_t count = 0;  // valid bits, in the low 6 bits; the rest is rubbish
@@ -48,13 +56,17 @@ struct BitBuffer {
 [[gnu::noinline]] bool decode_symbol(BitBuffer& in, const HuffmanTable& table, uint64_t& k,
                                      int16_t* coefs, const uint8_t* places) {
   in.refill();
+  // Codes of a length lie below those of greater lengths.
+  const auto ahead = static_cast<uint32_t>(in.bits >> 48);
   size_t length = 1;
-  int32_t code = 0;
-  for (;; ++length) {
-    if (length > 16) return false;
-    code = static_cast<int32_t>(in.bits >> (64 - length));
-    if (code <= table.max_code[length]) break;
+  if (ahead >= table.limit[HuffmanTable::kLookupBits]) {
+    length = HuffmanTable::kLookupBits + 1;
+    for (size_t i = length; i < 16; ++i) length += ahead >= table.limit[i];
+    if (ahead >= table.limit[16]) return false;
+  } else {
+    while (ahead >= table.limit[length]) ++length;
   }
+  const auto code = static_cast<int32_t>(ahead >> (16 - length));
   in.drop(length);
   const uint32_t symbol =
       table.symbols[static_cast<size_t>(code + table.first_index[length]) & 255];
@@ -67,21 +79,16 @@ struct BitBuffer {
   k += run + 1;
   if (k > 64) return false;
   if (size == 0) return true;  // a DC difference of 0
-  const auto raw = static_cast<int32_t>(in.bits >> (64 - size));
+  coefs[places[k]] = extend(in.bits, size);
   in.drop(size);
-  coefs[places[k]] = static_cast<int16_t>(raw < 1 << (size - 1) ? raw - (1 << size) + 1 : raw);
   return true;
 }
 
 // Writes the values that the loop left out.
 void write_deferred(const DeferredValues& deferred, size_t count) {
   for (size_t i = 0; i < count; ++i) {
-    const auto holder = static_cast<uint32_t>(static_cast<uint16_t>(*deferred.places[i]));
-    const uint32_t skip = holder & 15, size = (holder >> 4) & 15;
-    const uint64_t bits = deferred.bits[i] << skip;
-    const auto raw = static_cast<int32_t>(bits >> (63 - size) >> 1);
-    const int32_t negative = static_cast<int32_t>(~(bits >> 63)) & 1;
-    *deferred.places[i] = static_cast<int16_t>(raw - negative * ((1 << size) - 1));
+    const auto holder = static_cast<uint64_t>(static_cast<uint16_t>(*deferred.places[i]));
+    *deferred.places[i] = extend(deferred.bits[i] << (holder & 15), holder >> 4 & 15);
   }
 }
 

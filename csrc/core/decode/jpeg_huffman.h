@@ -20,22 +20,24 @@
 #include <array>
 #include <cstdint>
 
+#include "base/cpu.h"
 #include "decode/jpeg_parser.h"
 
 namespace fastload {
 
 struct HuffmanTable {
   static constexpr int kLookupBits = 10;
+  static constexpr uint32_t kEntries = 1u << kLookupBits;
   static constexpr int kDeferredBit = 6;
   static constexpr int kRunBit = 7;
   static constexpr uint32_t kEscape = 1u << 14;
   static constexpr int kBlockEndBit = 15;
 
   // First member: the decoding loop handles tables by their entries' address.
-  alignas(64) std::array<uint32_t, 1u << kLookupBits> entries;
+  alignas(64) std::array<uint32_t, kEntries> entries;
 
   // Canonical decoding, one length after the other (T.81, F.2.2.3).
-  std::array<int32_t, 17> max_code;     // -1: no code of this length
+  std::array<uint32_t, 17> limit;       // the stream's next 16 bits are below it: a code of at most this length
   std::array<int32_t, 17> first_index;  // index of symbol = code + first_index[length]
   std::array<uint8_t, 256> symbols;
 };
@@ -48,6 +50,14 @@ struct HuffmanTables {
 
 // Builds both. Throws Error(kDecode) for lengths that are no prefix code (libjpeg's rule: no code
 // of all ones) and for DC symbols above 15.
-void build_tables(const HuffmanSpec& dc, const HuffmanSpec& ac, HuffmanTables& tables);
+void build_tables(const HuffmanSpec& dc, const HuffmanSpec& ac, SimdLevel level,
+                  HuffmanTables& tables);
+
+// The symbol that each window of the stream begins with (see jpeg_huffman_fill.h), and the function
+// that joins two of them to entries, compiled for each instruction set.
+using SymbolWindow = std::array<uint32_t, HuffmanTable::kEntries>;
+void fill_tables_scalar(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables);
+void fill_tables_avx2(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables);
+void fill_tables_avx512(SymbolWindow& dc, SymbolWindow& ac, HuffmanTables& tables);
 
 }  // namespace fastload

@@ -37,10 +37,7 @@ void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& ent
       ++same;
     }
     table_of_[static_cast<size_t>(c)] = same;
-    if (same == c) {
-      build_tables(header.dc[component.dc], header.ac[component.ac],
-                   tables_[static_cast<size_t>(c)]);
-    }
+    if (same == c) prepare_tables(static_cast<size_t>(c), component);
   }
   const int luma_blocks = header.component_count == 1 ? 1 : header.blocks_per_mcu - 2;
   for (int b = 0; b < header.blocks_per_mcu; ++b) {
@@ -57,6 +54,18 @@ void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& ent
   segment_ = -1;
   mcu_ = 0;
   build_skip_targets();
+}
+
+// Builds the tables of a component unless the image before had the same ones (many encoders always
+// use the example tables of T.81, Annex K).
+void JpegScan::prepare_tables(size_t index, const JpegComponent& component) {
+  TableSource& source = table_sources_[index];
+  const HuffmanSpec& dc = header_.dc[component.dc];
+  const HuffmanSpec& ac = header_.ac[component.ac];
+  if (source.dc == dc && source.ac == ac) return;
+  source = TableSource{};  // present is false: nothing equals this if build_tables() throws
+  build_tables(dc, ac, level_, tables_[index]);
+  source = {dc, ac};
 }
 
 const HuffmanTables& JpegScan::tables(int component) const {

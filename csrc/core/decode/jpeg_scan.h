@@ -40,6 +40,7 @@ class JpegScan {
   EntryPoint entry_at(int mcu);
 
  private:
+  void prepare_tables(size_t index, const JpegComponent& component);
   void seek(int mcu);
   void begin_at_entry(size_t index);
   void begin_at_restart(int index);
@@ -58,8 +59,12 @@ class JpegScan {
   Bytes file_;
   SimdLevel level_ = SimdLevel::kScalar;
   DecodeRun decode_run_ = nullptr;
+  struct TableSource {
+    HuffmanSpec dc, ac;
+  };
   std::array<HuffmanTables, 3> tables_;
-  std::array<int, 3> table_of_{};  // component -> index into tables_
+  std::array<TableSource, 3> table_sources_;  // what tables_ are built from
+  std::array<int, 3> table_of_{};             // component -> index into tables_
   std::array<int, 6> block_component_{};
 
   std::vector<EntryPoint> entries_;  // empty: none
