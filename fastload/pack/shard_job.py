@@ -79,8 +79,16 @@ class Job:
     def publish(self, number: int, part: Part) -> None:
         """Make a written shard durable and give it its name; then its part: now it counts as finished."""
         final = self.output / self.plan.shards[number].name
-        publish(temporary_of(final), final)
+        try:
+            publish(temporary_of(final), final)
+        except BaseException:
+            self.discard(number)
+            raise
         part.write(part_path(self.output, final.name))
+
+    def discard(self, number: int) -> None:
+        """Remove what was written of shard ``number`` and not published."""
+        remove(temporary_of(self.output / self.plan.shards[number].name))
 
     def _write(self, number: int, temporary: Path, final: Path, advance: Advance) -> Part:
         shard = self.plan.shards[number]
