@@ -25,7 +25,7 @@ from fastload.pack.summary import CODECS, Summary
 from fastload.pack.tables import Labels, read_table
 from fastload.shard.formats import Foreign, format_of
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest, Shard
 
 __all__ = ["IndexOptions", "find_shards", "index_files"]
 
@@ -143,6 +143,7 @@ def _make_room(folder: Path, restart: bool) -> None:
                 f"{folder} holds a packed dataset, not an index of other files; choose another folder."
             )
         remove(folder / MANIFEST_NAME)
+        remove(folder / ENTRIES_NAME)  # it belongs to the index that goes
         return
     others = [name for name in os.listdir(folder) if name not in (LOCK_NAME, WORK_NAME)]
     if any(not name.startswith(".tmp-") for name in others):

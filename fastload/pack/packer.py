@@ -28,7 +28,7 @@ from fastload.pack.publish import SKIPPED_NAME, publish_dataset
 from fastload.pack.shard_job import BadFiles, Job
 from fastload.pack.source import Source, open_sources
 from fastload.pack.summary import Summary
-from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 
 __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
 
@@ -226,7 +226,14 @@ def _refuse_strangers(output: Path) -> None:
 def _discard(output: Path) -> None:
     """Remove what a pack has made here, and nothing else; the manifest first: no half passes for a whole."""
     work = output / WORK_NAME
-    names = {INDEX_NAME, SKIPPED_NAME, f".tmp-{INDEX_NAME}", f".tmp-{MANIFEST_NAME}", f".tmp-{SKIPPED_NAME}"}
+    names = {
+        INDEX_NAME,
+        ENTRIES_NAME,
+        SKIPPED_NAME,
+        f".tmp-{INDEX_NAME}",
+        f".tmp-{MANIFEST_NAME}",
+        f".tmp-{SKIPPED_NAME}",
+    }
     if (output / MANIFEST_NAME).exists():
         names |= {
             Path(shard.file).parts[0]

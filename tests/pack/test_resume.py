@@ -211,8 +211,10 @@ def test_restart_leaves_nothing_of_the_old_pack(tmp_path: Path, monkeypatch: pyt
     source, output = interrupted(tmp_path, monkeypatch)
     pack(source, output, options("lmdb", restart=True))
     assert not list(output.glob("*.arrow"))
+    (output / "entries.fli").write_bytes(b"of the pack that goes")
     pack(source, output, options("hdf5", restart=True))
     assert not list(output.glob("*.lmdb"))
+    assert not (output / "entries.fli").exists()
     assert len(PackedDataset(output)) == 48
 
 
