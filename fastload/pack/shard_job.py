@@ -25,7 +25,6 @@ __all__ = ["Advance", "BadFiles", "Job", "part_path"]
 
 Advance = Callable[[int, int], None]  # files, bytes
 _SPOT_CHECKS = 16  # records a shard whose bytes are read back
-_WRITEBACK = 64 << 20  # bytes between two hints to the kernel
 
 
 class BadFiles(PackError):
@@ -102,9 +101,7 @@ class Job:
             data_file = self.format.data_file(temporary)
             try:
                 _C.reserve(os.fsencode(data_file), needed)
-                records, keys, failures = self._fill(
-                    writer, self._groups(listing, number), data_file, advance
-                )
+                records, keys, failures = self._fill(writer, self._groups(listing, number), advance)
                 if failures and self.options.on_error == "raise":
                     raise BadFiles(failures)
                 writer.close()
@@ -133,22 +130,17 @@ class Job:
         return map(transcoder(self.options), groups)
 
     def _fill(
-        self, writer: Writer, groups: Iterator[Group], data_file: Path, advance: Advance
+        self, writer: Writer, groups: Iterator[Group], advance: Advance
     ) -> tuple[npt.NDArray[np.void], list[bytes], list[tuple[str, str]]]:
         chunks: list[npt.NDArray[np.void]] = []
         keys: list[bytes] = []
         failures: list[tuple[str, str]] = []
-        unhinted = 0
         for group in groups:
             if len(group.records):
                 writer.append(group.data, group.records, group.keys)
             chunks.append(group.records)
             keys += group.keys
             failures += [(key.decode(), reason) for key, reason in group.failures]
-            unhinted += len(group.data)
-            if unhinted >= _WRITEBACK:
-                _C.start_writeback(os.fsencode(data_file))
-                unhinted = 0
             advance(group.files, group.source_bytes)
         return np.concatenate([*chunks, np.zeros(0, RECORD)]), keys, failures
 
