@@ -27,7 +27,7 @@ def add(verbs: Any) -> None:
     parser.add_argument("output", metavar="OUTPUT", help="folder to make")
     parser.add_argument("--format", choices=FORMATS, default="arrow", help="container (default: %(default)s)")
     parser.add_argument("--shard-size", default="256MB", metavar="SIZE", help="default: %(default)s")
-    parser.add_argument("--num-proc", type=int, metavar="N", help="processes (default: one a CPU)")
+    parser.add_argument("--num-proc", type=int, metavar="N", help="default: one a CPU, fewer for small sets")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N images (of each split)")
     parser.add_argument(
         "--max-side", type=int, metavar="N", help="re-encode images whose longer side exceeds N pixels"

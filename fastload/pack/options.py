@@ -54,7 +54,7 @@ class PackOptions:
     Args:
         format: "arrow", "lmdb" or "hdf5".
         shard_size: bytes of source images a shard holds at most (one image at least).
-        num_proc: processes that write shards; None: one a CPU this process may use.
+        num_proc: processes that write shards; None: one a CPU this process may use, fewer for small sets.
         limit: pack only the first this many images of each split.
         max_side: re-encode images whose longer side has more pixels; with ``raw``, scale them.
         quality: JPEG quality of re-encoded images, 1 to 100.

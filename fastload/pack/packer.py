@@ -32,6 +32,8 @@ from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
 
 __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
 
+_PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
+
 
 class Observer:
     """Hears what a pack does; the command line's progress bar is one."""
@@ -164,12 +166,17 @@ def _write(job: Job, observer: Observer) -> int:
     files = sum(shards[number].stop - shards[number].start for number in finished)
     size = sum(shards[number].bytes for number in finished)
     observer.started(job.output, job.plan, files, size)
-    processes = job.options.num_proc or len(os.sched_getaffinity(0))
+    processes = job.options.num_proc or _fitting_processes(sum(shards[number].bytes for number in missing))
     try:
         write_shards(job, missing, processes, observer.advanced)
     except BadFiles as error:
         raise PackError(_bad_files(error.failures)) from None
     return job.plan.totals.bytes - size
+
+
+def _fitting_processes(size: int) -> int:
+    """One process a CPU, but only as many as have work for longer than they take to start."""
+    return max(1, min(len(os.sched_getaffinity(0)), size // _PROCESS_BYTES))
 
 
 def _bad_files(failures: list[tuple[str, str]]) -> str:
