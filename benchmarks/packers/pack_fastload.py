@@ -23,7 +23,6 @@ def packer(variant: str) -> Callable[[Path, Path, int], None]:
         if unsynced:
             assert processes == 1, "the calls are replaced in this process only"
             os.fsync = lambda descriptor: None  # type: ignore[assignment]
-            fastload.pack.shard_job._C.start_writeback = lambda path: None
         options = fastload.pack.PackOptions(format=format_name, num_proc=processes)
         fastload.pack.pack(source, target, options)
 

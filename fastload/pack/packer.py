@@ -242,7 +242,13 @@ def _refuse_strangers(output: Path) -> None:
 def _discard(output: Path) -> None:
     """Remove what a pack has made here, and nothing else; the manifest first: no half passes for a whole."""
     work = output / WORK_NAME
-    names = {INDEX_NAME, SKIPPED_NAME, f".tmp-{INDEX_NAME}", f".tmp-{MANIFEST_NAME}", f".tmp-{SKIPPED_NAME}"}
+    names = {
+        INDEX_NAME,
+        SKIPPED_NAME,
+        f".tmp-{INDEX_NAME}",
+        f".tmp-{MANIFEST_NAME}",
+        f".tmp-{SKIPPED_NAME}",
+    }
     if (output / MANIFEST_NAME).exists():
         names |= {
             Path(shard.file).parts[0]
