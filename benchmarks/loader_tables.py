@@ -9,9 +9,16 @@ from measure import MINIMUM_REPEATS, Candidate, Run, failures, ratio, summarize,
 __all__ = ["tables"]
 
 COLUMNS = (
-    "candidate", "images/s", "ratio", "fastload / it", "first batch s", "after imports s", "peak PSS MB",
+    "candidate",
+    "images/s",
+    "ratio",
+    "fastload / it",
+    "images/CPU s",
+    "first batch s",
+    "after imports s",
+    "peak PSS MB",
     "outside cores",
-)  # fmt: skip
+)
 OURS = "fastload"
 
 
@@ -52,6 +59,7 @@ def cells(name: str, case: str, baseline: str, runs: Sequence[Run]) -> list[str]
         rate.text(),
         times(runs, name, f"{case} | {baseline}"),
         times(runs, f"{case} | {OURS}", name),
+        summarize(values_of(runs, name, "rate_per_cpu")).text(),
         summarize(values_of(runs, name, "first_batch")).text(2),
         summarize(values_of(runs, name, "first_after_imports")).text(2),
         f"{peak.text()} ({parts[0]:.0f} + {parts[1]:.0f})",

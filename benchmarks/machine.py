@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["Memory", "MemorySampler", "busy_seconds", "facts", "process_memory", "session_memory"]
+__all__ = [
+    "Memory",
+    "MemorySampler",
+    "busy_seconds",
+    "facts",
+    "process_memory",
+    "session_cpu",
+    "session_memory",
+]
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -52,18 +60,30 @@ def process_memory(pid: int | str = "self") -> Memory:
 def session_memory(session: int) -> Memory:
     """Memory of all processes of a session: a whole process tree, orphans too."""
     total = Memory()
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and _session_of(entry.name) == session:
-            total += process_memory(entry.name)
+    for pid in _processes(session):
+        total += process_memory(pid)
     return total
 
 
-def _session_of(pid: str) -> int:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return -1
-    return int(stat.rpartition(")")[2].split()[3])  # the name in parentheses may hold spaces
+def session_cpu(session: int) -> float:
+    """CPU seconds that the living processes of a session have used, and their ended children."""
+    return sum(sum(int(value) for value in stat[11:15]) for stat in _processes(session).values()) / TICKS
+
+
+def _processes(session: int) -> dict[str, list[str]]:
+    """pid -> the fields of /proc/pid/stat from the state (field 3) on, for a session's processes."""
+    found = {}
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            stat = Path(f"/proc/{entry.name}/stat").read_text()
+        except OSError:
+            continue  # it has just ended
+        fields = stat.rpartition(")")[2].split()  # the name in parentheses may hold spaces
+        if int(fields[3]) == session:
+            found[entry.name] = fields
+    return found
 
 
 class MemorySampler:

@@ -109,6 +109,7 @@ class PackedBackend:
             threads=threads,
             max_pixels=limit,
             fallback=partial(decode_with_pil, max_pixels=limit),
+            entries=self._dataset.entries,
         )
 
     def _make_feeder(self) -> Feeder:

@@ -69,7 +69,7 @@ def render(dataset: PackedDataset, plan: Plan, key: SampleKey, max_pixels: int) 
     """Decode and transform one sample by itself, for plans whose samples differ in size.
 
     Returns:
-        uint8 (3, H, W), channels_last strides.
+        (3, H, W) of the plan's dtype, channels_last strides.
     """
     data = np.frombuffer(dataset.read(key.sample), np.uint8)
     record = dataset.index.records().view(RECORD)[key.sample, 0]
@@ -81,7 +81,9 @@ def render(dataset: PackedDataset, plan: Plan, key: SampleKey, max_pixels: int) 
     height, width = picture.shape[:2]
     geometry = plan.geometry_spec()
     view = _C.draw_view(geometry, width, height, key.seed, key.epoch, key.sample, key.draw)
-    return torch.from_numpy(_C.resize(picture, view, geometry.filter)).permute(2, 0, 1)
+    stored = _C.resize_store(picture, view, geometry.filter, plan.store_spec())
+    pixels = torch.from_numpy(stored).view(getattr(torch, plan.dtype))
+    return pixels.permute(2, 0, 1)
 
 
 def failed(sample: int, dataset: PackedDataset, error: Exception) -> errors.SampleError:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastload.shard.dataset import PackedDataset
 from pictures import jpegs
 from plain_pack import plain_pack
 from process import threads
+
+from fastload.shard.dataset import PackedDataset
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

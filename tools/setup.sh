@@ -83,7 +83,8 @@ pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
 
 # The CPU build where there is no NVIDIA GPU: the default one brings gigabytes of CUDA libraries.
 install_torch() {
-  if ! "$venv/bin/python" -c 'import torch' 2> /dev/null; then
+  local version='import importlib.metadata as m; print(m.version("torch"))'
+  if ! "$venv/bin/python" -c "$version" > /dev/null 2>&1; then
     if nvidia-smi > /dev/null 2>&1; then
       say "installing torch $TORCH_VERSION (an NVIDIA GPU is present)"
       pip install -q "torch==$TORCH_VERSION"
@@ -97,7 +98,7 @@ install_torch() {
     fi
   fi
   # No later installation may replace it.
-  "$venv/bin/python" -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))' > "$constraints"
+  echo "torch==$("$venv/bin/python" -c "$version")" > "$constraints"
 }
 
 # ---- fastload itself --------------------------------------------------------------------------
@@ -136,4 +137,4 @@ install_system_packages
 make_venv
 install_torch
 install_fastload
-say "ready: $("$venv/bin/python" -c 'import sys, torch; print("Python %d.%d.%d, torch %s" % (*sys.version_info[:3], torch.__version__))')"
+say "ready: $("$venv/bin/python" --version), $(head -n 1 "$constraints")"

@@ -31,6 +31,8 @@ from training.schedule import SCHEDULES
 from training.stop import StopSignal
 from training.world import World, close_world, open_world
 
+from fastload.errors import StateError
+
 INTERRUPTED = 130  # exit status after Ctrl-C or SIGTERM, as shells have it
 
 
@@ -263,19 +265,14 @@ def append_line(path: Path, facts: dict[str, Any]) -> None:
         file.write(json.dumps(clean) + "\n")
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run; the exit status."""
-    reader = parser()
-    options = reader.parse_args(argv)
-    check(reader, options)
-    world = open_world(options.device)
+def train(options: argparse.Namespace, world: World) -> int:
+    """One run in an open world; the exit status."""
     with contextlib.ExitStack() as stack:
-        stack.callback(close_world)
         try:
             data = open_data(options, world)
             stack.callback(data.close)
             training = Training(options, world, data)
-        except (OSError, ValueError) as error:  # fastload's errors about data are these, too
+        except (OSError, ValueError, StateError) as error:  # fastload's errors about data are among these
             print(f"train.py: {error}", file=sys.stderr)
             return 1
         if training.go():
@@ -283,6 +280,19 @@ def main(argv: list[str] | None = None) -> int:
         where = options.checkpoint or "nowhere: there was no --checkpoint"
         training.say(f"stopped; saved to {where}. The same command with --resume goes on.")
         return INTERRUPTED
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run; the exit status."""
+    reader = parser()
+    options = reader.parse_args(argv)
+    check(reader, options)
+    world = open_world(options.device)
+    try:
+        return train(options, world)
+    finally:
+        # The model's gradient buckets are gone by now: they must not outlive the process group.
+        close_world()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """fastload: the folder packed by ``fastload pack`` with its defaults, read by fastload.DataLoader.
 
-Variants name the shard format; without one it is Arrow.
+Variants: another shard format (lmdb, hdf5), or other records, the counterparts of FFCV's variants
+(max500: JPEGs of at most 500 pixels, quality 90; raw256: pixels, longer side at most 256).
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from pathlib import Path
 
 from jobs import MEAN, STD, Job
 
-VARIANTS = ("arrow", "lmdb", "hdf5")
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "": (),
+    "lmdb": ("--format", "lmdb"),
+    "hdf5": ("--format", "hdf5"),
+    "max500": ("--max-side", "500"),
+    "raw256": ("--raw", "--max-side", "256"),
+}
+VARIANTS = tuple(variant for variant in OPTIONS if variant)
 CLI = "import sys; from fastload.cli import main; sys.exit(main())"
 
 
@@ -26,8 +34,7 @@ def versions() -> dict[str, str]:
 
 
 def prepare(variant: str, folder: Path, workdir: Path) -> None:
-    form = variant or "arrow"
-    command = [sys.executable, "-c", CLI, "pack", str(folder), str(workdir / form), "--format", form]
+    command = [sys.executable, "-c", CLI, "pack", str(folder), str(workdir / "packed"), *OPTIONS[variant]]
     subprocess.run(command, check=True, stdout=sys.stderr)
 
 
@@ -42,7 +49,7 @@ def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -
     )
     ending = [t.Normalize(mean=MEAN, std=STD)] if job.normalize else []
     loader = DataLoader(
-        workdir / (variant or "arrow"),
+        workdir / "packed",
         batch_size=job.batch,
         shuffle=job.train,
         drop_last=True,

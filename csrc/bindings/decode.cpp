@@ -29,6 +29,7 @@ using RgbArray = nb::ndarray<nb::numpy, uint8_t, nb::shape<-1, -1, 3>, nb::c_con
 // Collects the rows of one picture.
 class ArraySink final : public RowSink {
  public:
+  void restart() override {}
   ArraySink(int width, int height)
       : row_bytes_(static_cast<size_t>(width) * 3),
         pixels_(new uint8_t[row_bytes_ * static_cast<size_t>(height)]) {}
@@ -65,6 +66,7 @@ class PyDecoder {
     const DecodeCounts& c = decoder_.counts();
     nb::dict out;
     out["jpeg"] = c.jpeg;
+    out["jpeg_turbo"] = c.jpeg_turbo;
     out["png"] = c.png;
     out["webp"] = c.webp;
     out["raw"] = c.raw;

@@ -9,5 +9,6 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_transform(m);
   fastload::bindings::register_pack(m);
   fastload::bindings::register_shard(m);
+  fastload::bindings::register_entries(m);
   fastload::bindings::register_prefetch(m);
 }

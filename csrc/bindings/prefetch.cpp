@@ -67,8 +67,8 @@ nb::list collect(PyEngine& self, uint64_t ticket) {
 
 nb::dict thread_stats(const ThreadStats& stats) {
   static constexpr const char* kStageNames[kStages] = {"shard", "decode", "transform", "idle"};
-  static constexpr const char* kPathNames[kPaths] = {"jpeg", "png", "webp",
-                                                     "raw",  "pil", "warnings"};
+  static constexpr const char* kPathNames[kPaths] = {"jpeg", "jpeg_turbo", "png",     "webp",
+                                                     "raw",  "pil",        "warnings"};
   nb::dict seconds, paths, result;
   for (size_t i = 0; i < kStages; ++i)
     seconds[kStageNames[i]] = 1e-9 * static_cast<double>(stats.nanoseconds[i].load());
@@ -91,15 +91,16 @@ void register_prefetch(nb::module_& m) {
           "__init__",
           [](PyEngine* self, Reader& reader, const GeometrySpec& geometry, const StoreSpec& store,
              int out_height, int out_width, uint64_t seed, int threads, uint64_t max_pixels,
-             nb::object fallback) {
-            SamplePlan plan{geometry, store, out_width, out_height, seed, {}};
+             nb::object fallback, Entries* entries) {
+            SamplePlan plan{geometry, store, out_width, out_height, seed, {}, entries};
             plan.limits.max_pixels = max_pixels;
             new (self)
                 PyEngine{make_engine(reader, plan, threads, make_fallback(std::move(fallback)))};
           },
           nb::arg("reader"), nb::arg("geometry"), nb::arg("store"), nb::arg("out_height"),
           nb::arg("out_width"), nb::arg("seed"), nb::arg("threads"), nb::arg("max_pixels"),
-          nb::arg("fallback").none(), nb::keep_alive<1, 2>())
+          nb::arg("fallback").none(), nb::arg("entries").none() = nb::none(),
+          nb::keep_alive<1, 2>(), nb::keep_alive<1, 11>())
       .def("submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
            nb::arg("draws").none(), nb::arg("epoch"),
            "Queues a batch: images (n * sample_bytes,) uint8 and labels (n,) int64 are filled, ids "

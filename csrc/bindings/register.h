@@ -6,6 +6,7 @@
 namespace fastload::bindings {
 
 void register_base(nanobind::module_& m);
+void register_entries(nanobind::module_& m);
 void register_decode(nanobind::module_& m);
 void register_jpeg(nanobind::module_& m);
 void register_transform(nanobind::module_& m);

@@ -28,7 +28,7 @@ namespace {
 using Kind = GeometrySpec::Kind;
 using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, uint8_t>;
-using RectTuple = std::tuple<int, int, int, int>;                                    // x, y, w, h
+using RectTuple = std::tuple<int, int, int, int>;                                // x, y, w, h
 using ViewTuple = std::tuple<RectTuple, std::tuple<int, int>, RectTuple, bool>;  // as View
 
 constexpr std::array<const char*, 4> kKinds{"none", "random_resized_crop", "resize_shorter",
@@ -43,7 +43,8 @@ Enum by_name(const char* what, const std::array<const char*, N>& names, const st
     if (name == names[i]) return static_cast<Enum>(i);
     legal += (i == 0 ? "" : ", ") + std::string(names[i]);
   }
-  throw Error(ErrorKind::kValue, std::string(what) + " must be one of " + legal + ". Found: " + name + ".");
+  throw Error(ErrorKind::kValue,
+              std::string(what) + " must be one of " + legal + ". Found: " + name + ".");
 }
 
 RectTuple to_tuple(const Rect& r) { return {r.x, r.y, r.width, r.height}; }
@@ -77,9 +78,10 @@ void check_inside(const View& view, const Image& image) {
   const Rect& c = view.crop;
   const auto width = static_cast<int64_t>(image.shape(1));
   const auto height = static_cast<int64_t>(image.shape(0));
-  if (c.x >= 0 && c.y >= 0 && c.x + int64_t{c.width} <= width && c.y + int64_t{c.height} <= height) return;
-  throw Error(ErrorKind::kValue, "The crop must be inside the picture, " + std::to_string(width) + " x " +
-                                     std::to_string(height) + " pixels.");
+  if (c.x >= 0 && c.y >= 0 && c.x + int64_t{c.width} <= width && c.y + int64_t{c.height} <= height)
+    return;
+  throw Error(ErrorKind::kValue, "The crop must be inside the picture, " + std::to_string(width) +
+                                     " x " + std::to_string(height) + " pixels.");
 }
 
 void feed(Resampler& resampler, const std::vector<uint8_t>& pixels, const Rect& rect, int chunk) {
@@ -94,7 +96,8 @@ Array run_view(const Image& image, const ViewTuple& tuple, const std::string& fi
                const StoreSpec& spec, int chunk, int repeat) {
   const View view = to_view(tuple);
   const auto filter = by_name<Filter>("filter", kFilters, filter_name);
-  if (chunk < 1 || repeat < 1) throw Error(ErrorKind::kValue, "chunk and repeat must be at least 1.");
+  if (chunk < 1 || repeat < 1)
+    throw Error(ErrorKind::kValue, "chunk and repeat must be at least 1.");
   check_inside(view, image);
   const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
   const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
@@ -158,16 +161,20 @@ void make_geometry(GeometrySpec* self, const std::string& kind, int out_height, 
 
 void register_geometry(nb::module_& m) {
   const GeometrySpec d;
-  nb::class_<GeometrySpec>(m, "GeometrySpec", "Crop, resize, window and flip; see transform/view.h.")
+  nb::class_<GeometrySpec>(m, "GeometrySpec",
+                           "Crop, resize, window and flip; see transform/view.h.")
       .def("__init__", make_geometry, nb::kw_only(), "kind"_a = "none", "out_height"_a = 0,
            "out_width"_a = 0, "max_size"_a = 0, "scale"_a = std::array{d.scale_min, d.scale_max},
            "ratio"_a = std::array{d.ratio_min, d.ratio_max}, "filter"_a = "bilinear",
            "center_height"_a = 0, "center_width"_a = 0, "flip_probability"_a = 0.0)
-      .def_prop_ro("kind", [](const GeometrySpec& s) { return kKinds[static_cast<size_t>(s.kind)]; })
+      .def_prop_ro("kind",
+                   [](const GeometrySpec& s) { return kKinds[static_cast<size_t>(s.kind)]; })
       .def_prop_ro("filter",
                    [](const GeometrySpec& s) { return kFilters[static_cast<size_t>(s.filter)]; })
-      .def_prop_ro("scale", [](const GeometrySpec& s) { return std::tuple(s.scale_min, s.scale_max); })
-      .def_prop_ro("ratio", [](const GeometrySpec& s) { return std::tuple(s.ratio_min, s.ratio_max); })
+      .def_prop_ro("scale",
+                   [](const GeometrySpec& s) { return std::tuple(s.scale_min, s.scale_max); })
+      .def_prop_ro("ratio",
+                   [](const GeometrySpec& s) { return std::tuple(s.ratio_min, s.ratio_max); })
       .def_ro("out_height", &GeometrySpec::out_height)
       .def_ro("out_width", &GeometrySpec::out_width)
       .def_ro("max_size", &GeometrySpec::max_size)
@@ -178,7 +185,8 @@ void register_geometry(nb::module_& m) {
 
 void make_store(StoreSpec* self, const std::string& dtype, bool channels_last, bool scale,
                 bool normalize, std::array<double, 3> mean, std::array<double, 3> std) {
-  const StoreSpec spec{by_name<DType>("dtype", kDTypes, dtype), channels_last, scale, normalize, mean, std};
+  const StoreSpec spec{
+      by_name<DType>("dtype", kDTypes, dtype), channels_last, scale, normalize, mean, std};
   Store{spec};  // throws what the constructor finds wrong
   new (self) StoreSpec(spec);
 }
@@ -188,7 +196,8 @@ void register_store(nb::module_& m) {
       .def("__init__", make_store, nb::kw_only(), "dtype"_a = "uint8", "channels_last"_a = true,
            "scale"_a = false, "normalize"_a = false, "mean"_a = std::array{0.0, 0.0, 0.0},
            "std"_a = std::array{1.0, 1.0, 1.0})
-      .def_prop_ro("dtype", [](const StoreSpec& s) { return kDTypes[static_cast<size_t>(s.dtype)]; })
+      .def_prop_ro("dtype",
+                   [](const StoreSpec& s) { return kDTypes[static_cast<size_t>(s.dtype)]; })
       .def_ro("channels_last", &StoreSpec::channels_last)
       .def_ro("scale", &StoreSpec::scale)
       .def_ro("normalize", &StoreSpec::normalize)
@@ -203,13 +212,14 @@ void register_transform(nb::module_& m) {
   register_store(m);
   m.def(
       "draw_view",
-      [](const GeometrySpec& spec, int width, int height, uint64_t seed, uint64_t epoch, uint64_t sample,
-         uint32_t draw) -> ViewTuple {
+      [](const GeometrySpec& spec, int width, int height, uint64_t seed, uint64_t epoch,
+         uint64_t sample, uint32_t draw) -> ViewTuple {
         const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw});
         return {to_tuple(v.crop), {v.resized_width, v.resized_height}, to_tuple(v.window), v.flip};
       },
       "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
-      "A view: (crop, (resized width, height), window, flip); rectangles are (x, y, width, height).");
+      "A view: (crop, (resized width, height), window, flip); rectangles are (x, y, width, "
+      "height).");
   m.def(
       "source_rect",
       [](const ViewTuple& view, const std::string& filter) {
@@ -218,15 +228,16 @@ void register_transform(nb::module_& m) {
       "view"_a, "filter"_a = "bilinear", "The rectangle of the picture that a view needs.");
   m.def(
       "resize",
-      [](const Image& image, const ViewTuple& view, const std::string& filter, int chunk, int repeat) {
-        return run_view(image, view, filter, StoreSpec{}, chunk, repeat);
-      },
+      [](const Image& image, const ViewTuple& view, const std::string& filter, int chunk,
+         int repeat) { return run_view(image, view, filter, StoreSpec{}, chunk, repeat); },
       "image"_a, "view"_a, "filter"_a = "bilinear", "chunk"_a = 16, "repeat"_a = 1,
-      "The window of a view of an (H, W, 3) uint8 picture, (h, w, 3) uint8. `chunk` rows go in at a time; "
+      "The window of a view of an (H, W, 3) uint8 picture, (h, w, 3) uint8. `chunk` rows go in at "
+      "a time; "
       "`repeat` times over (benchmarks).");
   m.def("resize_store", run_view, "image"_a, "view"_a, "filter"_a, "spec"_a, "chunk"_a = 16,
         "repeat"_a = 1,
-        "resize, stored as the StoreSpec says: the bytes, (h, w, 3 * itemsize) or (3, h, w * itemsize).");
+        "resize, stored as the StoreSpec says: the bytes, (h, w, 3 * itemsize) or (3, h, w * "
+        "itemsize).");
   m.def("store", run_store, "image"_a, "spec"_a, "repeat"_a = 1,
         "An (h, w, 3) uint8 picture as the StoreSpec says: the bytes, (h, w, 3 * itemsize) or "
         "(3, h, w * itemsize).");

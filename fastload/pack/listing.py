@@ -47,7 +47,7 @@ class ListingWriter:
     """
 
     def __init__(self, folder: Path, shard_size: int, record_bytes: int | None = None) -> None:
-        self._paths = open(folder / "paths.bin", "wb")  # noqa: SIM115 (closed by finish)
+        self._paths = open(folder / "paths.bin", "wb")  # noqa: SIM115 (closed by close)
         self._files = open(folder / "files.bin", "wb")  # noqa: SIM115
         self._shard_size = shard_size
         self._record_bytes = record_bytes
@@ -77,11 +77,15 @@ class ListingWriter:
         if self.files > self._shard_start:
             self._cut()
         self._flush()
-        self._paths.close()
-        self._files.close()
+        self.close()
         paths, columns, times = self._hashes
         content = hashlib.blake2b(paths.digest() + columns.digest(), digest_size=16).hexdigest()
         return Totals(self.files, self.bytes, content, times.hexdigest(), self._newest)
+
+    def close(self) -> None:
+        """Closes the files, whatever they hold."""
+        self._paths.close()
+        self._files.close()
 
     def _cut(self) -> None:
         self.shards.append((self._shard_start, self.files, self._shard_bytes))

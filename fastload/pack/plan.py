@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -87,13 +88,14 @@ def make_plan(
     """
     size = options.size
     listing = ListingWriter(folder, options.shard_size, size[0] * size[1] * 3 if size else None)
-    for path, length, mtime_ns, label in source.files():
-        listing.add(path, length, mtime_ns, label)
-        if found is not None and listing.files % 2048 == 0:
-            found(listing.files)
-        if listing.files == options.limit:
-            break
-    totals = listing.finish()
+    with contextlib.closing(listing):
+        for path, length, mtime_ns, label in source.files():
+            listing.add(path, length, mtime_ns, label)
+            if found is not None and listing.files % 2048 == 0:
+                found(listing.files)
+            if listing.files == options.limit:
+                break
+        totals = listing.finish()
     problems = tuple((encode_key(path)[0].decode(), reason) for path, reason in source.problems)
     if problems and options.on_error == "raise":
         raise PackError(

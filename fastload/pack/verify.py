@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,16 +14,18 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import FastloadError
+from fastload.pack.entries import verify_entries
 from fastload.pack.ingest import as_rows
 from fastload.pack.summary import CODECS, Summary
 from fastload.pil import decode_with_pil
+from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import INDEX_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
 
 __all__ = ["Problem", "verify"]
 
 _CHUNK = 512  # records a task
-_RAW = CODECS.index("raw")
+_RAW, _JPEG = CODECS.index("raw"), CODECS.index("jpeg")
 Progress = Callable[[int, int], None]
 
 
@@ -43,6 +46,7 @@ class _Checks:
     def __init__(self, folder: Path, manifest: Manifest, index: _C.Index) -> None:
         self.folder, self.manifest, self.index = folder, manifest, index
         self.records = index.records().view(RECORD)[:, 0]
+        self._readable: set[int] = set()
 
     def problem(self, sample: int, reason: str) -> Problem:
         """A problem of one record."""
@@ -50,19 +54,26 @@ class _Checks:
         number = int(record["shard"])
         known = number < len(self.manifest.shards)
         shard = self.manifest.shards[number].file if known else f"shard {number}"
-        key = self.index.key(sample).decode("utf-8", "backslashreplace")
+        try:
+            key = self.index.key(sample).decode("utf-8", "backslashreplace")
+        except FastloadError:
+            key = "?"  # keys() tells why
         return Problem(reason, shard, key, sample, int(record["offset"]))
 
     def sizes(self) -> Iterator[Problem]:
         """Shard files that are missing or have another size than the manifest says."""
-        for shard in self.manifest.shards:
+        for number, shard in enumerate(self.manifest.shards):
             try:
-                found = os.stat(self.folder / shard.file).st_size
-            except OSError as error:
-                yield Problem(f"cannot be opened: {error.strerror}", shard.file)
+                status = os.stat(self.folder / shard.file)
+            except (OSError, ValueError) as error:
+                yield Problem(f"cannot be opened: {getattr(error, 'strerror', None) or error}", shard.file)
                 continue
-            if found != shard.size:
-                yield Problem(f"has {found} bytes, the manifest says {shard.size}", shard.file)
+            if not stat.S_ISREG(status.st_mode):
+                yield Problem("is not a regular file", shard.file)
+                continue
+            self._readable.add(number)
+            if status.st_size != shard.size:
+                yield Problem(f"has {status.st_size} bytes, the manifest says {shard.size}", shard.file)
 
     def entries(self) -> Iterator[Problem]:
         """Index entries that break a rule by themselves."""
@@ -83,6 +94,14 @@ class _Checks:
         for bad, reason in rules:
             for sample in np.flatnonzero(bad).tolist():
                 yield self.problem(sample, reason)
+
+    def keys(self) -> Iterator[Problem]:
+        """Keys that lie outside the index or are not UTF-8."""
+        for sample in range(len(self.records)):
+            try:
+                self.index.key(sample).decode("utf-8")
+            except (FastloadError, UnicodeDecodeError) as error:
+                yield self.problem(sample, f"has a damaged key: {error}")
 
     def overlaps(self) -> Iterator[Problem]:
         """Records that share bytes."""
@@ -110,14 +129,31 @@ class _Checks:
     def contents(self, decode: bool, progress: Progress) -> Iterator[Problem]:
         """Records whose bytes differ from their CRC-32C or, with ``decode``, are no whole image."""
         with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "verify") as threads:
-            tasks = (
-                (number, ids) for number in range(len(self.manifest.shards)) for ids in self._chunks(number)
-            )
+            tasks = ((number, ids) for number in sorted(self._readable) for ids in self._chunks(number))
             for problems, files, size in threads.map(
                 lambda task: self._check(task[0], task[1], decode), tasks
             ):
                 progress(files, size)
                 yield from problems
+
+    def entry_points(self, recompute: bool) -> Iterator[Problem]:
+        """Entry points that are damaged, missing or, if they are to be computed again, wrong."""
+        path = self.folder / ENTRIES_NAME
+        try:
+            if path.exists():
+                _C.Entries(str(path), self.index).verify()
+            elif recompute and (self.records["codec"] == _JPEG).any():
+                yield Problem(f"is missing; 'fastload index {self.folder} --entries' makes it", ENTRIES_NAME)
+            if not recompute or not path.exists():
+                return
+            dataset = PackedDataset(self.folder, entries=False)
+            wrong = verify_entries(dataset, len(os.sched_getaffinity(0)))
+        except FastloadError as error:
+            yield Problem(str(error), ENTRIES_NAME)
+            return
+        for sample in wrong:
+            reason = f"has other entry points than its bytes give; 'fastload index {self.folder} --entries'"
+            yield self.problem(sample, f"{reason} makes them again")
 
     def _chunks(self, number: int) -> Iterator[npt.NDArray[np.int64]]:
         ids = np.flatnonzero(self.records["shard"] == number)
@@ -128,8 +164,8 @@ class _Checks:
         records = np.ascontiguousarray(self.records[ids])
         try:
             failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
-        except FastloadError:
-            return [], len(ids), 0  # sizes() has told that the file is missing
+        except FastloadError as error:
+            return [Problem(str(error), self.manifest.shards[number].file)], len(ids), 0
         problems = [self.problem(int(ids[i]), reason.decode()) for i, reason in failures.items()]
         if decode:
             whole = [i for i in range(len(ids)) if i not in failures]
@@ -156,14 +192,18 @@ def _undecodable(path: Path, records: npt.NDArray[np.void], which: list[int]) ->
 
 
 def verify(
-    folder: str | os.PathLike[str], decode: bool = False, progress: Progress | None = None
+    folder: str | os.PathLike[str],
+    decode: bool = False,
+    progress: Progress | None = None,
+    entries: bool = False,
 ) -> tuple[list[Problem], int]:
-    """Check the index, the shards' sizes, every record's place and bytes.
+    """Check the index, the shards' sizes, every record's place and bytes, the entry points' checksums.
 
     Args:
         folder: a packed dataset.
         decode: decode every record, too.
         progress: called with (records, bytes) as they are checked, from this thread.
+        entries: compute all entry points again, too, and compare them with the stored ones.
 
     Returns:
         All problems, and how many records were checked.
@@ -191,7 +231,8 @@ def verify(
             )
         )
     checks = _Checks(place, manifest, index)
-    for found in (checks.sizes(), checks.entries(), checks.overlaps(), checks.totals()):
+    for found in (checks.sizes(), checks.entries(), checks.keys(), checks.overlaps(), checks.totals()):
         problems += found
     problems += checks.contents(decode, progress or (lambda records, size: None))
+    problems += checks.entry_points(recompute=entries)
     return problems, len(index)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastload.errors import FormatError
-from fastload.shard.formats import Foreign, Located, ShardSpec
+from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
@@ -90,25 +90,22 @@ class _Mapped:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self._map = pa.memory_map(str(path))
-            self.size = self._map.size()
-            self._base = self._map.read_buffer(1).address if self.size else 0
-            self._map.seek(0)
-            head = bytes(self._map.read_buffer(6)) if self.size > 6 else b""
-            self._map.seek(0)
-            if head == b"ARROW1":
-                file = pa.ipc.open_file(self._map)
-                self.schema = file.schema
-                self.batches = [file.get_batch(i) for i in range(file.num_record_batches)]
-            else:
-                stream = pa.ipc.open_stream(self._map)
-                self.schema = stream.schema
-                self.batches = list(stream)
-            for batch in self.batches:
-                batch.validate(full=True)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, ValueError) as error:
-            raise FormatError(f"{path} is not a whole Arrow IPC stream or file: {error}") from None
+        self._map = pa.memory_map(str(path))
+        self.size = self._map.size()
+        self._base = self._map.read_buffer(1).address if self.size else 0
+        self._map.seek(0)
+        is_file = self._map.read(6) == b"ARROW1"
+        self._map.seek(0)
+        if is_file:
+            file = pa.ipc.open_file(self._map)
+            self.schema = file.schema
+            self.batches = [file.get_batch(i) for i in range(file.num_record_batches)]
+        else:
+            stream = pa.ipc.open_stream(self._map)
+            self.schema = stream.schema
+            self.batches = list(stream)
+        for batch in self.batches:
+            batch.validate(full=True)  # without it a damaged file can crash the process
 
     def ranges(self, array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """File offsets and lengths of a binary array's values."""
@@ -150,7 +147,8 @@ def _locate(mapped: _Mapped, column: str) -> Located:
 
 def locate(path: Path) -> Located:
     """Where the images of a shard of our own lie, by the addresses of its buffers in a memory map."""
-    return _locate(_Mapped(path), "image")
+    with damage_reported(path, "Arrow IPC stream"):
+        return _locate(_Mapped(path), "image")
 
 
 def read_foreign(path: Path, column: str | None) -> Foreign:
@@ -159,7 +157,11 @@ def read_foreign(path: Path, column: str | None) -> Foreign:
     Raises:
         FormatError: no image column, compressed batches, rows without bytes.
     """
-    mapped = _Mapped(path)
+    with damage_reported(path, "Arrow IPC stream or file"):
+        return _read_foreign(_Mapped(path), column)
+
+
+def _read_foreign(mapped: _Mapped, column: str | None) -> Foreign:
     features = _features(mapped.schema)
     image = _image_column(mapped, features, column)
     labels, classes = _labels(mapped, features)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,7 +12,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import FastloadError
+from fastload.errors import FastloadError, FormatError
 
 __all__ = ["FORMATS", "Foreign", "Format", "Located", "ShardSpec", "Writer", "format_of"]
 
@@ -86,6 +87,17 @@ class Format(Protocol):
     @staticmethod
     def read_foreign(path: Path, column: str | None) -> Foreign:
         """Where the records of somebody else's file lie, and what it says about them."""
+
+
+@contextmanager
+def damage_reported(path: Path, kind: str) -> Iterator[None]:
+    """Turns whatever a format's library raises on a damaged file into a FormatError."""
+    try:
+        yield
+    except FastloadError:
+        raise
+    except Exception as error:  # h5py alone raises OSError, KeyError, RuntimeError, ValueError and TypeError
+        raise FormatError(f"{path} is not a whole {kind}: {type(error).__name__}: {error}") from error
 
 
 def format_of(name: str) -> Format:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.shard.formats import Foreign, Located, ShardSpec
+from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
 from fastload.shard.hdf5_heap import heap_ranges, read_references
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
@@ -73,20 +73,21 @@ class Writer:
         if self._size is not None:
             self._images[self._count : self._count + count] = data.reshape(count, *self._images.shape[1:])
         else:
-            self._images[self._count : self._count + count] = self._rows(data, records)
+            self._write_rows(data, records)
         self._labels.append(records["label"].astype(np.int64))
         self._shapes.append(np.stack([records["height"], records["width"]], axis=1).astype(np.int32))
         self._keys += keys
         self._count += count
 
-    @staticmethod
-    def _rows(data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> npt.NDArray[Any]:
-        rows: npt.NDArray[Any] = np.empty(len(records), object)
-        for i, (begin, length) in enumerate(
-            zip(records["offset"].tolist(), records["length"].tolist(), strict=True)
-        ):
+    def _write_rows(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void]) -> None:
+        rows: npt.NDArray[Any] = np.empty(len(records), h5py.vlen_dtype(np.uint8))
+        ranges = zip(records["offset"].tolist(), records["length"].tolist(), strict=True)
+        for i, (begin, length) in enumerate(ranges):
             rows[i] = data[begin : begin + length]
-        return rows
+        # Not by slicing: h5py would take rows of equal length for a two-dimensional array.
+        target = self._images.id.get_space()
+        target.select_hyperslab((self._count,), (len(rows),))
+        self._images.id.write(h5py.h5s.create_simple((len(rows),)), target, rows)
 
     def close(self) -> None:
         if self._size is None:
@@ -120,15 +121,12 @@ class Writer:
 
 
 def _open(path: Path) -> h5py.File:
-    try:
-        return h5py.File(path, "r", locking=False)
-    except OSError as error:
-        raise FormatError(f"{path} is not an HDF5 file: {error}") from None
+    return h5py.File(path, "r", locking=False)
 
 
 def locate(path: Path) -> Located:
     """Where the rows of a shard of our own lie."""
-    with _open(path) as file:
+    with damage_reported(path, "HDF5 file"), _open(path) as file:
         return _locate(path, file, file["image"])
 
 
@@ -186,7 +184,7 @@ def read_foreign(path: Path, column: str | None) -> Foreign:
     Raises:
         FormatError: no dataset of images, or one that is chunked, filtered or external.
     """
-    with _open(path) as file:
+    with damage_reported(path, "HDF5 file"), _open(path) as file:
         images = _image_dataset(path, file, column)
         located = _locate(path, file, images)
         count = len(located.offsets)

@@ -12,10 +12,11 @@ from typing import Any
 
 from fastload.errors import FormatError, FormatVersionError
 
-__all__ = ["INDEX_NAME", "MANIFEST_NAME", "Manifest", "Shard"]
+__all__ = ["ENTRIES_NAME", "INDEX_NAME", "MANIFEST_NAME", "Manifest", "Shard"]
 
 MANIFEST_NAME = "dataset.json"
 INDEX_NAME = "index.fli"
+ENTRIES_NAME = "entries.fli"
 VERSION = (1, 0)
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
 

@@ -18,6 +18,7 @@ def python(name: str, code: str) -> measure.Candidate:
     return measure.Candidate(name, [sys.executable, "-c", code])
 
 
+BENCHMARKS = str(Path(measure.__file__).parent)
 PRINTS = "import json; print('noise'); print(json.dumps({'rate': 3.5}))"
 
 
@@ -111,6 +112,16 @@ def test_shared_pages_count_once() -> None:
     assert not run.error
     assert run.memory.processes == 2
     assert 50 < run.memory.anonymous < 90
+
+
+def test_cpu_time_of_the_whole_tree_is_counted() -> None:
+    busy = "import time; b = time.process_time()\nwhile time.process_time() - b < 0.3: pass"
+    code = (
+        f"import json, os, subprocess, sys, machine; subprocess.run([sys.executable, '-c', {busy!r}]); "
+        "print(json.dumps({'cpu': machine.session_cpu(os.getsid(0))}))"
+    )
+    command = measure.Candidate("tree", [sys.executable, "-c", code], {"PYTHONPATH": BENCHMARKS})
+    assert 0.29 <= measure.run_once(command).values["cpu"] < 10
 
 
 def test_cpu_use_of_others_is_seen() -> None:

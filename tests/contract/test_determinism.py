@@ -1,4 +1,4 @@
-"""A batch is a function of (dataset, seed, epoch, step, global batch): threads, ranks, restarts change nothing."""
+"""A batch is a function of (dataset, seed, epoch, step, global batch): not of threads or ranks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 import torch
 from epochs import all_batches, joined, same
+
 from fastload import DataLoader, errors
 from fastload import transforms as T
 
-TRAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))])
+TRAIN = T.Compose(
+    [T.RandomResizedCrop(32), T.RandomHorizontalFlip(), T.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))]
+)
 
 
 def train(folder: Path, **options: Any) -> DataLoader:
@@ -30,7 +33,9 @@ def test_any_number_of_threads(folder: Path, threads: int) -> None:
 @pytest.mark.parametrize("world", [2, 4])
 def test_any_number_of_ranks_at_equal_global_batch(folder: Path, world: int) -> None:
     whole = all_batches(train(folder, drop_last=True))
-    ranks = [train(folder, drop_last=True, batch_size=8 // world, rank=r, world_size=world) for r in range(world)]
+    ranks = [
+        train(folder, drop_last=True, batch_size=8 // world, rank=r, world_size=world) for r in range(world)
+    ]
     assert same(joined(all_batches(rank) for rank in ranks), whole)
 
 

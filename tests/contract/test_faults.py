@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 from epochs import all_batches, joined, same
-from fastload import DataLoader, PackedDataset, errors
-from fastload import transforms as T
 from pictures import jpegs
 from plain_pack import plain_pack
+
+from fastload import DataLoader, PackedDataset, errors
+from fastload import transforms as T
 
 TRAIN = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 BAD = (3, 17, 20)
@@ -36,7 +37,9 @@ def load(dataset: PackedDataset, **options: Any) -> DataLoader:
 
 def test_raise_names_shard_key_and_sample(bad: PackedDataset) -> None:
     loader = load(bad)
-    with pytest.raises(errors.SampleError, match=r"Sample 3 \(key '3.img' in .*data.bin\): .*on_error=") as caught:
+    with pytest.raises(
+        errors.SampleError, match=r"Sample 3 \(key '3.img' in .*data.bin\): .*on_error="
+    ) as caught:
         all_batches(loader)
     assert (caught.value.sample, caught.value.key) == (3, "3.img")
     assert isinstance(caught.value.__cause__, errors.DecodeError)

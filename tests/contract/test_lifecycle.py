@@ -16,15 +16,20 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches
-from fastload import DataLoader, errors
-from fastload import transforms as T
+from pictures import encoded, picture
+from plain_pack import plain_pack
 from process import resident, threads
+
+from fastload import DataLoader, errors, packed
+from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(64)
 
 
 def load(folder: Path, **options: Any) -> DataLoader:
-    return DataLoader(folder, **{"batch_size": 4, "shuffle": True, "num_workers": 3, "transform": CROP, **options})
+    return DataLoader(
+        folder, **{"batch_size": 4, "shuffle": True, "num_workers": 3, "transform": CROP, **options}
+    )
 
 
 def test_break_two_hundred_times_leaves_no_thread_and_no_memory(folder: Path) -> None:
@@ -190,14 +195,20 @@ def test_an_exception_in_the_training_step_lets_the_interpreter_exit(folder: Pat
         next(iterator)
         raise ValueError("the training step failed")
     """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+    )
     assert run.returncode == 1
     assert run.stderr.rstrip().endswith("ValueError: the training step failed")
 
 
-def test_timeout_is_an_error_not_a_hang(folder: Path) -> None:
-    def slow(image: torch.Tensor) -> torch.Tensor:
-        time.sleep(0.01)
-        return image
+def test_timeout_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(data: bytes, max_pixels: int) -> np.ndarray[Any, Any]:
+        time.sleep(0.3)
+        return np.zeros((70, 70, 3), np.uint8)
 
-    assert len(all_batches(load(folder, timeout=30, transform=T.Compose([CROP, slow])))) == 13
+    monkeypatch.setattr(packed, "decode_with_pil", slow)
+    dataset = plain_pack(tmp_path, [encoded(picture(i, 70, 70), "GIF") for i in range(4)], range(4))
+    with pytest.raises(RuntimeError, match="timed out after 0.2 seconds"):
+        next(iter(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=0.2)))
+    assert len(all_batches(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=60))) == 1

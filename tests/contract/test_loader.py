@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches, same
-from fastload import DataLoader, PackedDataset, errors, options
-from fastload import transforms as T
 from pictures import encoded, jpegs, picture
 from plain_pack import plain_pack
 from process import threads
+
+from fastload import DataLoader, PackedDataset, errors, options
+from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(24)
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])
@@ -31,7 +32,9 @@ def test_has_all_of_torchs_parameters_in_torchs_order() -> None:
 
 def test_shapes_dtypes_and_layout(folder: Path) -> None:
     for dtype in ("uint8", "float16", "bfloat16", "float32"):
-        images, labels = next(iter(DataLoader(folder, 5, transform=T.Compose([CROP, T.ToDtype(dtype, scale=dtype != "uint8")]))))
+        images, labels = next(
+            iter(DataLoader(folder, 5, transform=T.Compose([CROP, T.ToDtype(dtype, scale=dtype != "uint8")])))
+        )
         assert images.shape == (5, 3, 24, 24)
         assert images.dtype == getattr(torch, dtype)
         assert images.is_contiguous(memory_format=torch.channels_last)
@@ -85,7 +88,13 @@ def test_exact_evaluation_marks_padding(folder: Path) -> None:
     labels = torch.cat([labels for rank in ranks for _, labels in rank])
     assert (labels == -100).sum() == 2
     assert torch.bincount(labels[labels >= 0]).tolist() == [11, 11, 10, 10, 10]
-    padded = [images[i] for rank in ranks for images, labels in rank for i in range(len(labels)) if labels[i] == -100]
+    padded = [
+        images[i]
+        for rank in ranks
+        for images, labels in rank
+        for i in range(len(labels))
+        if labels[i] == -100
+    ]
     assert all(not image.any() for image in padded)
     loss = torch.nn.functional.cross_entropy(torch.zeros(len(labels), 5), labels, reduction="sum")
     assert torch.isclose(loss, 52 * torch.log(torch.tensor(5.0)))
@@ -99,7 +108,9 @@ def test_training_pads_with_real_samples(folder: Path) -> None:
 
 
 def test_user_sampler(folder: Path) -> None:
-    loader = DataLoader(folder, 4, sampler=torch.utils.data.SubsetRandomSampler([3, 8, 13, 18, 23]), transform=EVAL)
+    loader = DataLoader(
+        folder, 4, sampler=torch.utils.data.SubsetRandomSampler([3, 8, 13, 18, 23]), transform=EVAL
+    )
     labels = torch.cat([labels for _, labels in loader])
     assert labels.tolist() == [3] * 5
     batches = DataLoader(folder, batch_sampler=[[0, 5], [1], [2, 7, 12]], transform=EVAL)
@@ -151,7 +162,9 @@ def test_a_callables_generator_depends_on_the_sample_only(folder: Path) -> None:
         return torch.rand(2, generator=generator)
 
     def values(threads: int) -> list[Any]:
-        return all_batches(DataLoader(folder, 4, True, num_workers=threads, transform=T.Compose([CROP, noise])))
+        return all_batches(
+            DataLoader(folder, 4, True, num_workers=threads, transform=T.Compose([CROP, noise]))
+        )
 
     assert same(values(1), values(4))
     flat = torch.cat([images for images, _ in values(1)])
@@ -185,7 +198,9 @@ def test_pickles_as_configuration_and_state(folder: Path) -> None:
 
 
 def test_memory_plan(folder: Path) -> None:
-    plan = DataLoader(folder, 8, transform=T.Compose([CROP, T.Normalize((0.5,) * 3, (0.2,) * 3)])).memory_plan()
+    plan = DataLoader(
+        folder, 8, transform=T.Compose([CROP, T.Normalize((0.5,) * 3, (0.2,) * 3)])
+    ).memory_plan()
     assert plan["slot_bytes"] == 8 * 3 * 24 * 24 * 4
     assert plan["total"] == plan["slots"] * plan["slot_bytes"]
 
@@ -196,6 +211,7 @@ def test_stats_count_samples_stages_and_waiting(folder: Path) -> None:
     stats = loader.stats()
     assert stats["threads"] == 2
     assert stats["data_wait"]["count"] == 7
+    assert stats["samples"] == 52
     assert 0 < stats["data_wait"]["share"] <= 1
     assert stats["decoded"]["jpeg"] >= 52
     assert all(stats["stages"][stage]["seconds"] > 0 for stage in ("shard", "decode", "transform"))

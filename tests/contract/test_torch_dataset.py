@@ -1,4 +1,4 @@
-"""Any torch Dataset: its Python code in torch's workers; order, ranks, epochs and state as for packed data."""
+"""Any torch Dataset: its Python code in torch's workers; order, ranks and state as for packed data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 from epochs import all_batches, joined, same
-from fastload import DataLoader
 from torch.utils.data import Dataset, IterableDataset
+
+from fastload import DataLoader
 
 
 class Squares(Dataset[tuple[torch.Tensor, int]]):
@@ -72,7 +73,7 @@ def test_an_iterable_dataset_keeps_its_order_and_resumes() -> None:
     resumed = DataLoader(Stream(), batch_size=4)
     resumed.load_state_dict(state)
     assert [batch.tolist() for batch in resumed] == [[4, 5, 6, 7], [8, 9]]
-    assert [batch.tolist() for batch in resumed][0] == [0, 1, 2, 3]
+    assert next(iter(resumed)).tolist() == [0, 1, 2, 3]
 
 
 def test_packed_options_are_refused() -> None:

@@ -27,7 +27,8 @@ Buffer gradient() {
   return pixels;
 }
 
-Buffer as_jpeg(bool progressive, int components) {
+// `factors`: 0xHV for each component, or nothing for the library's choice.
+Buffer as_jpeg(bool progressive, int components, const std::vector<int>& factors = {}) {
   jpeg_compress_struct cinfo;
   jpeg_error_mgr errors;
   cinfo.err = jpeg_std_error(&errors);
@@ -40,12 +41,15 @@ Buffer as_jpeg(bool progressive, int components) {
   cinfo.input_components = components;
   cinfo.in_color_space = components == 4 ? JCS_CMYK : JCS_RGB;
   jpeg_set_defaults(&cinfo);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    cinfo.comp_info[i].h_samp_factor = factors[i] >> 4;
+    cinfo.comp_info[i].v_samp_factor = factors[i] & 15;
+  }
   if (progressive) jpeg_simple_progression(&cinfo);
   jpeg_start_compress(&cinfo, TRUE);
   Buffer row(size_t{kWidth} * 4);
-  for (int y = 0; y < kHeight; ++y) {
-    for (size_t i = 0; i < row.size(); ++i)
-      row[i] = static_cast<uint8_t>(i + static_cast<size_t>(y) * 5);
+  for (size_t y = 0; y < kHeight; ++y) {
+    for (size_t i = 0; i < row.size(); ++i) row[i] = static_cast<uint8_t>(i * (1 + y % 3) + y * 5);
     JSAMPROW pointer = row.data();
     jpeg_write_scanlines(&cinfo, &pointer, 1);
   }
@@ -93,6 +97,7 @@ std::vector<Buffer> pictures() {
 
 // Reads all that a producer promises to be readable, and checks order and extent of the rows.
 struct ReadingSink final : RowSink {
+  void restart() override {}
   explicit ReadingSink(Rect roi) : roi(roi) {}
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
     CHECK_EQ(y, next);
@@ -115,6 +120,7 @@ struct ReadingSink final : RowSink {
 };
 
 struct ThrowingSink final : RowSink {
+  void restart() override {}
   void rows(const uint8_t*, size_t, int y, int) override {
     if (y >= 16) throw Error(ErrorKind::kState, "enough");
   }
@@ -131,6 +137,20 @@ const std::vector<Rect> kRois = {
     {0, 0, kWidth, kHeight}, {0, 0, 1, 1},   {kWidth - 1, kHeight - 1, 1, 1},
     {3, 5, 40, 33},          {50, 0, 51, 9}, {0, 40, kWidth, 27}};
 
+// Each ROI of the file equals the crop of its full decode; one open(), several decodes.
+void check_regions(Decoder& decoder, const Buffer& file, const std::vector<Rect>& rois) {
+  decoder.open(file);
+  const Buffer whole = decode(decoder, {0, 0, kWidth, kHeight});
+  for (const Rect& roi : rois) {
+    const Buffer part = decode(decoder, roi);
+    const size_t width = static_cast<size_t>(roi.width) * 3;
+    for (int y = 0; y < roi.height; ++y) {
+      const size_t at = (static_cast<size_t>(roi.y + y) * kWidth + static_cast<size_t>(roi.x)) * 3;
+      CHECK(std::memcmp(&part[static_cast<size_t>(y) * width], &whole[at], width) == 0);
+    }
+  }
+}
+
 RgbImage fallback_picture(Bytes) {
   RgbImage image;
   image.width = kWidth;
@@ -146,19 +166,32 @@ TEST(slack_is_readable_and_regions_equal_the_whole) {
   Decoder decoder({}, fallback_picture);
   std::vector<Buffer> files = pictures();
   files.push_back({'G', 'I', 'F', '8', '9', 'a', 101, 0, 67, 0});
-  for (const Buffer& file : files) {
-    decoder.open(file);
-    const Buffer whole = decode(decoder, kRois[0]);
-    for (const Rect& roi : kRois) {  // one open(), several decodes
-      const Buffer part = decode(decoder, roi);
-      for (int y = 0; y < roi.height; ++y) {
-        const size_t width = static_cast<size_t>(roi.width) * 3;
-        const size_t at =
-            (static_cast<size_t>(roi.y + y) * kWidth + static_cast<size_t>(roi.x)) * 3;
-        CHECK(std::memcmp(&part[static_cast<size_t>(y) * width], &whole[at], width) == 0);
-      }
+  for (const Buffer& file : files) check_regions(decoder, file, kRois);
+}
+
+// Every sampling that libjpeg encodes, ROIs at all columns and rows around the borders of MCUs.
+TEST(regions_of_every_sampling_equal_the_whole) {
+  const std::vector<std::vector<int>> samplings = {
+      {0x11, 0x11, 0x11}, {0x21, 0x11, 0x11},      {0x12, 0x11, 0x11}, {0x22, 0x11, 0x11},
+      {0x41, 0x11, 0x11}, {0x14, 0x11, 0x11},      {0x42, 0x11, 0x11}, {0x24, 0x11, 0x11},
+      {0x22, 0x21, 0x21}, {0x22, 0x12, 0x12},      {0x22, 0x21, 0x12}, {0x21, 0x21, 0x21},
+      {0x12, 0x12, 0x12}, {0x11, 0x22, 0x11},      {0x22, 0x11, 0x22}, {0x41, 0x21, 0x11},
+      {0x41, 0x21, 0x21}, {0x22, 0x11, 0x11, 0x22}};
+  std::vector<Rect> rois = kRois;
+  for (int at : {1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65}) {
+    rois.push_back({at, at, 1, 1});
+    rois.push_back({at, at - 1, kWidth - at, kHeight - at});
+    rois.push_back({0, 0, at, at});
+    rois.push_back({at, 0, kWidth - at, 1});
+  }
+  Decoder decoder;
+  for (const std::vector<int>& factors : samplings) {
+    for (bool progressive : {false, true}) {
+      const auto components = static_cast<int>(factors.size());
+      check_regions(decoder, as_jpeg(progressive, components, factors), rois);
     }
   }
+  CHECK_EQ(decoder.counts().warnings, 0u);
 }
 
 TEST(slack_of_raw_pixels_at_the_end_of_a_mapping) {

@@ -156,9 +156,10 @@ def test_warnings_are_counted_and_not_fatal():
     data = encode(photo(40, 40), "JPEG")
     with_garbage = data[:20] + b"garbage" + data[20:]  # behind JFIF: "extraneous bytes before marker"
     decoder = _C.Decoder()
-    decoder.decode_rgb(data)
     np.testing.assert_array_equal(decoder.decode_rgb(with_garbage), decoder.decode_rgb(data))
-    assert decoder.counts() == {"jpeg": 3, "png": 0, "webp": 0, "raw": 0, "fallback": 0, "warnings": 1}
+    counts = decoder.counts()
+    assert (counts["jpeg"], counts["jpeg_turbo"]) == (1, 1)
+    assert counts["warnings"] == 1
 
 
 def test_scan_limit():

@@ -59,18 +59,15 @@ def patch_frame(jpeg: bytes, **changes: Any) -> bytes:
     return bytes(out)
 
 
-# Sampling factors (0xHV for Y, Cb, Cr) with 4 or 6 blocks in an MCU. A file of Pillow's 4:2:2 or 4:2:0 has as
-# many, so that with a changed header its data are a valid (if scrambled) picture of the other sampling.
+# Sampling factors (0xHV for Y, Cb, Cr) with 2 or 4 blocks of Y, then one of Cb and Cr, in an MCU. A file of
+# Pillow's 4:2:2 or 4:2:0 has as many, so that with a changed header its data are a valid (if scrambled)
+# picture of the other sampling.
 FACTORS: dict[str, tuple[int, int, int]] = {
     "4:4:0": (0x12, 0x11, 0x11),
     "4:2:2": (0x21, 0x11, 0x11),
     "4:2:0": (0x22, 0x11, 0x11),
     "4:1:1": (0x41, 0x11, 0x11),
     "1x4": (0x14, 0x11, 0x11),
-    "2x1 everywhere": (0x21, 0x21, 0x21),
-    "1x2 everywhere": (0x12, 0x12, 0x12),
-    "mixed": (0x21, 0x12, 0x21),
-    "fine Cb": (0x11, 0x22, 0x11),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
 from fastload._native import _C
 from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD, write_index

@@ -9,9 +9,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from fastload.sampler.order import EXACT_LIMIT, shuffled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fastload.sampler.order import EXACT_LIMIT, shuffled
 
 
 def order(n: int, seed: int = 0, epoch: int = 0) -> np.ndarray:
@@ -93,4 +94,9 @@ def test_philox_known_answers() -> None:
     assert _C.philox4x32([0] * 4, [0] * 2) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
     assert _C.philox4x32([ones] * 4, [ones] * 2) == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
     counter = [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344]
-    assert _C.philox4x32(counter, [0xA4093822, 0x299F31D0]) == [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1]
+    assert _C.philox4x32(counter, [0xA4093822, 0x299F31D0]) == [
+        0xD16CFE09,
+        0x94FDCCEB,
+        0x5001E420,
+        0x24126EA1,
+    ]

@@ -6,10 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from fastload.sampler import Partition
-from fastload.sampler.partition import PADDING
 from hypothesis import given
 from hypothesis import strategies as st
+
+from fastload.sampler import Partition
+from fastload.sampler.partition import PADDING
 
 sizes = st.integers(1, 400)
 small = st.integers(1, 9)
@@ -59,7 +60,9 @@ def test_repeat_fills_up_from_the_beginning(total: int, batch: int, world: int) 
 
 
 @given(sizes, small, small, small, st.integers(0, 30))
-def test_resume_on_other_ranks_sees_the_rest_once(total: int, batch: int, world: int, other: int, steps: int) -> None:
+def test_resume_on_other_ranks_sees_the_rest_once(
+    total: int, batch: int, world: int, other: int, steps: int
+) -> None:
     """Stopped after some steps and continued on another number of ranks: the union is the epoch."""
     ranks = all_ranks(batch, world, drop=False)
     steps = min(steps, ranks[0].num_batches(total))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
-from fastload.sampler import BatchSampler, Partition, Sampler, make_sampler
 from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import DistributedSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from torch.utils.data import WeightedRandomSampler as Weighted
+
+from fastload.sampler import BatchSampler, Partition, Sampler, make_sampler
 
 
 def build(sampler: object = None, batch_sampler: object = None, n: int = 20, **options: int) -> Sampler:
@@ -126,5 +126,7 @@ def test_negative_epoch_is_refused() -> None:
 
 def test_padding_has_id_minus_one() -> None:
     """Nine samples, two ranks of four: the ninth is rank 1's, rank 0's place is padded."""
-    last = [make_sampler(9, Partition(4, r, 2), shuffle=False, seed=0).batch(0, 0, 1).ids.tolist() for r in (0, 1)]
+    last = [
+        make_sampler(9, Partition(4, r, 2), shuffle=False, seed=0).batch(0, 0, 1).ids.tolist() for r in (0, 1)
+    ]
     assert last == [[-1], [8]]

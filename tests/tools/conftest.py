@@ -19,3 +19,13 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sample") / "images"
     make_sample.main([str(folder), "--train", "4", "--val", "2"])
     return folder
+
+
+@pytest.fixture(scope="session")
+def packed_sample(sample: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, packed."""
+    from fastload.cli import main
+
+    folder = tmp_path_factory.mktemp("sample") / "packed"
+    assert main(["pack", str(sample), str(folder), "--num-proc", "1", "--quiet"]) == 0
+    return folder

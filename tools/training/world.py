@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from dataclasses import dataclass
 
@@ -48,6 +49,7 @@ def open_world(device: str) -> World:
 def close_world() -> None:
     """Leave the process group, if there is one."""
     if dist.is_initialized():
+        gc.collect()  # DistributedDataParallel's reference cycles end before the group does
         dist.destroy_process_group()
 
 

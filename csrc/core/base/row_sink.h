@@ -15,6 +15,9 @@ class RowSink {
   // run over. May throw Error; the caller then abandons the picture.
   virtual void rows(const uint8_t* pixels, size_t stride, int y, int count) = 0;
 
+  // What was taken is void: the same picture comes again, from row 0, by another decoder.
+  virtual void restart() = 0;
+
   // Readable bytes that a producer keeps behind the last pixel it hands over.
   static constexpr size_t kSlack = 64;
 

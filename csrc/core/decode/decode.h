@@ -14,6 +14,13 @@
 
 namespace fastload {
 
+// Where decoding of a JPEG may begin; layout: decode/jpeg_entries.h.
+struct EntryPoints {
+  static constexpr int kRow = 0;  // spacing: one segment a row of MCUs
+  Bytes packed;                   // empty: none
+  int spacing = kRow;             // pixels, or kRow
+};
+
 // Values are part of the index format (FORMAT.md).
 enum class Codec : uint8_t {
   kUnknown = 0,  // not recognised
@@ -69,7 +76,9 @@ using FallbackDecode = std::function<RgbImage(Bytes)>;
 
 // Which path took how many records, and what it complained about.
 struct DecodeCounts {
-  uint64_t jpeg = 0, png = 0, webp = 0, raw = 0, fallback = 0;
+  uint64_t jpeg = 0;        // by fastload's own decoder
+  uint64_t jpeg_turbo = 0;  // by libjpeg-turbo: progressive, CMYK, damaged, ...
+  uint64_t png = 0, webp = 0, raw = 0, fallback = 0;
   uint64_t warnings = 0;  // images that decoded with a library warning (e.g. extraneous bytes)
 };
 
@@ -93,7 +102,11 @@ class Decoder {
   // convert("RGB") does. Work above, below and beside the ROI is left out where the codec allows.
   // `roi` must be inside the picture and not empty, else Error(kValue). A data error inside the
   // rows that are needed, or a file that ends before them, is Error(kDecode).
-  void decode(Rect roi, RowSink& sink);
+  //
+  // `entries` are the JPEG's entry points, or empty. Where fastload's own JPEG decoder meets
+  // damage, in the stream or in the entries, libjpeg-turbo decodes the picture instead, after
+  // sink.restart(): its verdict, and its pixels, are what users know.
+  void decode(Rect roi, RowSink& sink, const EntryPoints& entries = {});
 
   [[nodiscard]] const DecodeCounts& counts() const;
 

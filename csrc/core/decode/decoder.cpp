@@ -1,6 +1,7 @@
 // Chooses a back end for each picture and checks limits before anything is allocated.
 #include "base/error.h"
 #include "decode/decode.h"
+#include "decode/jpeg_decoder.h"
 #include "decode/jpeg_turbo.h"
 #include "decode/png.h"
 #include "decode/rows.h"
@@ -71,12 +72,15 @@ struct Decoder::Impl {
   Bytes bytes;
   ImageInfo info;  // codec kUnknown: nothing is open
   RgbImage by_fallback;
-  JpegTurbo jpeg;
+  JpegDecoder jpeg;
+  JpegTurbo jpeg_turbo;
   PngReader png;
   WebpReader webp;
   std::vector<uint8_t> scratch;
 
   void open_by_fallback();
+  bool decode_own_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries);
+  void decode_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries);
   void count_warning(bool warned) { counts.warnings += warned ? 1 : 0; }
 };
 
@@ -95,6 +99,34 @@ void Decoder::Impl::open_by_fallback() {
   info.height = image.height;
   check_limits(info, limits);
   by_fallback = std::move(image);
+}
+
+// False: not a file for the own decoder, or damage on the way.
+bool Decoder::Impl::decode_own_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries) {
+  // Whether a file without its end marker counts as cut is libjpeg-turbo's to say.
+  const size_t size = bytes.size();
+  const bool has_end = bytes[size - 2] == 0xFF && bytes[size - 1] == 0xD9;
+  if (!has_end && roi.y + roi.height == static_cast<int>(info.height)) return false;
+  bool begun = false;
+  try {
+    if (!jpeg.open(bytes, limits)) return false;
+    begun = true;
+    jpeg.decode(roi, sink, entries);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDecode && error.kind() != ErrorKind::kFormat) throw;
+    if (begun) sink.restart();
+    return false;
+  }
+}
+
+void Decoder::Impl::decode_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries) {
+  if ((info.flags & ImageInfo::kProgressive) == 0 && decode_own_jpeg(roi, sink, entries)) {
+    ++counts.jpeg;
+    return;
+  }
+  count_warning(jpeg_turbo.decode(bytes, info, roi, limits.max_scans, sink));
+  ++counts.jpeg_turbo;
 }
 
 Decoder::Decoder(DecodeLimits limits, FallbackDecode fallback) : impl_(std::make_unique<Impl>()) {
@@ -143,7 +175,7 @@ ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height) {
   return info;
 }
 
-void Decoder::decode(Rect roi, RowSink& sink) {
+void Decoder::decode(Rect roi, RowSink& sink, const EntryPoints& entries) {
   Impl& d = *impl_;
   if (d.info.codec == Codec::kUnknown) {
     throw Error(ErrorKind::kState, "decode() needs a successful open() before it");
@@ -157,8 +189,7 @@ void Decoder::decode(Rect roi, RowSink& sink) {
   }
   switch (d.info.codec) {
     case Codec::kJpeg:
-      d.count_warning(d.jpeg.decode(d.bytes, d.info, roi, d.limits.max_scans, sink));
-      ++d.counts.jpeg;
+      d.decode_jpeg(roi, sink, entries);
       return;
     case Codec::kPng:
       d.count_warning(d.png.decode(d.bytes, d.info, roi, sink));

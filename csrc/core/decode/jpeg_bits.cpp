@@ -31,7 +31,7 @@ void ScanBytes::open(Bytes file, size_t begin, SimdLevel level) {
   file_ = file;
   next_ = begin;
   size_ = 0;
-  ended_ = false;
+  ended_ = begin >= file.size();  // else take_until() would never find the end
   unstuff_ = unstuff_for(level);
   if (buffer_.size() < kSlack) buffer_.resize(kSlack);
 }

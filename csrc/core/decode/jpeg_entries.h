@@ -28,15 +28,10 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "decode/decode.h"
 #include "decode/jpeg_parser.h"
 
 namespace fastload {
-
-struct EntryPoints {
-  static constexpr int kRow = 0;  // spacing: one segment a row of MCUs
-  Bytes packed;                   // empty: none
-  int spacing = kRow;             // pixels, or kRow
-};
 
 struct EntryPoint {
   size_t offset = 0;  // in the file

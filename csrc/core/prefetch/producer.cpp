@@ -15,6 +15,7 @@ class TimedSink final : public RowSink {
     next_.rows(pixels, stride, y, count);
     spent_ += now_ns() - start;
   }
+  void restart() override { next_.restart(); }
   [[nodiscard]] uint64_t spent() const { return spent_; }
 
  private:
@@ -60,11 +61,16 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   store_.begin(batch.image(position), plan_.out_width, plan_.out_height);
   resampler_.begin(view, plan_.geometry.filter, store_);
   TimedSink sink(resampler_);
-  decoder_.decode(source_rect(view, plan_.geometry.filter), sink);
+  decoder_.decode(source_rect(view, plan_.geometry.filter), sink, entries_of(id));
   resampler_.end();
   batch.set_label(position, record.label);
   stats_.add_time(Stage::kTransform, sink.spent());
   stats_.add_time(Stage::kDecode, now_ns() - read - sink.spent());
+}
+
+EntryPoints Producer::entries_of(uint64_t id) const {
+  if (plan_.entries == nullptr) return {};
+  return {plan_.entries->find(id), static_cast<int>(plan_.entries->spacing())};
 }
 
 void Producer::count_paths() {
@@ -74,6 +80,7 @@ void Producer::count_paths() {
       ThreadStats::add(stats_.records[static_cast<size_t>(path)], value - before);
   };
   add(Path::kJpeg, now.jpeg, counted_.jpeg);
+  add(Path::kJpegTurbo, now.jpeg_turbo, counted_.jpeg_turbo);
   add(Path::kPng, now.png, counted_.png);
   add(Path::kWebp, now.webp, counted_.webp);
   add(Path::kRaw, now.raw, counted_.raw);

@@ -7,6 +7,7 @@
 #include "collate/batch.h"
 #include "decode/decode.h"
 #include "prefetch/stats.h"
+#include "shard/entries.h"
 #include "shard/reader.h"
 #include "transform/resample.h"
 #include "transform/store.h"
@@ -22,6 +23,7 @@ struct SamplePlan {
   int out_height = 0;
   uint64_t seed = 0;
   DecodeLimits limits;
+  Entries* entries = nullptr;  // borrowed; nullptr: none
 
   [[nodiscard]] size_t sample_bytes() const {
     return dtype_size(store.dtype) * 3 * static_cast<size_t>(out_width) * out_height;
@@ -41,6 +43,7 @@ class Producer {
 
  private:
   void produce(Batch& batch, uint32_t position, uint64_t id);
+  [[nodiscard]] EntryPoints entries_of(uint64_t id) const;
   void count_paths();
 
   Reader& reader_;

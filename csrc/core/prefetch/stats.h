@@ -10,15 +10,8 @@ namespace fastload {
 
 enum class Stage : uint8_t { kShard = 0, kDecode = 1, kTransform = 2, kIdle = 3 };
 inline constexpr size_t kStages = 4;
-enum class Path : uint8_t {
-  kJpeg = 0,
-  kPng = 1,
-  kWebp = 2,
-  kRaw = 3,
-  kFallback = 4,
-  kWarnings = 5
-};
-inline constexpr size_t kPaths = 6;
+enum class Path : uint8_t { kJpeg, kJpegTurbo, kPng, kWebp, kRaw, kFallback, kWarnings };
+inline constexpr size_t kPaths = 7;
 
 inline uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(

@@ -1,14 +1,12 @@
-// index.fli, memory-mapped: one 32-byte entry a record, and its key (layout: FORMAT.md).
+// index.fli: one 32-byte entry a record, and its key (layout: FORMAT.md).
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
-#include "base/bytes.h"
-#include "io/mapping.h"
+#include "shard/paged_file.h"
 
 namespace fastload {
 
@@ -28,19 +26,16 @@ struct Record {
 };
 static_assert(sizeof(Record) == 32);
 
-// Safe to use from many threads. A page's CRC-32C is checked when a value on it is first used, so
-// opening costs the same for a thousand and for a billion records.
+// Safe to use from many threads.
 class Index {
  public:
-  // Maps the file and checks header, sizes and page table. Throws Error(kIo, kFormat, kTruncated,
-  // kChecksum) naming the path.
+  // Throws as PagedFile.
   explicit Index(const std::string& path);
-  Index(const Index&) = delete;
-  Index& operator=(const Index&) = delete;
 
-  [[nodiscard]] uint64_t size() const { return num_records_; }
-  // CRC-32C of header and page table: identifies the whole file's contents.
-  [[nodiscard]] uint32_t digest() const { return digest_; }
+  [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
+  // Identifies the index's whole contents.
+  [[nodiscard]] uint32_t digest() const { return file_.digest(); }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
   // The entry of sample `id`. Throws Error(kValue) if id >= size(), Error(kChecksum).
   const Record& record(uint64_t id);
   // All entries, checked; pages of the whole table are read.
@@ -48,23 +43,12 @@ class Index {
   // The record's name in the source, UTF-8; the view lives as long as the index.
   std::string_view key(uint64_t id);
   // Checks every page. Throws Error(kChecksum).
-  void verify();
-  [[nodiscard]] const std::string& path() const { return path_; }
+  void verify() { file_.verify(); }
 
  private:
-  void check_range(uint64_t begin, uint64_t end);
-  void check_page(uint64_t page);
+  void check_id(uint64_t id) const;
 
-  [[noreturn]] void damaged(const std::string& what) const;
-  void check_header();
-
-  std::string path_;
-  Mapping file_;
-  uint64_t num_records_ = 0;
-  uint64_t data_offset_ = 0, data_size_ = 0, page_bytes_ = 0;
-  uint64_t key_offsets_ = 0, key_bytes_ = 0, pages_offset_ = 0;
-  uint32_t digest_ = 0;
-  std::unique_ptr<std::atomic<uint8_t>[]> checked_;  // one flag a page
+  PagedFile file_;
 };
 
 }  // namespace fastload

@@ -60,10 +60,10 @@ Span source_span(const AxisSpec& spec) {
   const int low = std::max(spec.first, 0);
   const int high = std::min(spec.first + spec.count, spec.out_size) - 1;
   if (low > high) {
-    throw Error(ErrorKind::kValue,
-                "The window must overlap the resized picture, [0, " + std::to_string(spec.out_size) +
-                    "). Found: [" + std::to_string(spec.first) + ", " +
-                    std::to_string(spec.first + spec.count) + ").");
+    throw Error(ErrorKind::kValue, "The window must overlap the resized picture, [0, " +
+                                       std::to_string(spec.out_size) + "). Found: [" +
+                                       std::to_string(spec.first) + ", " +
+                                       std::to_string(spec.first + spec.count) + ").");
   }
   if (spec.identity()) return {low, high + 1};
   const AxisScale scale = axis_scale(spec);

@@ -8,7 +8,9 @@
 namespace fastload {
 namespace {
 
-__m128i load4(const int32_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+__m128i load4(const int32_t* from) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
 void store4(int32_t* to, __m128i value) { _mm_storeu_si128(reinterpret_cast<__m128i*>(to), value); }
 __m256d widen(__m128i mask) { return _mm256_castsi256_pd(_mm256_cvtepi32_epi64(mask)); }
 
@@ -25,7 +27,8 @@ Positions positions_of(const AxisSpec& spec, const AxisScale& scale, int j) {
   const __m128i position = _mm_add_epi32(_mm_set1_epi32(spec.first), offset);
   const __m128i end = _mm_set1_epi32(spec.out_size - 1);
   const __m128i clamped = _mm_min_epi32(_mm_max_epi32(position, _mm_setzero_si128()), end);
-  const __m128i inside = _mm_and_si128(_mm_cmpeq_epi32(position, clamped), _mm_cmpeq_epi32(lane, used));
+  const __m128i inside =
+      _mm_and_si128(_mm_cmpeq_epi32(position, clamped), _mm_cmpeq_epi32(lane, used));
   const __m256d middle = _mm256_add_pd(_mm256_cvtepi32_pd(clamped), _mm256_set1_pd(0.5));
   return {_mm256_mul_pd(middle, _mm256_set1_pd(scale.scale)), inside};
 }

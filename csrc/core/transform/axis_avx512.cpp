@@ -1,5 +1,5 @@
-// The weights of one axis, eight output pixels at a time, in the same double arithmetic as axis.cpp:
-// the operations are the same, so each lane rounds as the scalar code does.
+// The weights of one axis, eight output pixels at a time, in the same double arithmetic as
+// axis.cpp: the operations are the same, so each lane rounds as the scalar code does.
 #include "transform/axis_simd.h"
 
 #if defined(__x86_64__)
@@ -14,7 +14,8 @@ struct Positions {
 };
 
 Positions positions_of(const AxisSpec& spec, const AxisScale& scale, int j) {
-  const __m256i lane = _mm256_add_epi32(_mm256_set1_epi32(j), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  const __m256i lane =
+      _mm256_add_epi32(_mm256_set1_epi32(j), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   const __m256i last = _mm256_set1_epi32(spec.count - 1);
   const __m256i used = _mm256_min_epi32(lane, last);
   const __m256i offset = spec.mirrored ? _mm256_sub_epi32(last, used) : used;
@@ -22,7 +23,8 @@ Positions positions_of(const AxisSpec& spec, const AxisScale& scale, int j) {
   const __m256i zero = _mm256_setzero_si256();
   const __m256i end = _mm256_set1_epi32(spec.out_size - 1);
   const __m256i clamped = _mm256_min_epi32(_mm256_max_epi32(position, zero), end);
-  const __mmask8 inside = _mm256_cmpeq_epi32_mask(position, clamped) & _mm256_cmple_epi32_mask(lane, last);
+  const __mmask8 inside =
+      _mm256_cmpeq_epi32_mask(position, clamped) & _mm256_cmple_epi32_mask(lane, last);
   const __m512d middle = _mm512_add_pd(_mm512_cvtepi32_pd(clamped), _mm512_set1_pd(0.5));
   return {_mm512_mul_pd(middle, _mm512_set1_pd(scale.scale)), inside};
 }
@@ -37,7 +39,8 @@ int fill_spans(const AxisSpec& spec, const AxisScale& scale, Axis& axis) {
     const __m512d low = _mm512_add_pd(_mm512_sub_pd(center, support), half);
     const __m512d high = _mm512_add_pd(_mm512_add_pd(center, support), half);
     const __m256i begin = _mm256_max_epi32(_mm512_cvttpd_epi32(low), _mm256_setzero_si256());
-    const __m256i end = _mm256_min_epi32(_mm512_cvttpd_epi32(high), _mm256_set1_epi32(spec.in_size));
+    const __m256i end =
+        _mm256_min_epi32(_mm512_cvttpd_epi32(high), _mm256_set1_epi32(spec.in_size));
     most = _mm256_max_epi32(most, _mm256_sub_epi32(end, begin));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(axis.first.data() + j), begin);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(axis.last.data() + j), end);
@@ -90,8 +93,10 @@ void fill_weights(const AxisSpec& spec, const AxisScale& scale, Span source, Axi
     __m256i pixel = _mm256_add_epi32(first, begin);
     __m512d sum = _mm512_setzero_pd();
     for (int t = 0; t < taps; ++t) {
-      const __mmask8 under = at.inside & _mm256_cmpge_epi32_mask(pixel, low) & _mm256_cmplt_epi32_mask(pixel, high);
-      const __m512d away = _mm512_add_pd(_mm512_sub_pd(_mm512_cvtepi32_pd(pixel), at.center), _mm512_set1_pd(0.5));
+      const __mmask8 under =
+          at.inside & _mm256_cmpge_epi32_mask(pixel, low) & _mm256_cmplt_epi32_mask(pixel, high);
+      const __m512d away =
+          _mm512_add_pd(_mm512_sub_pd(_mm512_cvtepi32_pd(pixel), at.center), _mm512_set1_pd(0.5));
       const __m512d w = _mm512_maskz_mov_pd(under, filter<Cubic>(_mm512_mul_pd(away, inverse)));
       _mm512_store_pd(weights + 8 * t, w);
       sum = _mm512_add_pd(sum, w);

@@ -17,7 +17,8 @@ struct ResampleKernels {
   // As fill_axis_scalar.
   void (*fill_axis)(const AxisSpec& spec, int multiple, Axis& axis);
 
-  // Brings a filled axis into the layout that horizontal or vertical reads; called once per picture.
+  // Brings a filled axis into the layout that horizontal or vertical reads; called once per
+  // picture.
   void (*pack_horizontal)(Axis& axis);
   void (*pack_vertical)(Axis& axis);
 

@@ -1,5 +1,6 @@
-// The resize as a stream: lines come in, go through one or two passes, and leave as soon as they are
-// complete. Between the passes lies a ring with just the lines that the vertical filter still needs.
+// The resize as a stream: lines come in, go through one or two passes, and leave as soon as they
+// are complete. Between the passes lies a ring with just the lines that the vertical filter still
+// needs.
 #include "transform/resample.h"
 
 #include <cstring>
@@ -12,8 +13,7 @@ namespace fastload {
 namespace {
 
 AxisSpec horizontal_spec(const View& view, Filter filter) {
-  return {view.crop.width,   view.resized_width, filter, view.window.x,
-          view.window.width, view.flip};
+  return {view.crop.width, view.resized_width, filter, view.window.x, view.window.width, view.flip};
 }
 
 AxisSpec vertical_spec(const View& view, Filter filter) {
@@ -116,8 +116,8 @@ void Resampler::Impl::begin(const View& view, Filter filter, RowSink& sink) {
   const bool need_v = needs_pass(vs);
   if (need_h) prepare_axis(hs, true);
   if (need_v) prepare_axis(vs, false);
-  passes = !need_v   ? (need_h ? Passes::kHorizontal : Passes::kNone)
-           : !need_h ? Passes::kVertical
+  passes = !need_v                  ? (need_h ? Passes::kHorizontal : Passes::kNone)
+           : !need_h                ? Passes::kVertical
            : vertical_first(hs, vs) ? Passes::kVerticalHorizontal
                                     : Passes::kHorizontalVertical;
   prepare_memory();
@@ -237,6 +237,12 @@ void Resampler::rows(const uint8_t* pixels, size_t stride, int y, int count) {
                                        std::to_string(y) + ".");
   }
   s.take(pixels, stride, count);
+}
+
+void Resampler::restart() {
+  Impl& s = *impl_;
+  s.taken = s.emitted = s.pending = 0;
+  if (s.out != nullptr) s.out->restart();
 }
 
 void Resampler::end() {

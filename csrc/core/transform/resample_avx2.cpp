@@ -1,5 +1,5 @@
-// The resize with AVX2. A 23-bit weight is w = 2^15 high + low, low in [0, 2^15), high in 9 bits, so that
-// pmaddwd (two 16-bit products, summed exactly into 32 bits) does two taps at once, and
+// The resize with AVX2. A 23-bit weight is w = 2^15 high + low, low in [0, 2^15), high in 9 bits,
+// so that pmaddwd (two 16-bit products, summed exactly into 32 bits) does two taps at once, and
 // 2^15 (p.high) + p.low + half is Pillow's integer sum.
 #include "transform/kernels.h"
 
@@ -15,8 +15,12 @@ constexpr int kChunk = 4;   // taps of one 16-byte load of RGB pixels
 constexpr int kBlock = 8;   // output pixels whose results are packed and stored together
 constexpr int kVector = 8;  // 32-bit lanes of a vector
 
-__m256i load(const int32_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
-void store(int32_t* to, __m256i value) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value); }
+__m256i load(const int32_t* from) {
+  return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
+}
+void store(int32_t* to, __m256i value) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), value);
+}
 
 struct Pairs {
   __m256i low, high;
@@ -34,9 +38,9 @@ Pairs split_weights(const Axis& axis, int t, int j) {
           pair(_mm256_srai_epi32(even, kLowBits), _mm256_srai_epi32(odd, kLowBits))};
 }
 
-// packed, horizontal: for each block of 8 outputs, for i < 4, for each chunk of 4 taps, four vectors (low
-// and high of taps 0, 1, then of taps 2, 3) for outputs i (lower lane) and i + 4 (upper lane), the same
-// weights for R, G and B.
+// packed, horizontal: for each block of 8 outputs, for i < 4, for each chunk of 4 taps, four
+// vectors (low and high of taps 0, 1, then of taps 2, 3) for outputs i (lower lane) and i + 4
+// (upper lane), the same weights for R, G and B.
 void pack_horizontal(Axis& axis) {
   const int chunks = axis.taps / kChunk;
   const size_t per_block = static_cast<size_t>(16) * kVector * chunks;
@@ -48,68 +52,99 @@ void pack_horizontal(Axis& axis) {
       const __m256i parts[4] = {front.low, front.high, back.low, back.high};
       for (int i = 0; i < 4; ++i) {
         const __m256i spread = _mm256_setr_epi32(i, i, i, i, i + 4, i + 4, i + 4, i + 4);
-        int32_t* to = axis.packed.data() + per_block * block + static_cast<size_t>(4 * kVector) * (i * chunks + chunk);
-        for (int p = 0; p < 4; ++p) store(to + kVector * p, _mm256_permutevar8x32_epi32(parts[p], spread));
+        int32_t* to = axis.packed.data() + per_block * block +
+                      static_cast<size_t>(4 * kVector) * (i * chunks + chunk);
+        for (int p = 0; p < 4; ++p)
+          store(to + kVector * p, _mm256_permutevar8x32_epi32(parts[p], spread));
       }
     }
   }
 }
 
 __m256i combine(__m256i low, __m256i high) {
-  return _mm256_srai_epi32(_mm256_add_epi32(low, _mm256_slli_epi32(high, kLowBits)), kPrecisionBits);
+  return _mm256_srai_epi32(_mm256_add_epi32(low, _mm256_slli_epi32(high, kLowBits)),
+                           kPrecisionBits);
 }
 
-// Outputs first[0] and first[4] of one line.
-inline __m256i two_outputs(const uint8_t* line, const int32_t* first, const int32_t* weights, int chunks) {
-  const __m256i taps01 = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1, 0, -1, 3,
-                                          -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
-  const __m256i taps23 = _mm256_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1, 6, -1, 9,
-                                          -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
-  const uint8_t* left = line + 3 * static_cast<size_t>(first[0]);
-  const uint8_t* right = line + 3 * static_cast<size_t>(first[4]);
-  __m256i low = _mm256_set1_epi32(kRounding);
-  __m256i high = _mm256_setzero_si256();
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    const __m256i pixels = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(right),
-                                               reinterpret_cast<const __m128i*>(left));
-    const __m256i front = _mm256_shuffle_epi8(pixels, taps01);
-    const __m256i back = _mm256_shuffle_epi8(pixels, taps23);
-    low = _mm256_add_epi32(low, _mm256_add_epi32(_mm256_madd_epi16(front, load(weights)),
-                                                 _mm256_madd_epi16(back, load(weights + 2 * kVector))));
-    high = _mm256_add_epi32(high, _mm256_add_epi32(_mm256_madd_epi16(front, load(weights + kVector)),
-                                                   _mm256_madd_epi16(back, load(weights + 3 * kVector))));
+// Outputs first[0] and first[4] of `Rows` lines into sums[row].
+template <int Chunks, int Rows>
+inline __attribute__((always_inline)) void two_outputs(const uint8_t* const* in,
+                                                       const int32_t* first, const int32_t* weights,
+                                                       int chunks, __m256i (&sums)[Rows]) {
+  const __m256i taps01 = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
+                                          0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
+  const __m256i taps23 =
+      _mm256_setr_epi8(6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1, 6, -1, 9, -1, 7,
+                       -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
+  size_t left = 3 * static_cast<size_t>(first[0]);
+  size_t right = 3 * static_cast<size_t>(first[4]);
+  __m256i low[Rows];
+  __m256i high[Rows];
+  for (int r = 0; r < Rows; ++r) {
+    low[r] = _mm256_set1_epi32(kRounding);
+    high[r] = _mm256_setzero_si256();
+  }
+  for (int chunk = 0; chunk < (Chunks > 0 ? Chunks : chunks); ++chunk) {
+    for (int r = 0; r < Rows; ++r) {
+      const __m256i pixels = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(in[r] + right),
+                                                 reinterpret_cast<const __m128i*>(in[r] + left));
+      const __m256i front = _mm256_shuffle_epi8(pixels, taps01);
+      const __m256i back = _mm256_shuffle_epi8(pixels, taps23);
+      const __m256i low_sum =
+          _mm256_add_epi32(_mm256_madd_epi16(front, load(weights)),
+                           _mm256_madd_epi16(back, load(weights + 2 * kVector)));
+      const __m256i high_sum =
+          _mm256_add_epi32(_mm256_madd_epi16(front, load(weights + kVector)),
+                           _mm256_madd_epi16(back, load(weights + 3 * kVector)));
+      low[r] = _mm256_add_epi32(low[r], low_sum);
+      high[r] = _mm256_add_epi32(high[r], high_sum);
+    }
     weights += 4 * kVector;
     left += 3 * kChunk;
     right += 3 * kChunk;
   }
-  return combine(low, high);
+  for (int r = 0; r < Rows; ++r) sums[r] = combine(low[r], high[r]);
 }
 
-template <int Chunks>
-void horizontal_line(const Axis& axis, const uint8_t* in, uint8_t* out) {
-  const __m256i drop_fourth = _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1, 0, 1, 2, 4,
-                                               5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+void store_block(uint8_t* to, const __m256i* sums) {
+  const __m256i drop_fourth =
+      _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1, 0, 1, 2, 4, 5, 6, 8,
+                       9, 10, 12, 13, 14, -1, -1, -1, -1);
+  const __m256i words = _mm256_packs_epi32(sums[0], sums[1]);
+  const __m256i bytes = _mm256_packus_epi16(words, _mm256_packs_epi32(sums[2], sums[3]));
+  const __m256i pixels = _mm256_shuffle_epi8(bytes, drop_fourth);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(pixels));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 12), _mm256_extracti128_si256(pixels, 1));
+}
+
+// `Rows` lines at a time share the loads of weights and offsets. Chunks: of four taps, 0: as many
+// as the axis has.
+template <int Chunks, int Rows>
+void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
   const int chunks = Chunks > 0 ? Chunks : axis.taps / kChunk;
   const size_t step = static_cast<size_t>(4 * kVector) * chunks;
   const int32_t* weights = axis.packed.data();
   for (int j = 0; j < axis.stride; j += kBlock) {
-    __m256i sums[4];
+    __m256i sums[Rows][4];
     for (int i = 0; i < 4; ++i, weights += step) {
-      sums[i] = two_outputs(in, axis.first.data() + j + i, weights, chunks);
+      __m256i result[Rows];
+      two_outputs<Chunks, Rows>(in, axis.first.data() + j + i, weights, chunks, result);
+      for (int r = 0; r < Rows; ++r) sums[r][i] = result[r];
     }
-    const __m256i words = _mm256_packs_epi32(sums[0], sums[1]);
-    const __m256i bytes = _mm256_packus_epi16(words, _mm256_packs_epi32(sums[2], sums[3]));
-    const __m256i pixels = _mm256_shuffle_epi8(bytes, drop_fourth);
-    uint8_t* to = out + 3 * static_cast<size_t>(j);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(pixels));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 12), _mm256_extracti128_si256(pixels, 1));
+    for (int r = 0; r < Rows; ++r) store_block(out[r] + 3 * static_cast<size_t>(j), sums[r]);
   }
 }
 
+template <int Chunks>
+void all_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
+  for (int i = 0; i + 1 < rows; i += 2) lines<Chunks, 2>(axis, in + i, out + i);
+  if (rows % 2 == 1) lines<Chunks, 1>(axis, in + rows - 1, out + rows - 1);
+}
+
 void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  for (int i = 0; i < rows; ++i) {
-    axis.taps == kChunk ? horizontal_line<1>(axis, in[i], out[i]) : horizontal_line<0>(axis, in[i], out[i]);
-  }
+  if (axis.taps == kChunk) return all_lines<1>(axis, in, out, rows);
+  if (axis.taps == 2 * kChunk) return all_lines<2>(axis, in, out, rows);
+  all_lines<0>(axis, in, out, rows);
 }
 
 // packed[(2 * pair + part) * stride + j]: low (part 0) and high (1) weights of taps 2 * pair, + 1.
@@ -142,7 +177,8 @@ void vertical_line(const Axis& axis, int j, const uint8_t* const* in, size_t byt
       const __m256i left = _mm256_unpacklo_epi8(a, b);
       const __m256i right = _mm256_unpackhi_epi8(a, b);
       const __m256i words[4] = {_mm256_unpacklo_epi8(left, zero), _mm256_unpackhi_epi8(left, zero),
-                                _mm256_unpacklo_epi8(right, zero), _mm256_unpackhi_epi8(right, zero)};
+                                _mm256_unpacklo_epi8(right, zero),
+                                _mm256_unpackhi_epi8(right, zero)};
       const __m256i low_weights = _mm256_set1_epi32(weights[0]);
       const __m256i high_weights = _mm256_set1_epi32(weights[axis.stride]);
       for (int i = 0; i < 4; ++i) {

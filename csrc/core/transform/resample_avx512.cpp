@@ -1,12 +1,12 @@
-// The resize with AVX-512 VBMI and VNNI. A 23-bit weight is three signed bytes, w = b0 + 2^8 b1 + 2^16 b2,
-// so that vpdpbusd (four unsigned times four signed bytes, summed exactly into 32 bits) does four taps
-// at once: sum = ((half + p.b2) * 2^8 + p.b1) * 2^8 + p.b0 is Pillow's integer sum, modulo 2^32.
+// The resize with AVX-512 VBMI and VNNI. A 23-bit weight is three signed bytes, w = b0 + 2^8 b1 +
+// 2^16 b2, so that vpdpbusd (four unsigned times four signed bytes, summed exactly into 32 bits)
+// does four taps at once: sum = ((half + p.b2) * 2^8 + p.b1) * 2^8 + p.b0 is Pillow's integer sum,
+// modulo 2^32.
 #include "transform/kernels.h"
 
 #if defined(__x86_64__)
-#include "transform/vectors.h"
-
 #include "transform/axis_simd.h"
+#include "transform/vectors.h"
 
 namespace fastload {
 namespace {
@@ -21,7 +21,8 @@ struct Planes {
   __m512i b[3];
 };
 
-// The bytes of the weights of taps 4 * chunk .. 4 * chunk + 3 for outputs j .. j + 15, four to a lane.
+// The bytes of the weights of taps 4 * chunk .. 4 * chunk + 3 for outputs j .. j + 15, four to a
+// lane.
 Planes split_weights(const Axis& axis, int chunk, int j) {
   const int32_t* from = axis.weights.data() + static_cast<size_t>(chunk) * kTaps * axis.stride + j;
   const __m512i low_byte = _mm512_set1_epi32(0xFF);
@@ -37,9 +38,9 @@ Planes split_weights(const Axis& axis, int chunk, int j) {
   return planes;
 }
 
-// Layout of Axis::packed for the horizontal pass: for each group of 4 outputs the byte offset of its
-// source pixels (all groups first, kVector-aligned), then per group one index vector for vpermb and per
-// chunk of 4 taps three vectors of weight bytes.
+// Layout of Axis::packed for the horizontal pass: for each group of 4 outputs the byte offset of
+// its source pixels (all groups first, kVector-aligned), then per group one index vector for vpermb
+// and per chunk of 4 taps three vectors of weight bytes.
 struct Layout {
   int groups, chunks, head, group_size;
   explicit Layout(const Axis& axis)
@@ -52,21 +53,23 @@ struct Layout {
 // A group is narrow if one 64-byte load holds the first chunk of all its outputs.
 bool pack_offsets(Axis& axis, const Layout& layout) {
   constexpr int kMostApart = (64 - 3 * kTaps) / 3;
-  const __m512i spread = _mm512_setr_epi32(0x09060300, 0x0A070401, 0x0B080502, 0, 0x09060300, 0x0A070401,
-                                           0x0B080502, 0, 0x09060300, 0x0A070401, 0x0B080502, 0, 0x09060300,
-                                           0x0A070401, 0x0B080502, 0);
+  const __m512i spread = _mm512_setr_epi32(0x09060300, 0x0A070401, 0x0B080502, 0, 0x09060300,
+                                           0x0A070401, 0x0B080502, 0, 0x09060300, 0x0A070401,
+                                           0x0B080502, 0, 0x09060300, 0x0A070401, 0x0B080502, 0);
   const __m512i lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
   int32_t* packed = axis.packed.data();
   bool narrow = true;
   for (int g = 0; g < layout.groups; ++g) {
-    const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(axis.first.data() + g * kOutputs));
+    const __m128i first =
+        _mm_loadu_si128(reinterpret_cast<const __m128i*>(axis.first.data() + g * kOutputs));
     const __m128i swapped = _mm_min_epi32(first, _mm_shuffle_epi32(first, 0x4E));
     const __m128i least = _mm_min_epi32(swapped, _mm_shuffle_epi32(swapped, 0xB1));
     const __m128i apart = _mm_sub_epi32(first, least);
     narrow &= _mm_cmpgt_epi32_mask(apart, _mm_set1_epi32(kMostApart)) == 0;
     packed[g] = 3 * _mm_cvtsi128_si32(least);
     const __m128i bytes = _mm_mullo_epi32(apart, _mm_set1_epi32(3 * 0x01010101));
-    const __m512i index = _mm512_add_epi8(_mm512_permutexvar_epi32(lanes, _mm512_castsi128_si512(bytes)), spread);
+    const __m512i index =
+        _mm512_add_epi8(_mm512_permutexvar_epi32(lanes, _mm512_castsi128_si512(bytes)), spread);
     _mm512_store_si512(packed + layout.head + static_cast<size_t>(g) * layout.group_size, index);
   }
   return narrow;
@@ -81,8 +84,8 @@ void pack_horizontal(Axis& axis) {
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
       const Planes planes = split_weights(axis, chunk, g * kOutputs);
       for (int i = 0; i < kGroups; ++i) {
-        int32_t* to = axis.packed.data() + layout.head + static_cast<size_t>(g + i) * layout.group_size +
-                      kVector * (1 + 3 * chunk);
+        int32_t* to = axis.packed.data() + layout.head +
+                      static_cast<size_t>(g + i) * layout.group_size + kVector * (1 + 3 * chunk);
         const __m512i spread = _mm512_add_epi32(lanes, _mm512_set1_epi32(kOutputs * i));
         for (int p = 0; p < 3; ++p) {
           _mm512_store_si512(to + kVector * p, _mm512_permutexvar_epi32(spread, planes.b[p]));
@@ -99,14 +102,15 @@ __m512i load_pixels(const uint8_t* line, int base, __m512i index, const int32_t*
     return _mm512_permutexvar_epi8(index, _mm512_loadu_si512(line + base + 3 * kTaps * chunk));
   } else {
     const auto load = [&](int i) {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(line + 3 * (static_cast<size_t>(first[i]) + kTaps * chunk)));
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(
+          line + 3 * (static_cast<size_t>(first[i]) + kTaps * chunk)));
     };
     __m512i pixels = _mm512_castsi128_si512(load(0));
     pixels = _mm512_inserti32x4(pixels, load(1), 1);
     pixels = _mm512_inserti32x4(pixels, load(2), 2);
     pixels = _mm512_inserti32x4(pixels, load(3), 3);
-    const __m512i planar = _mm512_broadcast_i32x4(
-        _mm_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1));
+    const __m512i planar =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1));
     return _mm512_shuffle_epi8(pixels, planar);
   }
 }
@@ -134,10 +138,11 @@ __m512i clip8(const __m512i (&sums)[4]) {
   return _mm512_packus_epi16(pack(0), pack(2));
 }
 
-// One group of 4 outputs on `Rows` lines; Chunks 1: at most four taps, 0: layout.chunks times four.
+// One group of 4 outputs on `Rows` lines; Chunks: number of chunks of four taps, 0: layout.chunks.
 template <bool Wide, int Chunks, int Rows>
 inline __attribute__((always_inline)) void group_sums(const Axis& axis, const Layout& layout, int g,
-                                                      const uint8_t* const* in, __m512i (&result)[kBatch][kGroups]) {
+                                                      const uint8_t* const* in,
+                                                      __m512i (&result)[kBatch][kGroups]) {
   const int32_t* packed = axis.packed.data();
   const int32_t* first = axis.first.data() + g * kOutputs;
   const int32_t* group = packed + layout.head + static_cast<size_t>(g) * layout.group_size;
@@ -158,12 +163,13 @@ inline __attribute__((always_inline)) void group_sums(const Axis& axis, const La
     sums[r][0] = sums[r][1] = _mm512_setzero_si512();
     sums[r][2] = _mm512_set1_epi32(kHalf);
   }
-  for (int chunk = 0; chunk < layout.chunks; ++chunk) {
+  for (int chunk = 0; chunk < (Chunks > 0 ? Chunks : layout.chunks); ++chunk) {
     const int32_t* weights = group + kVector * (1 + 3 * chunk);
     for (int r = 0; r < Rows; ++r) {
       const __m512i pixels = load_pixels<Wide>(in[r], base, index, first, chunk);
       for (int p = 0; p < 3; ++p) {
-        sums[r][p] = _mm512_dpbusd_epi32(sums[r][p], pixels, _mm512_load_si512(weights + kVector * p));
+        sums[r][p] =
+            _mm512_dpbusd_epi32(sums[r][p], pixels, _mm512_load_si512(weights + kVector * p));
       }
     }
   }
@@ -175,12 +181,13 @@ void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
   const Layout layout(axis);
   // clip8 interleaves the four groups in each 128-bit lane: this puts the pixels in order.
   alignas(64) static constexpr uint8_t kOrder[64] = {
-      0, 1, 2, 16, 17, 18, 32, 33, 34, 48, 49, 50, 4, 5, 6, 20, 21, 22, 36, 37, 38, 52, 53, 54, 8,
-      9, 10, 24, 25, 26, 40, 41, 42, 56, 57, 58, 12, 13, 14, 28, 29, 30, 44, 45, 46, 60, 61, 62};
+      0, 1, 2,  16, 17, 18, 32, 33, 34, 48, 49, 50, 4,  5,  6,  20, 21, 22, 36, 37, 38, 52, 53, 54,
+      8, 9, 10, 24, 25, 26, 40, 41, 42, 56, 57, 58, 12, 13, 14, 28, 29, 30, 44, 45, 46, 60, 61, 62};
   const __m512i order = _mm512_load_si512(kOrder);
   for (int g = 0; g < layout.groups; g += kGroups) {
     __m512i result[kBatch][kGroups];
-    for (int i = 0; i < kGroups; ++i) group_sums<Wide, Chunks, Rows>(axis, layout, g + i, in, result);
+    for (int i = 0; i < kGroups; ++i)
+      group_sums<Wide, Chunks, Rows>(axis, layout, g + i, in, result);
     for (int r = 0; r < Rows; ++r) {
       _mm512_storeu_si512(out[r] + 3 * kOutputs * static_cast<size_t>(g),
                           _mm512_permutexvar_epi8(order, clip8(result[r])));
@@ -200,6 +207,8 @@ void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out,
     all_lines<true, 0, 2>(axis, in, out, rows);
   } else if (axis.taps == kTaps) {
     all_lines<false, 1, 4>(axis, in, out, rows);
+  } else if (axis.taps == 2 * kTaps) {
+    all_lines<false, 2, 2>(axis, in, out, rows);
   } else {
     all_lines<false, 0, 2>(axis, in, out, rows);
   }
@@ -213,7 +222,8 @@ void pack_vertical(Axis& axis) {
     for (int j = 0; j < axis.stride; j += kVector) {
       const Planes planes = split_weights(axis, chunk, j);
       for (int p = 0; p < 3; ++p) {
-        _mm512_store_si512(axis.packed.data() + static_cast<size_t>(3 * chunk + p) * axis.stride + j, planes.b[p]);
+        _mm512_store_si512(
+            axis.packed.data() + static_cast<size_t>(3 * chunk + p) * axis.stride + j, planes.b[p]);
       }
     }
   }
@@ -232,7 +242,8 @@ inline void interleave(const uint8_t* const* in, size_t x, __m512i (&pixels)[4])
   pixels[3] = _mm512_unpackhi_epi16(high01, high23);
 }
 
-void vertical_four_taps(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, uint8_t* out) {
+void vertical_four_taps(const Axis& axis, int j, const uint8_t* const* in, size_t bytes,
+                        uint8_t* out) {
   const int32_t* weights = axis.packed.data() + j;
   const __m512i b0 = _mm512_set1_epi32(weights[0]);
   const __m512i b1 = _mm512_set1_epi32(weights[axis.stride]);
@@ -258,20 +269,22 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
     for (int chunk = 0; chunk < chunks; ++chunk) {
       __m512i pixels[4];
       interleave(in + kTaps * chunk, x, pixels);
-      const int32_t* weights = axis.packed.data() + 3 * static_cast<size_t>(chunk) * axis.stride + j;
+      const int32_t* weights =
+          axis.packed.data() + 3 * static_cast<size_t>(chunk) * axis.stride + j;
       for (int p = 0; p < 3; ++p) {
         const __m512i weight = _mm512_set1_epi32(weights[static_cast<size_t>(p) * axis.stride]);
         for (int i = 0; i < 4; ++i) sums[i][p] = _mm512_dpbusd_epi32(sums[i][p], pixels[i], weight);
       }
     }
-    const __m512i whole[4] = {combine(sums[0]), combine(sums[1]), combine(sums[2]), combine(sums[3])};
+    const __m512i whole[4] = {combine(sums[0]), combine(sums[1]), combine(sums[2]),
+                              combine(sums[3])};
     _mm512_storeu_si512(out + x, clip8(whole));
   }
 }
 
 }  // namespace
 
-const ResampleKernels kAvx512Resample{kTaps,           kTaps,      fill_axis_avx512, pack_horizontal,
+const ResampleKernels kAvx512Resample{kTaps,         kTaps,      fill_axis_avx512, pack_horizontal,
                                       pack_vertical, horizontal, vertical};
 
 }  // namespace fastload

@@ -52,7 +52,7 @@ void pack_nothing(Axis&) {}
 
 }  // namespace
 
-const ResampleKernels kScalarResample{1,          1,        fill_axis_scalar, pack_nothing,
-                                      pack_nothing, horizontal, vertical};
+const ResampleKernels kScalarResample{
+    1, 1, fill_axis_scalar, pack_nothing, pack_nothing, horizontal, vertical};
 
 }  // namespace fastload

@@ -40,13 +40,17 @@ Store::Store(const StoreSpec& spec) : spec_(spec) {
     const double mean = spec.normalize ? spec.mean[c] : 0.0;
     const double std = spec.normalize ? spec.std[c] : 1.0;
     const double range = spec.scale || spec.normalize ? 255.0 : 1.0;
-    a_[c] = static_cast<float>(1.0 / (range * std));
-    b_[c] = static_cast<float>(-mean / std);
-    if (!std::isfinite(a_[c]) || !std::isfinite(b_[c])) {
-      throw Error(ErrorKind::kValue,
-                  "mean must be finite, std finite and not 0. Found: mean " + std::to_string(mean) +
-                      ", std " + std::to_string(std) + " for channel " + std::to_string(c) + ".");
+    scale_.a[c] = static_cast<float>(1.0 / (range * std));
+    scale_.b[c] = static_cast<float>(-mean / std);
+    if (!std::isfinite(scale_.a[c]) || !std::isfinite(scale_.b[c])) {
+      throw Error(ErrorKind::kValue, "mean must be finite, std finite and not 0. Found: mean " +
+                                         std::to_string(mean) + ", std " + std::to_string(std) +
+                                         " for channel " + std::to_string(c) + ".");
     }
+  }
+  for (size_t i = 3; i < StoreScale::kLength; ++i) {
+    scale_.a[i] = scale_.a[i - 3];
+    scale_.b[i] = scale_.b[i - 3];
   }
 }
 
@@ -63,17 +67,12 @@ void Store::rows(const uint8_t* pixels, size_t stride, int y, int count) {
                                        std::to_string(y) + ".");
   }
   const StoreLine line = store_kernels(simd_level())[static_cast<size_t>(spec_.dtype)];
-  StoreScale scale;
-  for (size_t i = 0; i < StoreScale::kLength; ++i) {
-    scale.a[i] = a_[i % 3];
-    scale.b[i] = b_[i % 3];
-  }
   const size_t width = static_cast<size_t>(width_);
   const size_t plane = spec_.channels_last ? 0 : width * static_cast<size_t>(height_);
   const size_t row_elements = spec_.channels_last ? 3 * width : width;
   auto* to = static_cast<uint8_t*>(out_) + dtype_size(spec_.dtype) * row_elements * y;
   for (int i = 0; i < count; ++i) {
-    line(pixels + stride * i, width, scale, to, plane);
+    line(pixels + stride * i, width, scale_, to, plane);
     to += dtype_size(spec_.dtype) * row_elements;
   }
 }

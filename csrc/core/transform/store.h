@@ -22,22 +22,30 @@ struct StoreSpec {
   std::array<double, 3> std{1, 1, 1};
 };
 
-// Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values are
-// computed in float32 as x * a + b, with a and b rounded once from double, then rounded to nearest
-// even in `dtype`. The float32 value is within 2^-23 (1.5 + |mean|) / |std| of the exact one (without
-// normalize: within 2^-23; without scale: exact).
-// uint8 takes neither scale nor normalize (Error(kValue)).
+// value = x * a[channel] + b[channel], in float32, the product rounded before the sum. The three
+// channels are repeated, so that interleaved pixels need no more than vector loads.
+struct StoreScale {
+  static constexpr size_t kLength = 48;
+  std::array<float, kLength> a{};
+  std::array<float, kLength> b{};
+};
+
+// Writes height x width pixels to `out` (dtype_size * 3 * height * width bytes, borrowed). Values
+// are computed in float32 as x * a + b, with a and b rounded once from double, then rounded to
+// nearest even in `dtype`. The float32 value is within 2^-23 (1.5 + |mean|) / |std| of the exact
+// one (without normalize: within 2^-23; without scale: exact). uint8 takes neither scale nor
+// normalize (Error(kValue)).
 class Store final : public RowSink {
  public:
   explicit Store(const StoreSpec& spec);
   void begin(void* out, int width, int height);
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
+  void restart() override {}  // rows are written where they belong, again
   [[nodiscard]] const StoreSpec& spec() const { return spec_; }
 
  private:
   StoreSpec spec_;
-  std::array<float, 3> a_{};
-  std::array<float, 3> b_{};
+  StoreScale scale_;
   void* out_ = nullptr;
   int width_ = 0;
   int height_ = 0;

@@ -43,7 +43,8 @@ struct Bfloat16 {
 };
 
 template <typename Format>
-size_t interleaved(const uint8_t* in, size_t pixels, const StoreScale& scale, typename Format::Element* to) {
+size_t interleaved(const uint8_t* in, size_t pixels, const StoreScale& scale,
+                   typename Format::Element* to) {
   __m256 a[3];
   __m256 b[3];
   for (size_t v = 0; v < 3; ++v) {
@@ -62,7 +63,8 @@ size_t interleaved(const uint8_t* in, size_t pixels, const StoreScale& scale, ty
 }
 
 template <typename Format>
-size_t planar(const uint8_t* in, size_t pixels, const StoreScale& scale, typename Format::Element* to, size_t plane) {
+size_t planar(const uint8_t* in, size_t pixels, const StoreScale& scale,
+              typename Format::Element* to, size_t plane) {
   const __m256i every_third = _mm256_setr_epi32(0, 3, 6, 9, 0, 3, 6, 9);
   const __m256i low_byte = _mm256_set1_epi32(0xFF);
   size_t i = 0;
@@ -73,7 +75,8 @@ size_t planar(const uint8_t* in, size_t pixels, const StoreScale& scale, typenam
     for (size_t c = 0; c < 3; ++c) {
       const __m256i index = _mm256_add_epi32(every_third, _mm256_set1_epi32(static_cast<int>(c)));
       const __m256i channel = _mm256_and_si256(_mm256_shuffle_epi8(bytes, index), low_byte);
-      Format::store(to + c * plane + i, scaled(channel, _mm256_set1_ps(scale.a[c]), _mm256_set1_ps(scale.b[c])));
+      Format::store(to + c * plane + i,
+                    scaled(channel, _mm256_set1_ps(scale.a[c]), _mm256_set1_ps(scale.b[c])));
     }
   }
   return i;
@@ -82,19 +85,22 @@ size_t planar(const uint8_t* in, size_t pixels, const StoreScale& scale, typenam
 template <typename Format>
 void line(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out, size_t plane) {
   auto* to = static_cast<typename Format::Element*>(out);
-  const size_t done = plane == 0 ? interleaved<Format>(in, pixels, scale, to) : planar<Format>(in, pixels, scale, to, plane);
+  const size_t done = plane == 0 ? interleaved<Format>(in, pixels, scale, to)
+                                 : planar<Format>(in, pixels, scale, to, plane);
   const StoreLine rest = kScalarStore[static_cast<size_t>(Format::kDType)];
   rest(in + 3 * done, pixels - done, scale, to + (plane == 0 ? 3 * done : done), plane);
 }
 
-void line_uint8(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out, size_t plane) {
+void line_uint8(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out,
+                size_t plane) {
   auto* to = static_cast<uint8_t*>(out);
   size_t i = 0;
   if (plane > 0) {
     const __m128i split = _mm_setr_epi8(0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1);
     for (; i + 16 <= pixels; i += 16) {
       const auto four = [&](size_t k) {  // RRRR GGGG BBBB of pixels i + k ..
-        return _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 3 * (i + k))), split);
+        return _mm_shuffle_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 3 * (i + k))),
+                                split);
       };
       const __m128i p0 = four(0);
       const __m128i p1 = four(4);

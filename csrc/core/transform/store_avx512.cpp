@@ -1,4 +1,5 @@
-// Store with AVX-512: product and sum rounded apart, as in store_scalar.cpp, so that the bits agree.
+// Store with AVX-512: product and sum rounded apart, as in store_scalar.cpp, so that the bits
+// agree.
 #include "transform/store_kernels.h"
 
 #if defined(__x86_64__)
@@ -13,11 +14,14 @@ __m512 scaled(__m512i bytes, __m512 a, __m512 b) {
   return _mm512_add_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(bytes), a), b);
 }
 
-// Each format stores one vector of 16 values: whole, or the lanes in `mask` (slower on some machines).
+// Each format stores one vector of 16 values: whole, or the lanes in `mask` (slower on some
+// machines).
 struct Float32 {
   using Element = float;
   static void store(Element* to, __m512 value) { _mm512_storeu_ps(to, value); }
-  static void store(Element* to, __mmask16 mask, __m512 value) { _mm512_mask_storeu_ps(to, mask, value); }
+  static void store(Element* to, __mmask16 mask, __m512 value) {
+    _mm512_mask_storeu_ps(to, mask, value);
+  }
 };
 
 template <typename Convert>
@@ -41,8 +45,12 @@ struct ToBfloat16 {
   static __m256i words(__m512 value) {
     const __m512i bits = _mm512_castps_si512(value);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded, 16));
+    const __m512i rounded =
+        _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7FFF)), odd);
+    const __m512i upper_words =
+        _mm512_setr_epi32(0x00030001, 0x00070005, 0x000B0009, 0x000F000D, 0x00130011, 0x00170015,
+                          0x001B0019, 0x001F001D, 0, 0, 0, 0, 0, 0, 0, 0);
+    return _mm512_castsi512_si256(_mm512_permutexvar_epi16(upper_words, rounded));
   }
 };
 
@@ -56,7 +64,8 @@ void store(typename Format::Element* to, size_t room, __m512 value) {
 }
 
 template <typename Format>
-void interleaved(const uint8_t* in, size_t values, const StoreScale& scale, typename Format::Element* to) {
+void interleaved(const uint8_t* in, size_t values, const StoreScale& scale,
+                 typename Format::Element* to) {
   __m512 a[3];
   __m512 b[3];
   for (size_t v = 0; v < 3; ++v) {
@@ -75,8 +84,10 @@ void interleaved(const uint8_t* in, size_t values, const StoreScale& scale, type
 }
 
 template <typename Format>
-void planar(const uint8_t* in, size_t pixels, const StoreScale& scale, typename Format::Element* to, size_t plane) {
-  const __m512i every_third = _mm512_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39, 42, 45);
+void planar(const uint8_t* in, size_t pixels, const StoreScale& scale, typename Format::Element* to,
+            size_t plane) {
+  const __m512i every_third =
+      _mm512_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21, 24, 27, 30, 33, 36, 39, 42, 45);
   constexpr __mmask64 kLowBytes = 0x1111111111111111;
   for (size_t i = 0; i < pixels; i += 16) {
     const __m512i bytes = _mm512_loadu_si512(in + 3 * i);
@@ -92,7 +103,8 @@ void planar(const uint8_t* in, size_t pixels, const StoreScale& scale, typename 
 template <typename Format>
 void line(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out, size_t plane) {
   auto* to = static_cast<typename Format::Element*>(out);
-  plane == 0 ? interleaved<Format>(in, 3 * pixels, scale, to) : planar<Format>(in, pixels, scale, to, plane);
+  plane == 0 ? interleaved<Format>(in, 3 * pixels, scale, to)
+             : planar<Format>(in, pixels, scale, to, plane);
 }
 
 void line_uint8(const uint8_t* in, size_t pixels, const StoreScale&, void* out, size_t plane) {
@@ -102,8 +114,8 @@ void line_uint8(const uint8_t* in, size_t pixels, const StoreScale&, void* out, 
     return;
   }
   const __m512i lane = _mm512_mullo_epi16(
-      _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7,
-                       6, 5, 4, 3, 2, 1, 0),
+      _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13,
+                       12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
       _mm512_set1_epi16(6));  // 3 * (2 k), the byte of pixel 2 k
   const __m512i every_third =
       _mm512_or_si512(lane, _mm512_slli_epi16(_mm512_add_epi16(lane, _mm512_set1_epi16(3)), 8));

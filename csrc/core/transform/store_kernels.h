@@ -9,17 +9,9 @@
 
 namespace fastload {
 
-// value = x * a[channel] + b[channel], in float32, the product rounded before the sum. The three channels
-// are repeated, so that interleaved pixels need no more than vector loads.
-struct StoreScale {
-  static constexpr size_t kLength = 48;
-  std::array<float, kLength> a{};
-  std::array<float, kLength> b{};
-};
-
 // Converts `pixels` RGB pixels. `out` gets them interleaved, or, if plane > 0, channel c from out +
-// c * plane elements on. Reads at most RowSink::kSlack bytes behind the pixels, writes only elements of
-// this line.
+// c * plane elements on. Reads at most RowSink::kSlack bytes behind the pixels, writes only
+// elements of this line.
 using StoreLine = void (*)(const uint8_t* in, size_t pixels, const StoreScale& scale, void* out,
                            size_t plane);
 

@@ -1,10 +1,11 @@
 // Store without vector instructions: the reference for the other kernels.
+#include "transform/store_scalar.h"
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "transform/store_kernels.h"
-#include "transform/store_scalar.h"
 
 namespace fastload {
 
@@ -76,7 +77,7 @@ void line_uint8(const uint8_t* in, size_t pixels, const StoreScale&, void* out, 
 
 }  // namespace
 
-const StoreKernels kScalarStore{line_uint8, line<uint16_t, to_float16>,
-                                line<uint16_t, to_bfloat16>, line<float, to_float32>};
+const StoreKernels kScalarStore{line_uint8, line<uint16_t, to_float16>, line<uint16_t, to_bfloat16>,
+                                line<float, to_float32>};
 
 }  // namespace fastload

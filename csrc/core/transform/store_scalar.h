@@ -1,4 +1,5 @@
-// float32 to the 16-bit formats, rounded to nearest even: what vector kernels use for a line's rest.
+// float32 to the 16-bit formats, rounded to nearest even: what vector kernels use for a line's
+// rest.
 #pragma once
 
 #include <cstdint>

@@ -84,8 +84,9 @@ int center_offset(int size, int crop) {
 
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng) {
   if (width < 1 || height < 1) {
-    throw Error(ErrorKind::kValue, "A picture must have at least 1 x 1 pixels. Found: " +
-                                       std::to_string(width) + " x " + std::to_string(height) + ".");
+    throw Error(ErrorKind::kValue,
+                "A picture must have at least 1 x 1 pixels. Found: " + std::to_string(width) +
+                    " x " + std::to_string(height) + ".");
   }
   View view;
   view.crop = {0, 0, width, height};

@@ -12,8 +12,8 @@ namespace fastload {
 enum class Filter : uint8_t { kBilinear = 0, kBicubic = 1 };
 
 // The picture's rectangle `crop` is resized (antialiased) to resized_width x resized_height, and
-// `window` (in resized pixels) of that is the sample, mirrored if `flip`. A window that reaches over
-// the resized picture's border is zero there (torchvision's CenterCrop pads so).
+// `window` (in resized pixels) of that is the sample, mirrored if `flip`. A window that reaches
+// over the resized picture's border is zero there (torchvision's CenterCrop pads so).
 struct View {
   Rect crop;
   int resized_width = 0;
@@ -35,7 +35,7 @@ struct GeometrySpec {
   int out_height = 0;
   int out_width = 0;
   int max_size = 0;
-  double scale_min = 0.08, scale_max = 1.0;       // share of the picture's area
+  double scale_min = 0.08, scale_max = 1.0;         // share of the picture's area
   double ratio_min = 3.0 / 4, ratio_max = 4.0 / 3;  // width over height
   Filter filter = Filter::kBilinear;
   int center_height = 0;  // CenterCrop; 0: none
@@ -44,18 +44,22 @@ struct GeometrySpec {
 };
 
 // Draws the sample's view of a width x height picture.
-//   Crop: torchvision's RandomResizedCrop.get_params, ten tries, then the central fallback. Try i draws
-//     from Philox block (kCrop, 2i): words 0, 1 the area, uniform in scale; words 2, 3 the logarithm of
-//     the ratio, uniform; and, if the crop fits, from (kCrop, 2i + 1): words 0, 1 the top row, words 2,
-//     3 the left column, uniform_below. (uniform_double of two words where "uniform" is said.)
-//   Flip: uniform_double of words 0, 1 of block (kFlip, 0), flipped when it is below the probability.
-//   Sizes: torchvision's _compute_resized_output_size and center_crop, rounding as Python does; but a
+//   Crop: torchvision's RandomResizedCrop.get_params, ten tries, then the central fallback. Try i
+//   draws
+//     from Philox block (kCrop, 2i): words 0, 1 the area, uniform in scale; words 2, 3 the
+//     logarithm of the ratio, uniform; and, if the crop fits, from (kCrop, 2i + 1): words 0, 1 the
+//     top row, words 2, 3 the left column, uniform_below. (uniform_double of two words where
+//     "uniform" is said.)
+//   Flip: uniform_double of words 0, 1 of block (kFlip, 0), flipped when it is below the
+//   probability. Sizes: torchvision's _compute_resized_output_size and center_crop, rounding as
+//   Python does; but a
 //     side that would become 0 pixels is 1.
 // Throws Error(kValue) for an empty picture, Error(kLimit) where a side would exceed 2^24 pixels.
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng);
 
-// The rectangle of the picture that the view needs: crop, cut to the support of the window's pixels.
-// Throws Error(kValue) for sides outside [1, 2^24] and for a window that misses the resized picture.
+// The rectangle of the picture that the view needs: crop, cut to the support of the window's
+// pixels. Throws Error(kValue) for sides outside [1, 2^24] and for a window that misses the resized
+// picture.
 Rect source_rect(const View& view, Filter filter);
 
 }  // namespace fastload

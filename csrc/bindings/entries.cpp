@@ -1,0 +1,59 @@
+// Entry points: the file's reader, and making them.
+#include "shard/entries.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+
+#include "pack/entries_of.h"
+#include "register.h"
+
+namespace nb = nanobind;
+
+namespace fastload::bindings {
+namespace {
+
+using Ids = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Sizes = nb::ndarray<uint64_t, nb::numpy, nb::ndim<1>>;
+
+nb::tuple build(Reader& reader, const Ids& ids, int spacing) {
+  auto made = std::make_unique<PackedEntries>();
+  {
+    nb::gil_scoped_release release;
+    *made = entries_of(reader, {ids.data(), ids.size()}, spacing);
+  }
+  nb::bytes packed(made->packed.data(), made->packed.size());
+  uint64_t* sizes = made->sizes.data();
+  const size_t count = made->sizes.size();
+  nb::capsule owner(made.release(),
+                    [](void* p) noexcept { delete static_cast<PackedEntries*>(p); });
+  return nb::make_tuple(packed, Sizes(sizes, {count}, owner));
+}
+
+}  // namespace
+
+void register_entries(nb::module_& m) {
+  nb::class_<Entries>(m, "Entries", "entries.fli: the JPEGs' entry points, by sample id.")
+      .def(nb::init<const std::string&, const Index&>(), nb::arg("path"), nb::arg("index"))
+      .def("__len__", &Entries::size)
+      .def_prop_ro("spacing", &Entries::spacing,
+                   "Pixels between entry points, 0: one a row of MCUs.")
+      .def_prop_ro("damaged", &Entries::damaged,
+                   "Images decoded without, because theirs are damaged.")
+      .def(
+          "get",
+          [](Entries& entries, uint64_t id) {
+            const Bytes packed = entries.get(id);
+            return nb::bytes(packed.data(), packed.size());
+          },
+          nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")
+      .def("verify", &Entries::verify, nb::call_guard<nb::gil_scoped_release>(),
+           "Checks every page; raises ChecksumError.");
+  m.def("build_entries", &build, nb::arg("reader"), nb::arg("ids"), nb::arg("spacing"),
+        "Packed entry points of samples `ids` (n,) uint64, back to back, and their sizes (n,) "
+        "uint64.");
+}
+
+}  // namespace fastload::bindings

@@ -1,0 +1,32 @@
+#include "shard/entries.h"
+
+#include "base/error.h"
+
+namespace fastload {
+
+Entries::Entries(const std::string& path, const Index& index) : file_(path, "FLENTRY1", 0) {
+  if (size() == index.size() && file_.header().index_digest == index.digest()) return;
+  throw Error(ErrorKind::kFormat, path + " has the entry points of another dataset than " +
+                                      index.path() + ". Delete it, or build it again with " +
+                                      "'fastload index --entries'.");
+}
+
+Bytes Entries::get(uint64_t id) {
+  if (id >= size()) {
+    throw Error(ErrorKind::kValue, "Sample id must be below " + std::to_string(size()) +
+                                       ". Found: " + std::to_string(id) + " (" + file_.path() +
+                                       ").");
+  }
+  return file_.variable(id);
+}
+
+Bytes Entries::find(uint64_t id) noexcept {
+  try {
+    return get(id);
+  } catch (const std::exception&) {
+    damaged_.fetch_add(1, std::memory_order_relaxed);
+    return {};
+  }
+}
+
+}  // namespace fastload

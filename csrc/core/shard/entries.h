@@ -1,0 +1,36 @@
+// entries.fli: the JPEGs' entry points, by sample id (layout: FORMAT.md; of one image's entries:
+// decode/jpeg_entries.h). Optional: without it decoding gives the same pixels, more slowly.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "shard/index.h"
+#include "shard/paged_file.h"
+
+namespace fastload {
+
+// Safe to use from many threads.
+class Entries {
+ public:
+  // Throws as PagedFile, and Error(kFormat) if the file belongs to another index.
+  Entries(const std::string& path, const Index& index);
+
+  [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
+  [[nodiscard]] uint32_t spacing() const { return file_.header().spacing; }
+  // The packed entries of sample `id` < size(); empty if it has none. Throws Error(kFormat,
+  // kChecksum).
+  Bytes get(uint64_t id);
+  // The same, but empty where the file is damaged, which is counted: the picture decodes without.
+  Bytes find(uint64_t id) noexcept;
+  [[nodiscard]] uint64_t damaged() const { return damaged_.load(std::memory_order_relaxed); }
+  // Checks every page. Throws Error(kChecksum).
+  void verify() { file_.verify(); }
+
+ private:
+  PagedFile file_;
+  std::atomic<uint64_t> damaged_{0};
+};
+
+}  // namespace fastload

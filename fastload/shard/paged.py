@@ -1,0 +1,152 @@
+"""Writing the checksummed table files ``index.fli`` and ``entries.fli`` (layout: FORMAT.md).
+
+Reading is the core's (``csrc/core/shard/paged_file.h``), which checks the CRC-32C of every page before it
+uses a value from it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+
+__all__ = ["DATA_OFFSET", "HEADER", "PAGE_BYTES", "write_paged"]
+
+VERSION = (1, 0)
+DATA_OFFSET = 4096
+PAGE_BYTES = 131072
+ALIGN = 64
+
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("major", "<u2"),
+        ("minor", "<u2"),
+        ("header_bytes", "<u4"),
+        ("num_records", "<u8"),
+        ("data_offset", "<u8"),  # the data region: fixed-size entries, table, variable-size bytes
+        ("data_size", "<u8"),
+        ("page_bytes", "<u8"),
+        ("table_offset", "<u8"),  # file offset of num_records + 1 uint64: where each one's bytes begin
+        ("bytes_offset", "<u8"),  # file offset of those bytes: keys, or packed entry points
+        ("pages_offset", "<u8"),  # file offset of one uint32 CRC-32C a page of the data region
+        ("file_size", "<u8"),
+        ("spacing", "<u4"),  # entries.fli: pixels between entry points, 0: rows; index.fli: 0
+        ("index_digest", "<u4"),  # entries.fli: digest of the index it belongs to; index.fli: 0
+        ("reserved", "V32"),
+        ("pages_crc", "<u4"),  # CRC-32C of the page table
+        ("header_crc", "<u4"),  # CRC-32C of the header before this field
+    ]
+)
+assert HEADER.itemsize == 128
+
+
+class _Region:
+    """Writes the data region and collects one CRC a page."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._page = bytearray()
+        self._crcs: list[int] = []
+        self.size = 0
+
+    @property
+    def end(self) -> int:
+        """File offset behind what was written."""
+        return DATA_OFFSET + self.size
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._file.write(data)
+        self.size += len(data)
+        self._page += data
+        while len(self._page) >= PAGE_BYTES:
+            self._flush(PAGE_BYTES)
+
+    def align(self) -> None:
+        self.write(bytes(-self.size % ALIGN))
+
+    def page_table(self) -> bytes:
+        if self._page:
+            self._flush(len(self._page))
+        return np.array(self._crcs, dtype="<u4").tobytes()
+
+    def _flush(self, size: int) -> None:
+        self._crcs.append(_C.crc32c(np.frombuffer(bytes(self._page[:size]), np.uint8)))
+        del self._page[:size]
+
+
+def _write_table(region: _Region, lengths: Iterable[npt.NDArray[np.uint64]]) -> None:
+    position = np.uint64(0)
+    region.write(position.tobytes())
+    for chunk in lengths:
+        ends = np.cumsum(chunk, dtype=np.uint64) + position
+        position = ends[-1] if len(ends) else position
+        region.write(ends.astype("<u8").tobytes())
+
+
+def write_paged(
+    path: Path,
+    magic: bytes,
+    fixed: Iterable[npt.NDArray[np.void]],
+    lengths: Iterable[npt.NDArray[np.uint64]],
+    chunks: Iterable[bytes],
+    spacing: int = 0,
+    index_digest: int = 0,
+) -> None:
+    """Write such a file at ``path`` and fsync it (not atomically: give it a temporary name).
+
+    Args:
+        path: the file to write.
+        magic: its first 8 bytes.
+        fixed: the fixed-size entries, in sample-id order, in any number of parts.
+        lengths: the lengths in bytes of the variable-size parts, one a record, in any number of arrays.
+        chunks: those bytes, back to back, in any number of pieces.
+        spacing: header field of ``entries.fli``.
+        index_digest: header field of ``entries.fli``.
+    """
+    header = np.zeros((), HEADER)
+    counts: list[int] = []
+
+    def counted() -> Iterable[npt.NDArray[np.uint64]]:
+        for part in lengths:
+            counts.append(len(part))
+            yield part
+
+    with open(path, "wb") as file:
+        file.write(bytes(DATA_OFFSET))
+        region = _Region(file)
+        for part in fixed:
+            region.write(part.tobytes())
+        region.align()
+        header["table_offset"] = region.end
+        _write_table(region, counted())
+        region.align()
+        header["bytes_offset"] = region.end
+        for chunk in chunks:
+            region.write(chunk)
+        region.align()
+        pages = region.page_table()
+        file.write(pages)
+        header["magic"] = magic
+        header["major"], header["minor"] = VERSION
+        header["header_bytes"] = HEADER.itemsize
+        header["num_records"] = sum(counts)
+        header["data_offset"] = DATA_OFFSET
+        header["data_size"] = region.size
+        header["page_bytes"] = PAGE_BYTES
+        header["pages_offset"] = region.end
+        header["file_size"] = region.end + len(pages)
+        header["spacing"] = spacing
+        header["index_digest"] = index_digest
+        header["pages_crc"] = _C.crc32c(np.frombuffer(pages, np.uint8)) if pages else 0
+        header["header_crc"] = _C.crc32c(np.frombuffer(header.tobytes()[:-4], np.uint8))
+        file.seek(0)
+        file.write(header.tobytes())
+        file.flush()
+        os.fsync(file.fileno())

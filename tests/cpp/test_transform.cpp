@@ -1,0 +1,143 @@
+// transform/: every instruction set against the scalar code on memory of exactly the promised size,
+// so that AddressSanitizer sees a byte too much. Tests against Pillow and torch are in
+// tests/transform.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/cpu.h"
+#include "check.h"
+#include "transform/resample.h"
+#include "transform/store.h"
+
+namespace {
+
+using fastload::DType;
+using fastload::Filter;
+using fastload::Rect;
+using fastload::Resampler;
+using fastload::RowSink;
+using fastload::Store;
+using fastload::StoreSpec;
+using fastload::View;
+
+constexpr std::array<const char*, 3> kLevels{"scalar", "avx2", "avx512"};
+
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+  int in(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
+  // Small sides are as likely as large ones.
+  int side() { return in(0, 1) != 0 ? in(1, 9) : in(1, 300); }
+  bool coin() { return in(0, 1) != 0; }
+
+ private:
+  std::mt19937 engine_;
+};
+
+View random_view(Random& random) {
+  View view;
+  view.crop = {random.in(0, 5), random.in(0, 5), random.side(), random.side()};
+  view.resized_width = random.in(0, 3) == 0 ? view.crop.width : random.side();
+  view.resized_height = random.in(0, 3) == 0 ? view.crop.height : random.side();
+  view.window = {0, 0, view.resized_width, view.resized_height};
+  if (random.coin()) {
+    view.window.x = random.in(-9, view.resized_width - 1);
+    view.window.y = random.in(-9, view.resized_height - 1);
+    view.window.width = random.in(std::max(1, 1 - view.window.x), view.resized_width + 9);
+    view.window.height = random.in(std::max(1, 1 - view.window.y), view.resized_height + 9);
+  }
+  view.flip = random.coin();
+  return view;
+}
+
+// The rows of the source rectangle, a few at a time, each time in a block that ends with the slack.
+void feed(Resampler& resampler, const std::vector<uint8_t>& pixels, Rect source, int chunk) {
+  const size_t row = 3 * static_cast<size_t>(source.width);
+  for (int y = 0; y < source.height; y += chunk) {
+    const int count = std::min(chunk, source.height - y);
+    std::vector<uint8_t> block(row * count + RowSink::kSlack);
+    std::memcpy(block.data(), pixels.data() + row * y, row * count);
+    block.shrink_to_fit();
+    resampler.rows(block.data(), row, y, count);
+  }
+  resampler.end();
+}
+
+size_t bytes_of(const StoreSpec& spec, Rect window) {
+  return fastload::dtype_size(spec.dtype) * 3 * window.width * window.height;
+}
+
+StoreSpec random_spec(Random& random) {
+  StoreSpec spec;
+  spec.dtype = static_cast<DType>(random.in(0, 3));
+  spec.channels_last = random.coin();
+  if (spec.dtype != DType::kUint8 && random.coin()) {
+    spec.normalize = true;
+    spec.mean = {0.5, 0.25, 0.1};
+    spec.std = {0.25, 2.0, 0.3};
+  }
+  return spec;
+}
+
+TEST(every_level_gives_the_same_bytes) {
+  Random random(1);
+  Resampler resampler;  // kept, as a thread keeps it
+  for (int i = 0; i < 1500; ++i) {
+    const View view = random_view(random);
+    const Filter filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
+    const Rect source = fastload::source_rect(view, filter);
+    const StoreSpec spec = random_spec(random);
+    std::vector<uint8_t> pixels(3 * static_cast<size_t>(source.width) * source.height);
+    for (uint8_t& byte : pixels) byte = static_cast<uint8_t>(random.in(0, 255));
+    const int chunk = random.in(1, 20);
+    std::vector<uint8_t> wanted;
+    for (const char* level : kLevels) {
+      fastload::set_simd_level(level);
+      std::vector<uint8_t> found(bytes_of(spec, view.window));
+      Store store(spec);
+      store.begin(found.data(), view.window.width, view.window.height);
+      resampler.begin(view, filter, store);
+      feed(resampler, pixels, source, chunk);
+      if (wanted.empty()) wanted = found;
+      CHECK(found == wanted);
+    }
+  }
+  fastload::set_simd_level("avx512");
+}
+
+TEST(rows_out_of_order_are_refused) {
+  const View view{{0, 0, 8, 8}, 4, 4, {0, 0, 4, 4}, false};
+  std::vector<uint8_t> pixels(3 * 64 + RowSink::kSlack);
+  std::vector<uint8_t> out(3 * 16);
+  Store store(StoreSpec{});
+  store.begin(out.data(), 4, 4);
+  Resampler resampler;
+  CHECK_THROWS(kState, "Rows must come in order", resampler.rows(pixels.data(), 24, 0, 1));
+  resampler.begin(view, Filter::kBilinear, store);
+  resampler.rows(pixels.data(), 24, 0, 3);
+  CHECK_THROWS(kState, "row 3 of 8 next. Found: 1 rows from 4",
+               resampler.rows(pixels.data(), 24, 4, 1));
+  CHECK_THROWS(kState, "row 3 of 8 next. Found: 6 rows from 3",
+               resampler.rows(pixels.data(), 24, 3, 6));
+  CHECK_THROWS(kState, "needs 8 rows. Found: 3", resampler.end());
+  resampler.begin(view, Filter::kBilinear, store);
+  resampler.rows(pixels.data(), 24, 0, 8);
+  resampler.end();
+  CHECK_THROWS(kState, "needs 8 rows", resampler.end());
+}
+
+TEST(store_refuses_rows_outside_the_sample) {
+  std::vector<uint8_t> pixels(3 * 16 + RowSink::kSlack);
+  std::vector<uint8_t> out(3 * 16);
+  Store store(StoreSpec{});
+  CHECK_THROWS(kState, "Rows must be in [0, 0)", store.rows(pixels.data(), 12, 0, 1));
+  store.begin(out.data(), 4, 4);
+  CHECK_THROWS(kState, "Rows must be in [0, 4)", store.rows(pixels.data(), 12, 2, 3));
+  CHECK_THROWS(kState, "Found: 1 rows from -1", store.rows(pixels.data(), 12, -1, 1));
+}
+
+}  // namespace

@@ -1,0 +1,108 @@
+"""Kills a pack before and after every system call that changes what is on disk, and resumes each time.
+
+Run as a program: ``kill_driver.py SOURCE FOLDER FORMAT``. It forks a child for each kill point (cheaper
+than a new interpreter), compares the resumed output with an uninterrupted one byte for byte, and prints
+one JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pack_trees import snapshot
+
+from fastload.pack import PackOptions, pack
+from fastload.shard.formats import format_of
+from fastload.shard.manifest import MANIFEST_NAME
+
+CALLS = ("replace", "fsync", "unlink", "rmdir", "mkdir", "ftruncate")
+
+
+class Killer:
+    """Sends SIGKILL to this process around the k-th call: even k before it, odd k after it."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.count = at, 0
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any, **named: Any) -> Any:
+            self.step()
+            result = call(*arguments, **named)
+            self.step()
+            return result
+
+        return counted
+
+    def step(self) -> None:
+        if self.count == self.at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self.count += 1
+
+
+def run_pack(source: Path, output: Path, format_name: str) -> None:
+    pack(source, output, PackOptions(format=format_name, shard_size=16384, num_proc=1))
+
+
+def killed(source: Path, output: Path, format_name: str, at: int) -> bool:
+    """Pack in a child that is killed at point ``at``; False if it came to its end."""
+    child = os.fork()
+    if child == 0:
+        killer = Killer(at)
+        for name in CALLS:
+            setattr(os, name, killer.around(getattr(os, name)))
+        try:
+            run_pack(source, output, format_name)
+        finally:
+            os._exit(0 if (output / MANIFEST_NAME).exists() else 3)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, status
+    return os.WIFSIGNALED(status)
+
+
+def resumed(source: Path, output: Path, format_name: str) -> None:
+    child = os.fork()
+    if child == 0:
+        code = 4
+        try:
+            run_pack(source, output, format_name)
+            code = 0
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+
+
+def main(source: Path, folder: Path, format_name: str) -> None:
+    format_of(format_name)  # its library is imported before the first fork
+    os.fsync = lambda descriptor: None  # type: ignore[assignment]
+    run_pack(source, folder / "whole" / "set", format_name)
+    expected = snapshot(folder / "whole" / "set")
+    at, early, failures = 0, 0, []
+    while True:
+        output = folder / "killed" / "set"
+        if not killed(source, output, format_name, at):
+            break
+        complete = (output / MANIFEST_NAME).exists()
+        if complete:
+            # Once the manifest is there, everything that it names must be.
+            names = [*expected]
+            early += not all((output / name).exists() for name in names)
+        if at % 3 == 2 and killed(source, output, format_name, at // 2):
+            pass  # a second kill, during the recovery
+        resumed(source, output, format_name)
+        if snapshot(output) != expected:
+            failures.append(at)
+        shutil.rmtree(output.parent)
+        at += 1
+    print(json.dumps({"points": at, "early": early, "failures": failures}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
