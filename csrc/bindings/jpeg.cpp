@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "convert.h"
 #include "decode/jpeg_decoder.h"
+#include "pack/baseline.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -138,6 +139,23 @@ void register_jpeg(nb::module_& m) {
       nb::arg("data"), nb::arg("spacing"),
       "Packed entry points, uint8 [n]; empty if the file has none. spacing: pixels, 0 for rows of "
       "MCUs.");
+  m.def(
+      "jpeg_to_baseline",
+      [](const BytesArg& data, uint64_t max_pixels, int max_scans) {
+        std::vector<uint8_t> written;
+        {
+          nb::gil_scoped_release release;
+          DecodeLimits limits;
+          limits.max_pixels = max_pixels;
+          limits.max_scans = max_scans;
+          written = to_baseline(as_bytes(data), limits);
+        }
+        return to_array(written);
+      },
+      nb::arg("data"), nb::arg("max_pixels") = DecodeLimits{}.max_pixels,
+      nb::arg("max_scans") = DecodeLimits{}.max_scans,
+      "The progressive JPEG as a baseline one of the same coefficients and segments, uint8 [n]; "
+      "raises DecodeError where that cannot be.");
   nb::class_<JpegClock>(m, "JpegClock", "One decoder with stage clocks, for benchmarks.")
       .def(nb::init<>())
       .def("decode", &JpegClock::decode, nb::arg("data"), nb::arg("roi") = nb::none(),

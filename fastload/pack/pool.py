@@ -52,7 +52,11 @@ class _Runner:
     def write(self, number: int) -> None:
         """Write one; the one before it is published when this returns."""
         part: Part = self._job.write(number, self._advance)
-        self.drain()
+        try:
+            self.drain()
+        except BaseException:
+            self._job.discard(number)
+            raise
         self._pending = self._thread.submit(self._job.publish, number, part)
 
     def drain(self) -> None:

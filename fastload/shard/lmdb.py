@@ -16,6 +16,7 @@ __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_byt
 
 SUFFIX = ".lmdb"
 _PAGE = 4096
+_SLICE = 256  # values located through one memory map
 _SLACK = 1 << 20  # branch and leaf pages of the keys, and the copies that commits leave behind
 
 
@@ -89,36 +90,43 @@ def _map_base(file: Path) -> tuple[int, int]:
 
 def _walk(path: Path) -> tuple[Located, list[bytes]]:
     """Byte ranges and keys of all values, in key order."""
-    file = data_file(path) if path.is_dir() else path
+    offsets: list[int] = []
+    lengths: list[int] = []
+    keys: list[bytes] = []
     try:
-        env = lmdb.open(
-            str(path),
-            subdir=path.is_dir(),
-            readonly=True,
-            lock=False,
-            readahead=False,
-            max_dbs=0,
-            create=False,
-        )
+        # The walk touches a page of every value. A new map now and then gives them back, so that the
+        # memory does not grow with the shard.
+        while _walk_slice(path, offsets, lengths, keys):
+            pass
     except lmdb.Error as error:
-        raise FormatError(f"{path} is not an LMDB database: {error}") from None
+        raise FormatError(f"{path} is not a whole LMDB database: {error}") from None
+    return Located(np.array(offsets, np.uint64), np.array(lengths, np.uint64)), keys
+
+
+def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[bytes]) -> bool:
+    """Add the next :data:`_SLICE` values; False if there were no more."""
+    folder = path.is_dir()
+    env = lmdb.open(str(path), subdir=folder, readonly=True, lock=False, readahead=False, create=False)
     try:
         # LMDB values never move while the map stands, so an address in it is a file offset.
-        base, size = _map_base(file.resolve())
+        base, size = _map_base((data_file(path) if folder else path).resolve())
         with env.begin(buffers=True) as txn:
-            ranges = [
-                (np.frombuffer(value, np.uint8).ctypes.data if len(value) else base, len(value), bytes(key))
-                for key, value in txn.cursor()
-            ]
-    except lmdb.Error as error:
-        raise FormatError(f"{path} is a damaged LMDB database: {error}") from None
+            cursor = txn.cursor()
+            more = cursor.set_range(keys[-1]) and cursor.next() if keys else cursor.first()
+            for _ in range(_SLICE):
+                if not more:
+                    return False
+                value = cursor.value()
+                offset = np.frombuffer(value, np.uint8).ctypes.data - base if len(value) else 0
+                if not 0 <= offset <= size - len(value):
+                    raise FormatError(f"{path}: a value lies outside the database's memory map.")
+                offsets.append(offset)
+                lengths.append(len(value))
+                keys.append(bytes(cursor.key()))
+                more = cursor.next()
+            return bool(more)
     finally:
         env.close()
-    offsets = np.array([found[0] for found in ranges], np.uint64) - np.uint64(base)
-    lengths = np.array([found[1] for found in ranges], np.uint64)
-    if len(ranges) and int((offsets + lengths).max()) > size:
-        raise FormatError(f"{path}: a value lies outside the database's memory map.")
-    return Located(offsets, lengths), [found[2] for found in ranges]
 
 
 def locate(path: Path) -> Located:

@@ -9,8 +9,8 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.shard.index import RECORD
-from fastload.shard.paged import HEADER, PAGE_BYTES
 from fastload.shard.manifest import Manifest, Shard
+from fastload.shard.paged import HEADER, PAGE_BYTES
 
 DATA_OFFSET = 4096
 

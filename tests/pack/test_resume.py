@@ -145,8 +145,10 @@ def test_only_unfinished_shards_are_written_again(tmp_path: Path, monkeypatch: p
         fail_after(patch, 6)
         with pytest.raises(PackError):
             pack(source, tmp_path / "out", options())
-    before = {path.name: path.stat().st_ino for path in (tmp_path / "out").glob("*.arrow")}
+    finished = [path.stem for path in (tmp_path / "out" / WORK_NAME).glob("[!.]*.part")]
+    before = {name: (tmp_path / "out" / name).stat().st_ino for name in finished}
     assert before
+    assert not list((tmp_path / "out").glob(".tmp-*"))
     pack(source, tmp_path / "out", options())
     after = {path.name: path.stat().st_ino for path in (tmp_path / "out").glob("*.arrow")}
     assert before.items() <= after.items()
@@ -209,8 +211,10 @@ def test_restart_leaves_nothing_of_the_old_pack(tmp_path: Path, monkeypatch: pyt
     source, output = interrupted(tmp_path, monkeypatch)
     pack(source, output, options("lmdb", restart=True))
     assert not list(output.glob("*.arrow"))
+    (output / "entries.fli").write_bytes(b"of the pack that goes")
     pack(source, output, options("hdf5", restart=True))
     assert not list(output.glob("*.lmdb"))
+    assert not (output / "entries.fli").exists()
     assert len(PackedDataset(output)) == 48
 
 
