@@ -26,6 +26,8 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd tests && $(BIN)/mypy --config-file ../pyproject.toml -p fastload
+	cd tests && MYPYPATH=../tools $(BIN)/mypy --config-file ../pyproject.toml \
+	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py
 
 # -O1: sanitized code is slow enough, and GCC warns wrongly about sanitized -O3 code.
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import update_tree
 from house_sources import ROOT, cpp_files, name_of, python_files
 
 MAX_FILE_LINES = 400
@@ -163,28 +164,12 @@ def test_the_danger_check_finds(tmp_path: Path, line: str) -> None:
     assert len(list(dangerous(tmp_path / "x.py"))) == 1
 
 
-def listed_modules() -> list[str]:
-    """The modules that ARCHITECTURE.md's tree names: a line with the folder, then an indented line each."""
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    folder, listed = "", []
-    for line in text.split("## The tree", 1)[1].split("```")[1].splitlines():
-        if line.endswith("/"):
-            folder = line
-        elif line.startswith("  ") and not line.split()[0].endswith(".sh"):
-            listed.append(folder + line.split()[0])
-    return listed
-
-
-def module_of(path: Path) -> str:
-    """A file's line in the tree: the file for Python; for C++ what header, source and kernels share."""
-    return re.sub(r"(_(scalar|avx2|avx512|simd|sse42))?\.(h|cpp)$", "", name_of(path))
-
-
 def test_the_tree_in_architecture_names_exactly_the_modules() -> None:
-    files = python_files("fastload", "tools") + cpp_files("csrc")
-    wanted = {module_of(path) for path in files}
-    wanted -= {name for name in wanted if name.endswith("__init__.py") and name != "fastload/__init__.py"}
-    listed = listed_modules()
-    assert len(listed) == len(set(listed))
-    assert sorted(wanted - set(listed)) == [], "exist, but ARCHITECTURE.md does not name them"
-    assert sorted(set(listed) - wanted) == [], "named by ARCHITECTURE.md, but do not exist"
+    listed = update_tree.described(update_tree.DOCUMENT.read_text(encoding="utf-8"))
+    wanted = update_tree.modules()
+    advice = "run tools/update_tree.py"
+    assert sorted(set(wanted) - set(listed)) == [], f"exist, but ARCHITECTURE.md does not name them: {advice}"
+    assert sorted(set(listed) - set(wanted)) == [], f"named by ARCHITECTURE.md, but do not exist: {advice}"
+    assert all(listed.values())
+    assert len(wanted) > 100
+    assert {"fastload/__init__.py", "csrc/core/base/crc32c", "tools/setup.sh"} <= set(wanted)

@@ -13,7 +13,6 @@ import numpy as np
 from PIL import Image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @lru_cache(maxsize=4096)
@@ -76,8 +75,8 @@ def command(*arguments: object) -> list[str]:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """An environment in which that process finds the package."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), **extra}
+    """An environment in which that process finds the same package as this one, in the same order."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **extra}
 
 
 def run_cli(*arguments: object, timeout: float = 60, **extra: str) -> subprocess.CompletedProcess[str]:

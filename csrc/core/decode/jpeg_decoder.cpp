@@ -10,7 +10,8 @@ namespace fastload {
 namespace {
 
 constexpr int kEmitRows = 8;      // rows handed over at a time
-constexpr int kStripBlocks = 64;  // luma blocks across, decoded before they are transformed
+constexpr int kStripBlocks = 32;  // luma blocks across, decoded before they are transformed
+static_assert(static_cast<size_t>(kStripBlocks) * 3 <= BlockTargets::kMax);
 constexpr size_t kMargin = 64;
 
 uint64_t now_ns() {
@@ -99,23 +100,14 @@ void JpegDecoder::plan(Rect roi) {
 // Lays out the coefficients of a strip of MCUs: the blocks that lie side by side in the picture are
 // neighbours in memory.
 void JpegDecoder::plan_targets() {
-  const int luma_across = header_.components[0].h;
-  strip_mcus_ = std::min(kStripBlocks / luma_across, window_.column_end - window_.column_begin);
-  size_t size = 0;
-  targets_.resize(static_cast<size_t>(strip_mcus_ * header_.blocks_per_mcu) + 1);
-  int block = 0, row_index = 0;
+  strip_mcus_ =
+      std::min(kStripBlocks / header_.components[0].h, window_.column_end - window_.column_begin);
+  size_t size = 0, row = 0;
   for (int c = 0; c < header_.component_count; ++c) {
     const JpegComponent& component = header_.components[static_cast<size_t>(c)];
-    const HuffmanTables& tables = scan_.tables(c);
-    for (int v = 0; v < component.v; ++v, ++row_index) {
-      strip_offset_[static_cast<size_t>(row_index)] = size;
+    for (int v = 0; v < component.v; ++v, ++row) {
+      strip_offset_[row] = size;
       size += idct_.row_size(strip_mcus_ * component.h);
-      for (int h = 0; h < component.h; ++h, ++block) {
-        for (int mcu = 0; mcu < strip_mcus_; ++mcu) {
-          BlockTarget& target = targets_[static_cast<size_t>(mcu * header_.blocks_per_mcu + block)];
-          target = {&tables.dc, &tables.ac, nullptr};
-        }
-      }
     }
   }
   if (coefs_.size() < size) {
@@ -124,20 +116,20 @@ void JpegDecoder::plan_targets() {
   }
   if (coefs_dirty_) std::fill(coefs_.begin(), coefs_.end(), int16_t{0});
   coefs_dirty_ = false;
-  block = row_index = 0;
-  for (int c = 0; c < header_.component_count; ++c) {
-    const JpegComponent& component = header_.components[static_cast<size_t>(c)];
-    for (int v = 0; v < component.v; ++v, ++row_index) {
-      for (int h = 0; h < component.h; ++h, ++block) {
-        for (int mcu = 0; mcu < strip_mcus_; ++mcu) {
-          targets_[static_cast<size_t>(mcu * header_.blocks_per_mcu + block)].coefs =
-              coefs_.data() + strip_offset_[static_cast<size_t>(row_index)] +
-              idct_.block_offset(mcu * component.h + h);
+  size_t block = 0;
+  for (int mcu = 0; mcu < strip_mcus_; ++mcu) {
+    row = 0;
+    for (int c = 0; c < header_.component_count; ++c) {
+      const JpegComponent& component = header_.components[static_cast<size_t>(c)];
+      for (int v = 0; v < component.v; ++v, ++row) {
+        for (int h = 0; h < component.h; ++h, ++block) {
+          const size_t offset = strip_offset_[row] + idct_.block_offset(mcu * component.h + h);
+          targets_.set(block, scan_.tables(c), coefs_.data() + offset);
         }
       }
     }
   }
-  targets_.back() = targets_.front();
+  targets_.set(block, scan_.tables(0), coefs_.data());  // closes the list; never written to
 }
 
 void JpegDecoder::decode_mcu_row(int row) {
@@ -145,7 +137,7 @@ void JpegDecoder::decode_mcu_row(int row) {
     const int count = std::min(strip_mcus_, window_.column_end - column);
     uint64_t clock = lap(&JpegStageTimes::entropy, 0);
     coefs_dirty_ = true;
-    scan_.decode(row * header_.mcus_per_row + column, count, targets_.data(), places_.data());
+    scan_.decode(row * header_.mcus_per_row + column, count, targets_, places_);
     clock = lap(&JpegStageTimes::entropy, clock);
     int row_index = 0;
     for (int c = 0; c < header_.component_count; ++c) {

@@ -62,7 +62,7 @@ class JpegDecoder {
   SimdLevel level_;
   IdctKernel idct_;
   const ColorKernels& color_;
-  std::array<uint8_t, 65> places_;
+  CoefPlaces places_;
 
   Bytes file_;
   JpegHeader header_;
@@ -77,7 +77,7 @@ class JpegDecoder {
   std::vector<int16_t> coefs_;
   bool coefs_dirty_ = false;
   std::array<size_t, 6> strip_offset_{};  // coefficients of each row of blocks of an MCU
-  std::vector<BlockTarget> targets_;
+  BlockTargets targets_{};
 
   std::array<std::vector<uint8_t>, 2> upsampled_;
   std::vector<uint8_t> rgb_;

@@ -1,6 +1,7 @@
 // Huffman decoding of runs of blocks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -9,41 +10,64 @@
 
 namespace fastload {
 
-// Where one block's coefficients go, and by which tables they are coded. A list of them, one for
-// each block of the run in the order of the stream and one more to close it, steers the loop.
-struct BlockTarget {
-  const HuffmanTable* dc = nullptr;
-  const HuffmanTable* ac = nullptr;
-  int16_t* coefs = nullptr;  // 64 zeros before the run
-};
-
-// A value that the loop has passed over but not written yet.
-struct DeferredValue {
-  uint64_t bits;   // the stream from the entry's first bit on
-  int16_t* place;  // holds where in `bits` the value lies
-};
-
-// The most that one block can take from the stream (64 symbols of 16 + 15 bits), and the list room
-// it may need. Bounds of a run follow from them: the loop itself checks neither.
+// The most that one block can take from the stream (64 symbols of 16 + 15 bits), and the look-ups
+// it can need. Bounds of a run follow from them: the loop itself checks neither.
 constexpr size_t kMaxBlockBytes = 248;
 constexpr size_t kMaxBlockSteps = 65;
+constexpr size_t kMaxRunBlocks = 64;
 
-// Decodes the blocks [block, end) from bit `position` of `data` (unstuffed bytes) and moves
-// `position` behind them. Coefficient 0 is left as the difference to its predecessor. `places[k]`
-// says where the coefficient k - 1 in zig-zag order goes, k = 1..64. `*end` must be a readable
-// target. `data` must be readable for (end - block) * kMaxBlockBytes + 16 bytes from the position
-// on; the caller checks afterwards that the position lies inside the data. `deferred` has room for
-// (end - block) * kMaxBlockSteps values. Returns false for a code that is not in the table or a run
-// past the block.
-using DecodeRun = bool (*)(const uint8_t* data, size_t& position, const BlockTarget* block,
-                           const BlockTarget* end, const uint8_t* places, DeferredValue* deferred);
+// By which tables blocks are coded and where their coefficients go, in the order of the stream. One
+// list for each, so that one index steers the loop.
+struct BlockTargets {
+  static constexpr size_t kMax = 192;
+  std::array<const HuffmanTable*, kMax + 1> dc;
+  std::array<const HuffmanTable*, kMax + 1> ac;
+  std::array<int16_t*, kMax + 1> coefs;  // 64 zeros each before the run
+
+  void set(size_t block, const HuffmanTables& tables, int16_t* at) {
+    dc[block] = &tables.dc;
+    ac[block] = &tables.ac;
+    coefs[block] = at;
+  }
+};
+
+// Values that the loop has passed over but not written yet: the stream from the entry's first bit
+// on, and the coefficient, which holds where in those bits its value lies.
+struct DeferredValues {
+  std::array<uint64_t, kMaxRunBlocks * kMaxBlockSteps> bits;
+  std::array<int16_t*, kMaxRunBlocks * kMaxBlockSteps> places;
+};
+
+// Where the coefficients of a block go: [k] for coefficient k - 1 in zig-zag order, k = 1..64. From
+// 128 on the same again, for positions that carry the block end's flag.
+class CoefPlaces {
+ public:
+  void set(int k, int place) {
+    places_[static_cast<size_t>(k)] = static_cast<uint8_t>(place);
+    places_[static_cast<size_t>(k + 128)] = static_cast<uint8_t>(place);
+  }
+  [[nodiscard]] const uint8_t* data() const { return places_.data(); }
+
+ private:
+  alignas(64) std::array<uint8_t, 256> places_{};
+};
+
+// Decodes the blocks [begin, end), at most kMaxRunBlocks, from bit `position` of `data` (unstuffed
+// bytes) and moves `position` behind them. Coefficient 0 is left as the difference to its
+// predecessor. `places` is a CoefPlaces's data(). targets[end] must be a readable target. `data`
+// must be readable for (end - begin) * kMaxBlockBytes + 16 bytes from the position on; the caller
+// checks afterwards that the position lies inside the data. Returns false for a code that is not in
+// the table or a run past the block.
+using DecodeRun = bool (*)(const uint8_t* data, size_t& position, const BlockTargets& targets,
+                           size_t begin, size_t end, const uint8_t* places,
+                           DeferredValues& deferred);
 
 DecodeRun decode_run_for(SimdLevel level);
 
 // The loop compiled for any CPU and for CPUs with BMI2 (every one that has AVX2).
-bool decode_run_scalar(const uint8_t* data, size_t& position, const BlockTarget* block,
-                       const BlockTarget* end, const uint8_t* places, DeferredValue* deferred);
-bool decode_run_avx2(const uint8_t* data, size_t& position, const BlockTarget* block,
-                     const BlockTarget* end, const uint8_t* places, DeferredValue* deferred);
+bool decode_run_scalar(const uint8_t* data, size_t& position, const BlockTargets& targets,
+                       size_t begin, size_t end, const uint8_t* places, DeferredValues& deferred);
+bool decode_run_avx2(const uint8_t* data, size_t& position, const BlockTargets& targets,
+                     size_t begin, size_t end, const uint8_t* places, DeferredValues& deferred);
 
 }  // namespace fastload

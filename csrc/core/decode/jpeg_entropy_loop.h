@@ -13,6 +13,14 @@
 namespace fastload {
 namespace {
 
+// T.81, F.2.2.1 (EXTEND): the `size` top bits as a value, 1 <= size <= 15; it is negative if it
+// begins with 0, and then one more than its two's complement with the bits above set.
+int16_t extend(uint64_t bits, uint64_t size) {
+  const uint64_t positive = bits >> 63;
+  const uint64_t raw = bits >> ((0 - size) & 63);
+  return static_cast<int16_t>(raw + ((positive - 1) & (1 - (uint64_t{1} << size))));
+}
+
 struct BitBuffer {
   uint64_t bits = 0;   // next bit on top
   uint64_t count = 0;  // valid bits, in the low 6 bits; the rest is rubbish
@@ -29,8 +37,8 @@ struct BitBuffer {
     uint64_t word;
     std::memcpy(&word, next, sizeof word);
     bits |= __builtin_bswap64(word) >> (count & 63);
-    next += (~count >> 3) & 7;
-    count = (count & 7) | 56;
+    next += (~count & 56) >> 3;
+    count |= 56;
   }
 
   void drop(uint64_t n) {  // uses the low 6 bits of n
@@ -43,94 +51,125 @@ struct BitBuffer {
   }
 };
 
-// One symbol, the slow way: codes longer than the window, a block that ends without EOB, overflow.
-// Advances `k`; sets it to 64 at the block's end. False: damaged.
-bool decode_symbol(BitBuffer& in, const HuffmanTable& table, uint32_t& k, int16_t* coefs,
-                   const uint8_t* places) {
-  in.refill();
-  size_t length = 1;
-  int32_t code = 0;
-  for (;; ++length) {
-    if (length > 16) return false;
-    code = static_cast<int32_t>(in.bits >> (64 - length));
-    if (code <= table.max_code[length]) break;
+struct SlowSymbol {
+  uint64_t consumed;  // bits, at most 31; 0: damaged
+  uint64_t k;         // 64 at the block's end
+};
+
+// One symbol, the slow way, out of the loop's way: codes longer than the window, a block that ends
+// without EOB, overflow.
+[[gnu::noinline]] SlowSymbol decode_symbol(uint64_t bits, const HuffmanTable& table, uint64_t k,
+                                           int16_t* coefs, const uint8_t* places) {
+  // Codes of a length lie below those of greater lengths.
+  const auto ahead = static_cast<uint32_t>(bits >> 48);
+  size_t length = HuffmanTable::kLookupBits + 1;
+  for (size_t i = HuffmanTable::kLookupBits + 1; i < 16; ++i) length += ahead >= table.limit[i];
+  if (ahead < table.limit[HuffmanTable::kLookupBits]) {
+    length = 1;
+    while (ahead >= table.limit[length]) ++length;
   }
-  in.drop(length);
-  const uint32_t symbol =
+  if (ahead >= table.limit[16]) return {0, 0};
+  const auto code = static_cast<int32_t>(ahead >> (16 - length));
+  const uint64_t symbol =
       table.symbols[static_cast<size_t>(code + table.first_index[length]) & 255];
-  const uint32_t run = k == 0 ? 0 : symbol >> 4;
-  const uint32_t size = symbol & 15;
-  if (k != 0 && size == 0) {
-    k = run == 15 ? k + 16 : 64;
-    return k <= 64;
+  const uint64_t size = symbol & 15, run = k == 0 ? 0 : symbol >> 4;
+  const uint64_t reached = k + run + 1;
+  if (size == 0) {
+    if (k != 0 && run != 15) return {length, 64};
+    return {reached > 64 ? 0 : length, reached};
   }
-  k += run + 1;
-  if (k > 64) return false;
-  if (size == 0) return true;  // a DC difference of 0
-  const auto raw = static_cast<int32_t>(in.bits >> (64 - size));
-  in.drop(size);
-  coefs[places[k]] = static_cast<int16_t>(raw < 1 << (size - 1) ? raw - (1 << size) + 1 : raw);
+  if (reached > 64) return {0, 0};
+  coefs[places[reached]] = extend(bits << length, size);
+  return {length + size, reached};
+}
+
+// Writes the values that the loop left out.
+void write_deferred(const DeferredValues& deferred, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    const auto holder = static_cast<uint64_t>(static_cast<uint16_t>(*deferred.places[i]));
+    *deferred.places[i] = extend(deferred.bits[i] << (holder & 15), holder >> 4 & 15);
+  }
+}
+
+// What the loop carries from one look-up to the next.
+struct RunState {
+  const HuffmanTable* table;  // for the next symbol
+  uint64_t block;
+  uint64_t k = 0;     // next coefficient, 0..63
+  uint64_t late = 0;  // deferred values
+};
+
+// Moves on behind an entry: to the next coefficient, or to the next block if the entry ends this
+// one. Which of them is close to random, so it must not become a branch; compilers like to make it
+// one.
+[[gnu::always_inline]] inline void advance(RunState& s, const BlockTargets& targets, uint64_t entry,
+                                           uint64_t reached) {
+  s.table = targets.ac[s.block];
+  s.k = reached;
+#if defined(__x86_64__)
+  asm("btl %[end_bit], %k[entry]\n\t"
+      "cmovcq %[dc], %[table]\n\t"
+      "cmovcq %[zero], %[k]\n\t"
+      "adcq $0, %[block]\n\t"
+      "btl %[late_bit], %k[entry]\n\t"
+      "adcq $0, %[late]"
+      : [table] "+&r"(s.table), [block] "+&r"(s.block), [k] "+&r"(s.k), [late] "+&r"(s.late)
+      : [entry] "r"(entry), [end_bit] "i"(HuffmanTable::kBlockEndBit),
+        [late_bit] "i"(HuffmanTable::kDeferredBit), [dc] "m"(targets.dc[s.block + 1]),
+        [zero] "r"(uint64_t{0})
+      : "cc");
+#else
+  const bool ends = (entry >> HuffmanTable::kBlockEndBit & 1) != 0;
+  s.table = ends ? targets.dc[s.block + 1] : s.table;
+  s.k = ends ? 0 : s.k;
+  s.block += ends;
+  s.late += entry >> HuffmanTable::kDeferredBit & 1;
+#endif
+}
+
+// One look-up: at most 25 bits, or 31 and a refill. False: damaged.
+[[gnu::always_inline]] inline bool decode_step(BitBuffer& in, RunState& s,
+                                               const BlockTargets& targets, const uint8_t* places,
+                                               DeferredValues& deferred) {
+  const uint32_t* const at = &s.table->entries[in.bits >> (64 - HuffmanTable::kLookupBits)];
+  const uint64_t entry = *at;
+  const uint64_t reached = s.k + ((entry >> 8) & 0xFF);
+  int16_t* const coefs = targets.coefs[s.block];
+  if (__builtin_expect((reached & 64) != 0, 0)) {
+    const SlowSymbol symbol = decode_symbol(in.bits, *s.table, s.k, coefs, places);
+    if (symbol.consumed == 0) return false;
+    in.drop(symbol.consumed);
+    in.refill();
+    s.block += symbol.k >> 6;
+    s.k = symbol.k & 63;
+    s.table = s.k == 0 ? targets.dc[s.block] : targets.ac[s.block];
+    return true;
+  }
+  // The two values, by loads of their own: the look-up's latency leaves room for them.
+  const char* const values = reinterpret_cast<const char*>(at) + 2;
+  coefs[places[s.k + 1 + ((entry >> HuffmanTable::kRunBit) & 1)]] = static_cast<int8_t>(values[0]);
+  int16_t* const place = coefs + places[reached];
+  *place = static_cast<int8_t>(values[1]);
+  deferred.bits[s.late] = in.bits;
+  deferred.places[s.late] = place;
+  in.drop(entry);
+  advance(s, targets, entry, reached);
   return true;
 }
 
-// Writes the values that the loop left out: the placeholder at `place` says where they lie.
-void write_deferred(const DeferredValue* values, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    const auto holder = static_cast<uint32_t>(static_cast<uint16_t>(*values[i].place));
-    const uint32_t skip = holder & 15, size = (holder >> 4) & 15;
-    const uint64_t bits = values[i].bits << skip;
-    const auto raw = static_cast<int32_t>(bits >> (63 - size) >> 1);
-    const int32_t negative = static_cast<int32_t>(~(bits >> 63)) & 1;
-    *values[i].place = static_cast<int16_t>(raw - negative * ((1 << size) - 1));
-  }
-}
-
 // See DecodeRun in jpeg_entropy.h.
-bool decode_run(const uint8_t* data, size_t& position, const BlockTarget* block,
-                const BlockTarget* end, const uint8_t* places, DeferredValue* deferred) {
-  constexpr int kShift = 64 - HuffmanTable::kLookupBits;
+bool decode_run(const uint8_t* data, size_t& position, const BlockTargets& targets, size_t begin,
+                size_t end, const uint8_t* places, DeferredValues& deferred) {
   BitBuffer in(data, position);
-  const HuffmanTable* table = block->dc;
-  const HuffmanTable* ac = block->ac;
-  int16_t* coefs = block->coefs;
-  uint32_t k = 0;
-  size_t late = 0;
-  while (block != end) {
+  RunState s{targets.dc[begin], begin};
+  while (s.block != end) {
     in.refill();
-    // Two steps of at most 25 bits for each refill.
-    for (int step = 0; step < 2; ++step) {
-      const uint32_t entry = table->entries[in.bits >> kShift];
-      const uint32_t reached = k + ((entry >> 8) & 0xFF);
-      uint64_t block_end = entry & HuffmanTable::kBlockEnd;
-      if (__builtin_expect((reached & 64) != 0, 0)) {
-        if (!decode_symbol(in, *table, k, coefs, places)) return false;
-        in.refill();
-        table = ac;
-        if (k < 64) continue;
-        ++block;
-        k = 0;
-        table = block->dc;
-        ac = block->ac;
-        coefs = block->coefs;
-      } else {
-        int16_t* const place = coefs + places[reached & 63];
-        coefs[places[k + 1 + ((entry >> 6) & 3)]] = static_cast<int8_t>(entry >> 16);
-        *place = static_cast<int8_t>(entry >> 24);
-        deferred[late].bits = in.bits;
-        deferred[late].place = place;
-        late += (entry & HuffmanTable::kConsumedMask) > HuffmanTable::kLookupBits;
-        in.drop(entry);
-        table = block_end ? block[1].dc : ac;
-        ac = block_end ? block[1].ac : ac;
-        coefs = block_end ? block[1].coefs : coefs;
-        k = block_end ? 0 : reached;
-        block += block_end != 0;
-      }
-      if (block == end) break;
-    }
+    if (!decode_step(in, s, targets, places, deferred)) return false;
+    if (s.block == end) break;
+    if (!decode_step(in, s, targets, places, deferred)) return false;
   }
   position = in.position(data);
-  write_deferred(deferred, late);
+  write_deferred(deferred, s.late);
   return true;
 }
 

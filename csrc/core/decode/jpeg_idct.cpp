@@ -79,11 +79,11 @@ void transform_block(const int16_t* coefs, const uint16_t* steps, uint8_t* out, 
 
 }  // namespace
 
-std::array<uint8_t, 65> IdctKernel::places() const {
-  std::array<uint8_t, 65> places{};
-  for (size_t k = 1; k <= 64; ++k) {
-    const int natural = kZigzag[k - 1];
-    places[k] = static_cast<uint8_t>(natural / 8 * 8 * group + natural % 8);
+CoefPlaces IdctKernel::places() const {
+  CoefPlaces places;
+  for (int k = 1; k <= 64; ++k) {
+    const int natural = kZigzag[static_cast<size_t>(k - 1)];
+    places.set(k, natural / 8 * 8 * group + natural % 8);
   }
   return places;
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/cpu.h"
+#include "decode/jpeg_entropy.h"
 
 namespace fastload {
 
@@ -24,7 +25,7 @@ struct IdctKernel {
   void (*transform)(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
 
   // Where coefficient k - 1 (zig-zag) of a group's first block goes, for DecodeRun.
-  [[nodiscard]] std::array<uint8_t, 65> places() const;
+  [[nodiscard]] CoefPlaces places() const;
   // Offset of block `index` of a row of blocks.
   [[nodiscard]] size_t block_offset(int index) const {
     return static_cast<size_t>(index / group * group * 64 + index % group * 8);

@@ -10,9 +10,9 @@ namespace fastload {
 namespace {
 
 // Zig-zag positions for skipped blocks: any layout will do.
-constexpr std::array<uint8_t, 65> kSkipPlaces = [] {
-  std::array<uint8_t, 65> places{};
-  for (size_t k = 1; k <= 64; ++k) places[k] = static_cast<uint8_t>(k - 1);
+const CoefPlaces kSkipPlaces = [] {
+  CoefPlaces places;
+  for (int k = 1; k <= 64; ++k) places.set(k, k - 1);
   return places;
 }();
 
@@ -37,16 +37,13 @@ void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& ent
       ++same;
     }
     table_of_[static_cast<size_t>(c)] = same;
-    if (same == c) {
-      build_tables(header.dc[component.dc], header.ac[component.ac],
-                   tables_[static_cast<size_t>(c)]);
-    }
+    if (same == c) prepare_tables(static_cast<size_t>(c), component);
   }
   const int luma_blocks = header.component_count == 1 ? 1 : header.blocks_per_mcu - 2;
   for (int b = 0; b < header.blocks_per_mcu; ++b) {
     block_component_[static_cast<size_t>(b)] = b < luma_blocks ? 0 : b - luma_blocks + 1;
   }
-  deferred_.resize(kMaxRunBlocks * kMaxBlockSteps);
+  if (!deferred_) deferred_ = std::make_unique<DeferredValues>();
   entries_.clear();
   if (!entries.packed.empty() && header.restart_interval == 0) {
     unpack_entries(header, entries, file, rows, entries_);
@@ -59,28 +56,44 @@ void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& ent
   build_skip_targets();
 }
 
+// Builds the tables of a component unless the image before had the same ones (many encoders always
+// use the example tables of T.81, Annex K).
+void JpegScan::prepare_tables(size_t index, const JpegComponent& component) {
+  TableSource& source = table_sources_[index];
+  const HuffmanSpec& dc = header_.dc[component.dc];
+  const HuffmanSpec& ac = header_.ac[component.ac];
+  if (source.dc == dc && source.ac == ac) return;
+  source = TableSource{};  // present is false: nothing equals this if build_tables() throws
+  build_tables(dc, ac, level_, tables_[index]);
+  source = {dc, ac};
+}
+
 const HuffmanTables& JpegScan::tables(int component) const {
   return tables_[static_cast<size_t>(table_of_[static_cast<size_t>(component)])];
 }
 
 void JpegScan::build_skip_targets() {
-  const int mcus = kMaxRunBlocks / header_.blocks_per_mcu;
   skip_coefs_.resize((kMaxRunBlocks + 1) * 64);
-  skip_targets_.clear();
-  for (int i = 0; i <= mcus * header_.blocks_per_mcu; ++i) {
-    const HuffmanTables& pair = tables(component_of_block(i % header_.blocks_per_mcu));
-    skip_targets_.push_back(
-        {&pair.dc, &pair.ac, skip_coefs_.data() + static_cast<ptrdiff_t>(i) * 64});
+  for (size_t i = 0; i <= kMaxRunBlocks; ++i) {
+    const int in_mcu = static_cast<int>(i) % header_.blocks_per_mcu;
+    skip_targets_.set(i, tables(component_of_block(in_mcu)), skip_coefs_.data() + i * 64);
   }
 }
 
-void JpegScan::decode(int mcu, int count, const BlockTarget* targets, const uint8_t* places) {
+// The MCUs that one run takes: up to `wanted` of the open segment.
+int JpegScan::run_length(int wanted) const {
+  const int most = static_cast<int>(kMaxRunBlocks) / header_.blocks_per_mcu;
+  return std::min({wanted, segment_end() - mcu_, most});
+}
+
+void JpegScan::decode(int mcu, int count, const BlockTargets& targets, const CoefPlaces& places) {
   skip_to(mcu);
+  size_t first = 0;
   while (count > 0) {
     seek(mcu_);
-    const int n = std::min({count, segment_end() - mcu_, kMaxRunBlocks / header_.blocks_per_mcu});
-    run(n, targets, places);
-    targets += static_cast<ptrdiff_t>(n) * header_.blocks_per_mcu;
+    const int n = run_length(count);
+    run(n, targets, first, places);
+    first += static_cast<size_t>(n * header_.blocks_per_mcu);
     count -= n;
   }
 }
@@ -89,9 +102,7 @@ void JpegScan::skip_to(int mcu) {
   if (mcu < header_.mcus_per_row * header_.mcu_rows) seek(mcu);
   while (mcu_ < mcu) {
     seek(mcu_);
-    const int n =
-        std::min({mcu - mcu_, segment_end() - mcu_, kMaxRunBlocks / header_.blocks_per_mcu});
-    run(n, skip_targets_.data(), kSkipPlaces.data());
+    run(run_length(mcu - mcu_), skip_targets_, 0, kSkipPlaces);
   }
 }
 
@@ -202,14 +213,15 @@ int JpegScan::segment_end() const {
   return static_cast<int>(std::min<int64_t>(all, int64_t{segment_ + 1} * header_.restart_interval));
 }
 
-void JpegScan::run(int count, const BlockTarget* targets, const uint8_t* places) {
+void JpegScan::run(int count, const BlockTargets& targets, size_t first, const CoefPlaces& places) {
   const int blocks = count * header_.blocks_per_mcu;
+  const size_t end = first + static_cast<size_t>(blocks);
   load(blocks);
-  if (!decode_run_(bytes_.data(), position_, targets, targets + blocks, places, deferred_.data())) {
+  if (!decode_run_(bytes_.data(), position_, targets, first, end, places.data(), *deferred_)) {
     damaged("an illegal Huffman code", mcu_ + count);
   }
   if (position_ > bytes_.size() * 8) damaged("the data ends", mcu_ + count);
-  add_predictors(blocks, targets);
+  add_predictors(targets, first, end);
   mcu_ += count;
   if (mcu_ != segment_end()) return;
   if (!entries_.empty()) {
@@ -225,11 +237,11 @@ void JpegScan::load(int blocks) {
   bytes_.require(position_ / 8 + static_cast<size_t>(blocks) * kMaxBlockBytes + 16);
 }
 
-void JpegScan::add_predictors(int blocks, const BlockTarget* targets) {
+void JpegScan::add_predictors(const BlockTargets& targets, size_t begin, size_t end) {
   int in_mcu = 0;
-  for (int i = 0; i < blocks; ++i) {
+  for (size_t i = begin; i < end; ++i) {
     int32_t& predictor = predictors_[static_cast<size_t>(component_of_block(in_mcu))];
-    int16_t& dc = targets[i].coefs[0];
+    int16_t& dc = targets.coefs[i][0];
     // libjpeg keeps the sum in an int and stores its low 16 bits.
     predictor =
         static_cast<int32_t>(static_cast<uint32_t>(predictor) + static_cast<uint32_t>(int32_t{dc}));

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "base/cpu.h"
@@ -15,9 +16,6 @@ namespace fastload {
 
 class JpegScan {
  public:
-  // Blocks of one call of the decoding loop.
-  static constexpr int kMaxRunBlocks = 64;
-
   // Builds the Huffman tables and unpacks the entries of the rows of MCUs before `rows`. Keeps the
   // views, not copies. Throws Error(kDecode) for bad tables, Error(kFormat) for bad entries.
   void open(Bytes file, const JpegHeader& header, const EntryPoints& entries, SimdLevel level,
@@ -31,10 +29,9 @@ class JpegScan {
   }
 
   // Decodes the MCUs [mcu, mcu + count) (raster index) into targets[0 .. count * blocks_per_mcu),
-  // followed by one readable target more; DC coefficients are whole afterwards. `places` as for
-  // DecodeRun, with places[1] == 0. Throws Error(kDecode) where the data is damaged or an entry
-  // does not fit it.
-  void decode(int mcu, int count, const BlockTarget* targets, const uint8_t* places);
+  // followed by one target more; DC coefficients are whole afterwards. `places` puts coefficient 0
+  // at 0. Throws Error(kDecode) where the data is damaged or an entry does not fit it.
+  void decode(int mcu, int count, const BlockTargets& targets, const CoefPlaces& places);
 
   // Moves to `mcu` (at most one behind the last), decoding what has to be passed over.
   void skip_to(int mcu);
@@ -43,15 +40,17 @@ class JpegScan {
   EntryPoint entry_at(int mcu);
 
  private:
+  void prepare_tables(size_t index, const JpegComponent& component);
   void seek(int mcu);
   void begin_at_entry(size_t index);
   void begin_at_restart(int index);
   size_t restart_offset(int index);
-  void run(int count, const BlockTarget* targets, const uint8_t* places);
+  void run(int count, const BlockTargets& targets, size_t first, const CoefPlaces& places);
   [[nodiscard]] int segment_end() const;
+  [[nodiscard]] int run_length(int wanted) const;
   void load_entry_segment(size_t begin, const EntryPoint& next);
   void load(int blocks);
-  void add_predictors(int blocks, const BlockTarget* targets);
+  void add_predictors(const BlockTargets& targets, size_t begin, size_t end);
   void finish_entry_segment();
   void finish_restart_segment();
   void build_skip_targets();
@@ -60,8 +59,12 @@ class JpegScan {
   Bytes file_;
   SimdLevel level_ = SimdLevel::kScalar;
   DecodeRun decode_run_ = nullptr;
+  struct TableSource {
+    HuffmanSpec dc, ac;
+  };
   std::array<HuffmanTables, 3> tables_;
-  std::array<int, 3> table_of_{};  // component -> index into tables_
+  std::array<TableSource, 3> table_sources_;  // what tables_ are built from
+  std::array<int, 3> table_of_{};             // component -> index into tables_
   std::array<int, 6> block_component_{};
 
   std::vector<EntryPoint> entries_;  // empty: none
@@ -79,9 +82,9 @@ class JpegScan {
   size_t entry_source_ = 0;  // file offset of bytes_[entry_byte_], for entry_at()
   size_t entry_byte_ = 0;
 
-  std::vector<DeferredValue> deferred_;
+  std::unique_ptr<DeferredValues> deferred_;
   std::vector<int16_t> skip_coefs_;
-  std::vector<BlockTarget> skip_targets_;
+  BlockTargets skip_targets_{};
 };
 
 }  // namespace fastload
