@@ -147,6 +147,7 @@ def ensure_entries(
         observer: hears how far it is.
     """
     dataset, observer = PackedDataset(folder, entries=False), observer or EntriesObserver()
+    _remove_temporaries(folder)  # of one that was killed
     if _spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
     observer.entries_started(folder, len(dataset))

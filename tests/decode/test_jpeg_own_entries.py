@@ -111,6 +111,19 @@ def test_their_number_is_checked(change: int) -> None:
         _C.jpeg_decode(data, None, wrong, 64)
 
 
+@pytest.mark.parametrize(("mode", "size"), [("L", 5), ("RGB", 7)])
+def test_a_forged_first_entry_is_found(mode: str, size: int) -> None:
+    """A picture of one segment has no later entry to prove the first one, which is zeros by definition."""
+    data = jpeg(20, 8, 9, mode)
+    entries = _C.jpeg_build_entries(data, 0)
+    assert entries.tolist() == [0] * size
+    for byte in range(size):
+        forged = entries.copy()
+        forged[byte] = 1
+        with pytest.raises(errors.FormatError, match="first one must be all zeros"):
+            _C.jpeg_decode(data, None, forged, 0)
+
+
 def test_files_without_entries() -> None:
     assert len(_C.jpeg_build_entries(jpeg(64, 64, 1, progressive=True), 64)) == 0
     assert len(_C.jpeg_build_entries(jpeg(64, 64, 1, restart_marker_rows=1), 64)) == 0

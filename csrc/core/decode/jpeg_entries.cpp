@@ -90,6 +90,11 @@ void unpack_entries(const JpegHeader& header, const EntryPoints& entries, Bytes 
     bad_entries("expected " + std::to_string(count) + " of " + std::to_string(layout.bytes) +
                 " bytes. Found: " + std::to_string(entries.packed.size()) + " bytes");
   }
+  // Each later entry is proved by the segment before it; the first one by its definition.
+  const Bytes first = entries.packed.first(layout.bytes);
+  if (std::any_of(first.begin(), first.end(), [](uint8_t byte) { return byte != 0; })) {
+    bad_entries("the first one must be all zeros");
+  }
   const size_t needed =
       static_cast<size_t>(segments_per_row(header, entries.spacing)) * static_cast<size_t>(rows);
   points.resize(std::min(count, needed + 1));
