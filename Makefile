@@ -6,7 +6,7 @@ SANITIZED := build/sanitize
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test py-test bench clean
+.PHONY: help setup demo test lint cpp-test fuzz py-test bench clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -15,9 +15,9 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 	@tools/setup.sh demo
 	@PATH="$(BIN):$$PATH" tools/demo.sh demo
 
-test:  ## install what is missing, then lint, C++ tests under ASan and UBSan, and pytest
+test:  ## install what is missing, then lint, C++ tests under ASan and UBSan, fuzzing, and pytest
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory lint cpp-test py-test
+	@$(MAKE) --no-print-directory lint cpp-test fuzz py-test
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
@@ -38,6 +38,9 @@ cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBeh
 	  || { cat $(SANITIZED).log; exit 1; }
 	$(BIN)/cmake --build $(SANITIZED)
 	$(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure
+
+fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
+	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/fuzz.sh
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
 py-test:  ## pytest on the installed package

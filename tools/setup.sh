@@ -71,6 +71,26 @@ install_system_packages() {
     "g++ 10 or newer is needed; this one is: $(g++ -dumpfullversion 2>/dev/null || echo absent)"
 }
 
+has_libfuzzer() {
+  printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n' |
+    clang++ -x c++ -fsanitize=fuzzer,address,undefined -o /dev/null - > /dev/null 2>&1
+}
+
+# clang is for make fuzz only, which says so where it has to do without; nothing fails here. The
+# runtime's package is named after clang's version, in older distributions differently.
+install_clang() {
+  [ "$mode" = test ] && ! has_libfuzzer || return 0
+  [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null || return 0
+  say "installing system packages for fuzzing: clang and its runtime"
+  local apt=(apt-get install -y -qq --no-install-recommends)
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq && "${apt[@]}" clang > /dev/null || return 0
+  local major
+  major=$(clang++ -dumpversion | cut -d. -f1)
+  "${apt[@]}" "libclang-rt-$major-dev" > /dev/null 2>&1 ||
+    "${apt[@]}" "libclang-common-$major-dev" > /dev/null 2>&1 || return 0
+}
+
 # ---- the virtual environment ------------------------------------------------------------------
 
 make_venv() {
@@ -134,6 +154,7 @@ install_fastload() {
 }
 
 install_system_packages
+install_clang
 make_venv
 install_torch
 install_fastload

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/cpu.h"
 #include "base/error.h"
 #include "base/geometry.h"
 #include "base/row_sink.h"
@@ -68,6 +69,15 @@ class Input {
  private:
   Bytes bytes_;
 };
+
+// Two different instruction sets to compare, of those the machine has; the same one twice where it
+// has only one. More would only make executions slower.
+inline std::pair<SimdLevel, SimdLevel> take_levels(Input& in) {
+  static const SimdLevel best = simd_level();
+  const int pair = in.in(0, 2);
+  return {pair == 2 ? SimdLevel::kScalar : std::min(SimdLevel::kAvx2, best),
+          pair == 0 ? SimdLevel::kScalar : best};
+}
 
 // A rectangle inside a picture of width x height pixels.
 inline Rect take_roi(Input& in, int width, int height) {

@@ -1,0 +1,147 @@
+"""Starting points for the fuzz targets.
+
+make_seeds.py OUT                    writes OUT/<target>/<name>: small pictures and index files of every kind,
+                                     made here, and the saved inputs of corpus.txt
+make_seeds.py --save TARGET FILE...  adds inputs (a finding, named as its file) to corpus.txt
+
+corpus.txt holds one input a line: target, name, base64 of its zlib-compressed bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import io
+import random
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from PIL import Image
+
+CORPUS = Path(__file__).with_name("corpus.txt")
+JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_decode")
+TARGETS = (*JPEG_TARGETS, "fuzz_index")
+SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
+
+
+def picture(width: int, height: int, mode: str = "RGB") -> Image.Image:
+    """Coarse noise: small when encoded, with something in every channel."""
+    rng = random.Random(width * 1000 + height)
+    small = Image.frombytes("RGB", (4, 4), rng.randbytes(48))
+    return small.resize((width, height), Image.Resampling.BICUBIC).convert(mode)
+
+
+def encoded(image: Image.Image, kind: str, **options: object) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def jpegs() -> Iterator[tuple[str, bytes]]:
+    for number, size in enumerate(SIZES):
+        name = f"{size[0]}x{size[1]}"
+        for sampling in (0, 1, 2):
+            yield f"s{sampling}-{name}", encoded(picture(*size), "JPEG", quality=70, subsampling=sampling)
+        yield f"gray-{name}", encoded(picture(*size, "L"), "JPEG", quality=95, optimize=True)
+        yield (
+            f"restart-{name}",
+            encoded(picture(*size), "JPEG", quality=80, restart_marker_blocks=number + 1),
+        )
+        yield f"progressive-{name}", encoded(picture(*size), "JPEG", progressive=True)
+    yield "cmyk", encoded(picture(20, 20, "CMYK"), "JPEG")
+    yield "rgb", encoded(picture(20, 20), "JPEG", keep_rgb=True)
+    # 4:4:0, which Pillow does not write: 4:2:2 with its factors and its sides exchanged.
+    yield "s440", encoded(picture(24, 24), "JPEG", subsampling=1).replace(b"\1\x21\0", b"\1\x12\0", 1)
+
+
+def others() -> Iterator[tuple[str, bytes]]:
+    for mode in ("L", "LA", "RGB", "RGBA", "P", "1", "I;16"):
+        image = picture(19, 11, "RGBA" if mode == "LA" else "RGB" if mode == "P" else "L")
+        image = picture(19, 11, mode) if mode in ("RGB", "RGBA") else image.convert(mode)
+        yield f"png-{mode.replace(';', '')}", encoded(image, "PNG")
+    yield "webp-lossy", encoded(picture(19, 11), "WEBP", quality=60)
+    yield "webp-lossless", encoded(picture(19, 11, "RGBA"), "WEBP", lossless=True)
+    yield (
+        "webp-animated",
+        encoded(picture(9, 9), "WEBP", save_all=True, append_images=[picture(9, 9).rotate(90)]),
+    )
+    for kind in ("GIF", "BMP", "TIFF"):
+        yield kind.lower(), encoded(picture(5, 5), kind)
+
+
+def index_file(records: int, page_bytes: int, fixed: bytes, spacing: int = 0) -> bytes:
+    """A paged file (FORMAT.md) with checksums of 0; the target puts them right."""
+    names = [f"name {i}".encode() for i in range(records)]
+    offsets = [0]
+    for name in names:
+        offsets.append(offsets[-1] + len(name))
+    data = fixed * records + struct.pack(f"<{records + 1}Q", *offsets) + b"".join(names)
+    begin, table = 128, 128 + len(fixed) * records
+    pages = -(-len(data) // page_bytes)
+    header = struct.pack(
+        "<8sHHI8QII32sII",
+        *(b"FLINDEX1", 1, 0, 128, records, begin, len(data), page_bytes, table),
+        *(table + 8 * (records + 1), begin + len(data), begin + len(data) + 4 * pages, spacing, 0, b"", 0, 0),
+    )
+    return header + data + bytes(4 * pages)
+
+
+def indexes() -> Iterator[tuple[str, bytes]]:
+    record = struct.pack("<QIIiIHH4B", 10, 20, 0, 3, 0, 64, 48, 1, 3, 0, 0)
+    for records, page_bytes in ((0, 64), (1, 64), (3, 32), (5, 4096)):
+        index = index_file(records, page_bytes, record)
+        entries = index_file(records, page_bytes, b"", 64)
+        for fixes in (31, 15, 3, 0):
+            control = struct.pack("<BHHxxx", fixes, len(index), 2)
+            yield f"{records}-{page_bytes}-{fixes}", control + index + entries
+
+
+def seeds() -> Iterator[tuple[str, str, bytes]]:
+    """Target, name, input."""
+    rng = random.Random(1)
+    for name, file in jpegs():
+        yield "fuzz_jpeg_parser", name, file
+        for kind, spacing in enumerate((0, 16, 64)):
+            patches = rng.randbytes(3 * kind)
+            control = struct.pack("<HBH", spacing, kind, len(patches)) + rng.randbytes(11)
+            yield "fuzz_jpeg_entropy", f"{name}-{kind}", control + patches + file
+    for name, file in (*jpegs(), *others()):
+        yield "fuzz_jpeg_parser", name, file
+        for way in range(4):
+            yield "fuzz_decode", f"{name}-{way}", bytes([8 * way]) + rng.randbytes(31) + file
+    yield "fuzz_decode", "raw", b"\7" + rng.randbytes(31) + rng.randbytes(300)
+    for name, file in indexes():
+        yield "fuzz_index", name, file
+
+
+def saved() -> Iterator[tuple[str, str, bytes]]:
+    for line in CORPUS.read_text().splitlines():
+        target, name, text = line.split()
+        yield target, name, zlib.decompress(base64.b64decode(text))
+
+
+def save(target: str, files: list[Path]) -> None:
+    with CORPUS.open("a") as corpus:
+        for file in files:
+            text = base64.b64encode(zlib.compress(file.read_bytes(), 9)).decode()
+            corpus.write(f"{target} {file.name} {text}\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--save", metavar="TARGET", choices=TARGETS)
+    parser.add_argument("paths", nargs="+", type=Path)
+    arguments = parser.parse_args()
+    if arguments.save:
+        save(arguments.save, arguments.paths)
+        return
+    for target, name, content in (*seeds(), *saved()):
+        folder = arguments.paths[0] / target
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    main()
