@@ -6,6 +6,7 @@
 // of branched on.
 #pragma once
 
+#include <bit>
 #include <cstring>
 
 #include "decode/jpeg_entropy.h"
@@ -36,7 +37,8 @@ struct BitBuffer {
   void refill() {
     uint64_t word;
     std::memcpy(&word, next, sizeof word);
-    bits |= __builtin_bswap64(word) >> (count & 63);
+    if constexpr (std::endian::native == std::endian::little) word = __builtin_bswap64(word);
+    bits |= word >> (count & 63);
     next += (~count & 56) >> 3;
     count |= 56;
   }
