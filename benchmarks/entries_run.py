@@ -3,13 +3,16 @@
     python benchmarks/entries_run.py build FOLDER --spacing 64 --threads 2    making entries.fli
     python benchmarks/entries_run.py decode FOLDER --threads 2    the sequential decoder, all of each JPEG
     python benchmarks/entries_run.py cold FOLDER --threads 2      one epoch, the set not in the page cache
+    python benchmarks/entries_run.py large FOLDER --records 400000 --bytes 2500    random access, cold
 
-FOLDER is a packed dataset. The clock starts after the imports.
+FOLDER is a packed dataset, but for "large", which writes files of random bytes there. The clock starts
+after the imports.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import os
 import time
@@ -18,12 +21,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fastload import DataLoader
-from fastload import transforms as t
 from fastload._native import _C
 from fastload.errors import DecodeError
 from fastload.pack.entries import build_entries, parse_spacing
 from fastload.shard.dataset import PackedDataset
+from fastload.shard.index import RECORD, write_index
+from fastload.shard.paged import write_paged
 
 
 def build(folder: Path, spacing: int, threads: int) -> dict[str, float]:
@@ -66,20 +69,70 @@ def rates(images: int, begin: float, busy: float) -> dict[str, float]:
 
 def cold(folder: Path, threads: int) -> dict[str, float]:
     """The train job, one shuffled epoch, after the kernel was told to drop all files of the set."""
+    from fastload import DataLoader  # imports torch, which the others do not need
+    from fastload import transforms as t
+
     size = 0
     for path in folder.rglob("*"):
         if path.is_file():
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
-            size += path.stat().st_size
+            size += drop(path)
     transform = t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip()])
     read = bytes_read()
     begin, busy = time.perf_counter(), time.process_time()
     loader = DataLoader(folder, 128, shuffle=True, num_workers=threads, seed=0, transform=transform)
     images = sum(len(labels) for _, labels in loader)
     return {**rates(images, begin, busy), "read_share": (bytes_read() - read) / size}
+
+
+def large(folder: Path, records: int, size: int) -> dict[str, float]:
+    """What one record's entry points cost to read at random from storage, in microseconds and bytes.
+
+    "first" is with no page checked yet, so that each page's checksum is computed; "later" is after all
+    have been, and the kernel was told to take the mapping's pages away.
+    """
+    rng = np.random.default_rng(0)
+    write_index(folder / "index.fli", [np.zeros(records, RECORD)], [[b""] * records])
+    index = _C.Index(str(folder / "index.fli"))
+    path = folder / "entries.fli"
+    block = rng.bytes(size * 100)
+    lengths = [np.full(records, size, np.uint64)]
+    write_paged(path, b"FLENTRY1", (), lengths, (block for _ in range(records // 100)), 64, index.digest)
+    drop(path)
+    entries = _C.Entries(str(path), index)
+    few = rng.permutation(records)[:2000].tolist()
+    values = {f"first_{name}": value for name, value in timed(entries, few).items()}
+    entries.verify()
+    page_out(path)
+    return {**values, **{f"later_{name}": value for name, value in timed(entries, few).items()}}
+
+
+def timed(entries: _C.Entries, samples: list[int]) -> dict[str, float]:
+    """Microseconds and bytes read from storage for one of ``samples``."""
+    read, begin = bytes_read(), time.perf_counter()
+    for sample in samples:
+        entries.get(sample)
+    seconds = time.perf_counter() - begin
+    return {"us": 1e6 * seconds / len(samples), "bytes": (bytes_read() - read) / len(samples)}
+
+
+def drop(path: Path) -> int:
+    """Ask the kernel to drop a file that nobody maps from the page cache; returns its size."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    size = os.fstat(descriptor).st_size
+    os.close(descriptor)
+    return size
+
+
+def page_out(path: Path) -> None:
+    """The same for a file that this process maps, by madvise(MADV_PAGEOUT)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith(str(path)):
+            begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+            if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), 21) != 0:
+                raise OSError(ctypes.get_errno(), "madvise(MADV_PAGEOUT)")
 
 
 def bytes_read() -> int:
@@ -94,16 +147,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["build", "decode", "cold"])
+    parser.add_argument("action", choices=["build", "decode", "cold", "large"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--spacing", default="64")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--bytes", type=int, default=2500, help="of each record's entry points")
     arguments = parser.parse_args()
     if arguments.action == "build":
         spacing = parse_spacing(arguments.spacing)
         if spacing is None:
             parser.error("there is nothing to build without entry points")
         values = build(arguments.folder, spacing, arguments.threads)
+    elif arguments.action == "large":
+        values = large(arguments.folder, arguments.records, arguments.bytes)
     else:
         action = decode if arguments.action == "decode" else cold
         values = action(arguments.folder, arguments.threads)
