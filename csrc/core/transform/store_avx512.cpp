@@ -6,7 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "transform/vectors.h"
+#include "base/vectors.h"
 
 namespace fastload {
 namespace {
