@@ -108,7 +108,7 @@ def plan(
             options = ["--job", job, "--threads", str(threads), "--seconds", str(arguments.seconds)]
             label = f"{job} one thread" if fixed else job
             line = command(python, name, "run", images, workdir / name) + options
-            entries.append(Candidate(f"{label} | {name}", line))
+            entries.append(Candidate(f"{label} | {name}", line, reads=(images, workdir / name)))
     return entries
 
 

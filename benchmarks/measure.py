@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine import Memory, MemorySampler, busy_seconds, facts
+from machine import Memory, MemorySampler, busy_seconds, facts, warm_page_cache
 
 __all__ = [
     "MINIMUM_REPEATS",
@@ -54,11 +54,16 @@ class TooFewRuns(ValueError):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A command to measure; ``env`` adds to this process's environment."""
+    """A command to measure; ``env`` adds to this process's environment.
+
+    ``reads`` are files and folders that are read before each run, so that they are in the page cache:
+    a kernel may drop what the turns of the other candidates leave unused.
+    """
 
     name: str
     command: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
+    reads: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,7 @@ def ratio(summary: Summary, baseline: Summary) -> float:
 
 def run_once(candidate: Candidate, round_number: int = 0, timeout: float = 600.0) -> Run:
     """Run one candidate once, in a session of its own, and watch memory and CPU meanwhile."""
+    warm_page_cache(candidate.reads)
     begin, busy, own = time.monotonic(), busy_seconds(), time.process_time()
     env = {**os.environ, **candidate.env, "BENCH_STARTED": repr(begin)}
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:

@@ -19,7 +19,7 @@ from fastload.prefetch import BatchKey
 from fastload.sampler import BatchSampler, Partition, Sampler, make_sampler
 from fastload.shard.dataset import PackedDataset
 from fastload.state import LoaderState
-from fastload.stats import ConsumerClock, stage_stats
+from fastload.stats import ConsumerClock, batch_length, stage_stats
 from fastload.torch_workers import StreamBackend, TorchBackend, torch_arguments
 from fastload.transforms.plan import compile_plan
 from fastload.world import available_cores, find_world
@@ -324,7 +324,7 @@ class DataLoader:
         with record_function(_LABEL), self._clock.waiting():
             batch = self._started().batch(self._cursor)
         self._cursor = BatchKey(epoch, start, step + 1)
-        self._clock.delivered(self.batch_size)
+        self._clock.delivered(batch_length(batch, self.batch_size))
         return batch
 
     def _end(self, iterator: _Iterator, exhausted: bool) -> None:

@@ -7,6 +7,7 @@ import mmap
 import time
 import weakref
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fastload.errors import StateError
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["BatchKey", "Feeder", "Pending", "Slot", "SlotPool", "SlotShape"]
@@ -145,10 +147,15 @@ class Feeder:
             RuntimeError: it took more than ``timeout`` seconds (0: no bound), as torch's DataLoader does.
         """
         limit = time.monotonic() + timeout if timeout > 0 else math.inf
-        while not self._engine.wait(pending.ticket, _POLL_SECONDS):
-            # Back in the interpreter: signal handlers run here.
-            if time.monotonic() > limit:
-                raise RuntimeError(f"DataLoader timed out after {timeout} seconds waiting for {pending.key}.")
+        try:
+            while not self._engine.wait(pending.ticket, _POLL_SECONDS):
+                # Back in the interpreter: signal handlers run here.
+                if time.monotonic() > limit:
+                    raise RuntimeError(f"DataLoader timed out after {timeout} seconds: {pending.key}.")
+        except BaseException:
+            with suppress(StateError):  # closed meanwhile
+                self._engine.cancel(pending.ticket)
+            raise
         faults: list[tuple[int, int, int, str]] = self._engine.collect(pending.ticket)
         return faults
 

@@ -8,7 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ConsumerClock", "stage_stats"]
+__all__ = ["ConsumerClock", "batch_length", "stage_stats"]
+
+
+def batch_length(batch: Any, default: int) -> int:
+    """Samples in a batch: the length of its last tensor, else (a user's collate function) ``default``."""
+    last = batch[-1] if isinstance(batch, (tuple, list)) and batch else None
+    shape = getattr(last, "shape", ())
+    return int(shape[0]) if shape else default
 
 
 @dataclass

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streaming import MDSWriter
+import torch
+
+# streaming imports torchvision, whose CUDA build dies beside a CPU build of torch unless these exist.
+_LIBRARY = torch.library.Library("torchvision", "DEF")
+_LIBRARY.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+_LIBRARY.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+from streaming import MDSWriter  # noqa: E402
 
 
 def pack(source: Path, target: Path, processes: int) -> None:

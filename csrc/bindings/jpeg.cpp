@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <tuple>
@@ -13,6 +14,8 @@
 #include "base/error.h"
 #include "convert.h"
 #include "decode/jpeg_decoder.h"
+#include "decode/jpeg_turbo.h"
+#include "pack/baseline.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -55,11 +58,15 @@ void open_or_throw(JpegDecoder& decoder, Bytes bytes) {
   if (!decoder.open(bytes)) throw Error(ErrorKind::kDecode, "Not a JPEG that this decoder takes.");
 }
 
+Rect rect_of(const std::tuple<int, int, int, int>& roi) {
+  const auto [x, y, width, height] = roi;
+  return {x, y, width, height};
+}
+
 Rect region_of(const JpegDecoder& decoder, const RoiArg& roi) {
   const ImageInfo info = decoder.info();
   if (!roi) return {0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
-  const auto [x, y, width, height] = *roi;
-  return {x, y, width, height};
+  return rect_of(*roi);
 }
 
 EntryPoints entries_of(const EntriesArg& entries, int spacing) {
@@ -99,19 +106,33 @@ class JpegClock {
     open_or_throw(decoder_, as_bytes(data));
     decoder_.decode(region_of(decoder_, roi), sink_, entries_of(entries, spacing));
   }
+  // The same by libjpeg-turbo, in the stage "libjpeg_turbo".
+  void decode_turbo(const BytesArg& data, const RoiArg& roi) {
+    nb::gil_scoped_release release;
+    const ImageInfo info = probe(as_bytes(data));
+    const Rect whole{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
+    const auto start = std::chrono::steady_clock::now();
+    turbo_.decode(as_bytes(data), info, roi ? rect_of(*roi) : whole, DecodeLimits{}.max_scans,
+                  sink_);
+    turbo_time_ += (std::chrono::steady_clock::now() - start) / std::chrono::nanoseconds(1);
+  }
   [[nodiscard]] nb::dict take() {
     nb::dict result;
     result["parse"] = times_.parse;
     result["entropy"] = times_.entropy;
     result["idct"] = times_.idct;
     result["color"] = times_.color;
+    result["libjpeg_turbo"] = turbo_time_;
     times_ = JpegStageTimes{};
+    turbo_time_ = 0;
     return result;
   }
 
  private:
   JpegStageTimes times_;
+  int64_t turbo_time_ = 0;
   JpegDecoder decoder_;
+  JpegTurbo turbo_;
   NullSink sink_;
 };
 
@@ -138,10 +159,29 @@ void register_jpeg(nb::module_& m) {
       nb::arg("data"), nb::arg("spacing"),
       "Packed entry points, uint8 [n]; empty if the file has none. spacing: pixels, 0 for rows of "
       "MCUs.");
+  m.def(
+      "jpeg_to_baseline",
+      [](const BytesArg& data, uint64_t max_pixels, int max_scans) {
+        std::vector<uint8_t> written;
+        {
+          nb::gil_scoped_release release;
+          DecodeLimits limits;
+          limits.max_pixels = max_pixels;
+          limits.max_scans = max_scans;
+          written = to_baseline(as_bytes(data), limits);
+        }
+        return to_array(written);
+      },
+      nb::arg("data"), nb::arg("max_pixels") = DecodeLimits{}.max_pixels,
+      nb::arg("max_scans") = DecodeLimits{}.max_scans,
+      "The progressive JPEG as a baseline one of the same coefficients and segments, uint8 [n]; "
+      "raises DecodeError where that cannot be.");
   nb::class_<JpegClock>(m, "JpegClock", "One decoder with stage clocks, for benchmarks.")
       .def(nb::init<>())
       .def("decode", &JpegClock::decode, nb::arg("data"), nb::arg("roi") = nb::none(),
            nb::arg("entries") = nb::none(), nb::arg("spacing") = 0, "Decodes and drops the pixels.")
+      .def("decode_turbo", &JpegClock::decode_turbo, nb::arg("data"), nb::arg("roi") = nb::none(),
+           "The same by libjpeg-turbo.")
       .def("take", &JpegClock::take, "Nanoseconds in each stage since the last call.");
 }
 

@@ -111,14 +111,6 @@ void register_pack(nb::module_& m) {
         trim(name);
       },
       nb::arg("path"), "Gives back blocks reserved beyond the file's end.");
-  m.def(
-      "start_writeback",
-      [](const nb::bytes& path) {
-        const std::string name = path_of(path);
-        nb::gil_scoped_release release;
-        start_writeback(name);
-      },
-      nb::arg("path"), "Starts writing a file's dirty pages to the device without waiting.");
 }
 
 }  // namespace fastload::bindings

@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(importlib.import_module(f"fastload.cli.{arguments.verb}").run(arguments))
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command goes on where it was", file=sys.stderr)  # noqa: T201
+        resume = "; the same command goes on where it was" if arguments.verb == "pack" else ""
+        print(f"\ninterrupted{resume}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
         # Nobody reads our output any more (| head): no message can reach anybody.

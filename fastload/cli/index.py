@@ -1,4 +1,4 @@
-"""``fastload index PATH... --output FOLDER``."""
+"""``fastload index PATH... --output FOLDER``, and ``fastload index FOLDER --entries PIXELS``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,40 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.output import human_bytes, print_json, print_table
-from fastload.pack.foreign import IndexOptions, index_files
+from fastload.cli.progress import PackProgress
+from fastload.errors import PackError
+from fastload.pack.entries import DEFAULT_SPACING
+from fastload.pack.entry_facts import entry_facts
+from fastload.pack.foreign import IndexOptions, index_entries, index_files
+from fastload.shard.dataset import PackedDataset
 
 __all__ = ["add", "run"]
+
+_UNSET = -1
 
 
 def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "index",
-        help="index Arrow, LMDB or HDF5 files that others wrote, in place",
-        description="Build an index over files that others wrote, without copying them: HF datasets "
-        "folders and .arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels.",
+        help="index Arrow, LMDB or HDF5 files that others wrote, in place; make entry points",
+        description="With --output: build an index over files that others wrote, without copying them: HF "
+        "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels. "
+        "Without: make (or with 'none' remove) the JPEGs' entry points of a packed or indexed dataset.",
     )
     parser.add_argument("paths", metavar="PATH", nargs="+", help="files, or folders of them, of one format")
-    parser.add_argument("--output", metavar="FOLDER", required=True, help="where index and manifest go")
+    parser.add_argument("--output", metavar="FOLDER", help="where index and manifest go")
+    parser.add_argument(
+        "--entries",
+        type=spacing_argument,
+        nargs="?",
+        const=DEFAULT_SPACING,
+        default=_UNSET,
+        metavar="PIXELS",
+        help=ENTRIES_HELP,
+    )
     parser.add_argument("--column", metavar="NAME", help="Arrow column or HDF5 dataset of the images")
     parser.add_argument(
         "--labels", metavar="FILE", type=Path, help=".csv or .jsonl of path (the key) and label"
@@ -35,12 +53,37 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Index, and print what was found."""
-    options = IndexOptions(arguments.column, arguments.labels, arguments.on_error, arguments.restart)
-    manifest = index_files(arguments.paths, arguments.output, options)
-    if arguments.json:
+    with PackProgress(quiet=arguments.json) as progress:
+        if arguments.output is None:
+            folder = _only_entries(arguments, progress)
+        else:
+            folder = Path(arguments.output)
+            spacing = DEFAULT_SPACING if arguments.entries == _UNSET else arguments.entries
+            options = IndexOptions(
+                arguments.column, arguments.labels, arguments.on_error, arguments.restart, spacing
+            )
+            index_files(arguments.paths, folder, options, progress)
+    _print(PackedDataset(folder), str(folder), arguments.json)
+    return 0
+
+
+def _only_entries(arguments: argparse.Namespace, progress: PackProgress) -> Path:
+    if arguments.entries == _UNSET or len(arguments.paths) != 1:
+        raise PackError(
+            "an index of other files needs --output FOLDER; for the entry points of a dataset give its "
+            "folder alone, and --entries."
+        )
+    folder = Path(arguments.paths[0])
+    index_entries(folder, arguments.entries, progress)
+    return folder
+
+
+def _print(dataset: PackedDataset, title: str, as_json: bool) -> None:
+    manifest, entries = dataset.manifest, entry_facts(dataset)
+    if as_json:
         print_json(
             {
-                "output": arguments.output,
+                "output": title,
                 "id": manifest.id,
                 "format": manifest.format,
                 "records": manifest.num_records,
@@ -48,15 +91,16 @@ def run(arguments: argparse.Namespace) -> int:
                 "classes": len(manifest.classes),
                 "shards": len(manifest.shards),
                 "codecs": dict(manifest.codecs),
+                "entries": entry_json(entries),
                 "skipped": manifest.skipped,
             }
         )
-        return 0
+        return
     rows = [
         ("records", f"{manifest.num_records} in {len(manifest.classes)} classes"),
         ("bytes", f"{human_bytes(manifest.data_bytes)} in {len(manifest.shards)} {manifest.format} files"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
+        *entry_rows(entries),
         ("skipped", str(manifest.skipped)),
     ]
-    print_table(arguments.output, rows)
-    return 0
+    print_table(title, rows)

@@ -6,7 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
+from fastload.pack.entry_facts import entry_facts
 from fastload.pack.summary import Summary
 from fastload.shard.dataset import PackedDataset
 
@@ -31,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     records = dataset.records
     for start in range(0, len(records), _CHUNK):
         summary.add(records[start : start + _CHUNK])
+    entries = entry_facts(dataset)
     if arguments.json:
         print_json(
             {
@@ -42,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "shards": [{"file": s.file, "size": s.size, "records": s.records} for s in manifest.shards],
                 "codecs": summary.codecs,
                 "sides": summary.sides(),
+                "entries": entry_json(entries),
                 "skipped": manifest.skipped,
                 "options": dict(manifest.options),
                 "writer": manifest.writer,
@@ -57,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in summary.codecs.items())),
         ("sizes", sides_row(summary.sides())),
+        *entry_rows(entries),
         ("skipped", str(manifest.skipped)),
         ("writer", manifest.writer),
     ]

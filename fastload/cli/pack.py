@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
 from fastload.cli.progress import PackProgress
+from fastload.pack.entries import DEFAULT_SPACING
 from fastload.pack.options import FORMATS, PackOptions, parse_bytes, parse_pixels
 from fastload.pack.packer import DryRun, PackResult, dry_run, pack
 from fastload.pack.publish import SKIPPED_NAME
@@ -35,8 +37,17 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--quality", type=int, default=90, metavar="Q", help="JPEG quality then (default: %(default)s)"
     )
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        help="store progressive JPEGs as baseline ones: the same coefficients, so the same pixels, but other "
+        "bytes, which 'unpack' then gives",
+    )
     parser.add_argument("--raw", action="store_true", help="store decoded uint8 RGB pixels")
     parser.add_argument("--size", metavar="WxH", help="with --raw: scale every picture to this size")
+    parser.add_argument(
+        "--entries", type=spacing_argument, default=DEFAULT_SPACING, metavar="PIXELS", help=ENTRIES_HELP
+    )
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="files that are no images"
     )
@@ -55,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
         limit=arguments.limit,
         max_side=arguments.max_side,
         quality=arguments.quality,
+        baseline=arguments.baseline,
+        entries=arguments.entries,
         raw=arguments.raw,
         size=parse_pixels(arguments.size) if arguments.size else None,
         on_error=arguments.on_error,
@@ -87,10 +100,19 @@ def _rows(result: PackResult) -> list[tuple[str, str]]:
         rows.append(("sizes", sides_row(result.summary.sides())))
         rate = result.written_bytes / max(result.seconds, 1e-9)
         rows.append(("time", f"{result.seconds:.1f} s, {human_bytes(rate)}/s"))
+    rows += _baseline_rows(result) + entry_rows(result.entries)
     if manifest.skipped:
         rows.append(("skipped", f"{manifest.skipped}, listed with reasons in {result.output / SKIPPED_NAME}"))
         rows += [("", f"{count} x {reason}") for reason, count in result.skip_reasons()]
     return rows
+
+
+def _baseline_rows(result: PackResult) -> list[tuple[str, str]]:
+    made = result.manifest.options.get("transcoded")
+    if made is None:
+        return []
+    kept = result.entries.progressive
+    return [("baseline", f"{made} progressive JPEGs made baseline, {kept} kept because they cannot be")]
 
 
 def _facts(result: PackResult) -> dict[str, Any]:
@@ -105,10 +127,13 @@ def _facts(result: PackResult) -> dict[str, Any]:
         "shards": len(manifest.shards),
         "codecs": dict(manifest.codecs),
         "sides": result.summary.sides() if result.summary else None,
+        "transcoded": manifest.options.get("transcoded"),
+        "entries": entry_json(result.entries),
         "skipped": manifest.skipped,
         "skip_reasons": dict(result.skip_reasons()),
         "was_complete": result.was_complete,
         "seconds": round(result.seconds, 3),
+        "entries_seconds": round(result.entries_seconds, 3),
     }
 
 

@@ -1,4 +1,4 @@
-"""The progress of a pack: a bar on a terminal, a line now and then in a log."""
+"""The progress of a pack, and of making entry points: a bar on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PackProgress(Observer):
         self._total_files, self._total_bytes = plan.totals.files, plan.totals.bytes
         self._began = time.monotonic()
         if self._bar is not None:
-            self._bar.start(output.name, self._total_bytes, size)
+            self._bar.start(f"packing {output.name}", self._total_bytes, size)
         elif self._log:
             done = f", {files} of them packed before" if files else ""
             self._line(
@@ -59,6 +59,22 @@ class PackProgress(Observer):
             rate = (self._bytes - self._start_bytes) / seconds
             left = (self._total_bytes - self._bytes) / max(rate, 1)
             self._line(f"{self._files}/{self._total_files} files, {rate / 1e6:.0f} MB/s, {left:.0f} s left")
+
+    def entries_started(self, folder: Path, records: int) -> None:
+        self._files, self._total_files, self._began = 0, records, time.monotonic()
+        if self._bar is not None:
+            self._bar.start(f"entry points of {folder.name}", records, 0)
+        elif self._log:
+            self._line(f"making the entry points of {records} records of {folder}")
+
+    def entries_advanced(self, records: int) -> None:
+        self._files += records
+        if self._bar is not None:
+            self._bar.update(self._files, f"{self._files}/{self._total_files} records")
+        elif self._log and time.monotonic() - self._logged > _LOG_SECONDS:
+            rate = self._files / (time.monotonic() - self._began)
+            left = (self._total_files - self._files) / max(rate, 1)
+            self._line(f"{self._files}/{self._total_files} records, {rate:.0f} a second, {left:.0f} s left")
 
     def _line(self, text: str) -> None:
         self._logged = time.monotonic()
@@ -85,7 +101,7 @@ class _Bar:
         self._progress.update(self._task, description=f"scanning for {name}", files=f"{files} files")
 
     def start(self, name: str, total: int, done: int) -> None:
-        self._progress.reset(self._task, total=total, completed=done, description=f"packing {name}", files="")
+        self._progress.reset(self._task, total=total, completed=done, description=name, files="")
 
     def update(self, done: int, files: str) -> None:
         self._progress.update(self._task, completed=done, files=files)

@@ -17,21 +17,23 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "verify",
         help="check every checksum of a packed dataset",
-        description="Check index, shards and every record's CRC-32C; exit code 1 if anything is wrong.",
+        description="Check index, shards, every record's CRC-32C and the entry points' checksums; exit "
+        "code 1 if anything is wrong.",
     )
     parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
     parser.add_argument("--decode", action="store_true", help="decode every record, too")
+    parser.add_argument("--entries", action="store_true", help="compute all entry points again, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all problems."""
-    problems, records = verify(arguments.folder, arguments.decode)
+    problems, records = verify(arguments.folder, arguments.decode, entries=arguments.entries)
     if arguments.json:
         facts = [{k: v for k, v in asdict(p).items() if v not in ("", None)} for p in problems]
         print_json({"ok": not problems, "records": records, "problems": facts})
     else:
-        how = "CRC-32C and decoding" if arguments.decode else "CRC-32C"
+        how = ", ".join(["CRC-32C"] + ["decoding"] * arguments.decode + ["entry points"] * arguments.entries)
         verdict = f"{len(problems)} problems" if problems else f"{records} records are whole ({how})"
         print_lines([*map(_line, problems), f"{arguments.folder}: {verdict}"])
     return 1 if problems else 0

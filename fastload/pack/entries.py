@@ -5,6 +5,7 @@ The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,16 +16,30 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.errors import FastloadError
 from fastload.pack.files import full_disk_reported, publish, remove, temporary_of
+from fastload.pack.summary import CODECS
 from fastload.shard.dataset import PackedDataset
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import write_paged
 
-__all__ = ["DEFAULT_SPACING", "EntriesReport", "build_entries", "parse_spacing", "verify_entries"]
+__all__ = [
+    "DEFAULT_SPACING",
+    "EntriesObserver",
+    "EntriesReport",
+    "build_entries",
+    "ensure_entries",
+    "parse_spacing",
+    "remove_entries",
+    "verify_entries",
+]
 
 MAGIC = b"FLENTRY1"
 DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
 _GROUP = 64  # records a thread takes at a time
+_CHUNK = 1 << 16  # index entries at a time
+_SHARE = 40  # entry points are about this share of the records' bytes
+_JPEG = CODECS.index("jpeg")
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,16 @@ class EntriesReport:
     with_entries: int  # JPEGs that have entry points now
     entry_bytes: int  # of all entry points together
     spacing: int  # pixels, 0: rows
+
+
+class EntriesObserver:
+    """Hears how far :func:`ensure_entries` is."""
+
+    def entries_started(self, folder: Path, records: int) -> None:
+        """The entry points of so many records will be made."""
+
+    def entries_advanced(self, records: int) -> None:
+        """So many more records are done."""
 
 
 def parse_spacing(text: str) -> int | None:
@@ -87,26 +112,78 @@ def build_entries(
         progress: called with the number of records done since the last call.
     """
     final = dataset.folder / ENTRIES_NAME
-    temporary, body = temporary_of(final), temporary_of(final).with_suffix(".bytes")
-    lengths: list[npt.NDArray[np.uint64]] = []
+    temporary, packed_path, sizes_path = _temporaries(dataset.folder)
+    with_entries = 0
 
     def packed_of(ids: npt.NDArray[np.uint64]) -> Any:
         return _C.build_entries(dataset.reader, ids, spacing)
 
     try:
-        with full_disk_reported(temporary, 0):
-            with open(body, "wb") as file:
+        with full_disk_reported(temporary, dataset.manifest.data_bytes // _SHARE):
+            # Sizes go to a file, too: of a thousand million records they would not fit into memory.
+            with open(packed_path, "wb") as file, open(sizes_path, "wb") as sizes_file:
                 for packed, sizes in _map_in_order(packed_of, len(dataset), threads, progress):
                     file.write(packed)
-                    lengths.append(sizes)
-            size = body.stat().st_size
-            write_paged(temporary, MAGIC, (), lengths, _pieces(body), spacing, dataset.index.digest)
+                    sizes_file.write(sizes.astype("<u4").tobytes())
+                    with_entries += int(np.count_nonzero(sizes))
+            size = packed_path.stat().st_size
+            lengths = (np.frombuffer(piece, "<u4").astype(np.uint64) for piece in _pieces(sizes_path))
+            write_paged(temporary, MAGIC, (), lengths, _pieces(packed_path), spacing, dataset.index.digest)
             publish(temporary, final)
     finally:
-        remove(temporary)
-        remove(body)
-    with_entries = sum(int(np.count_nonzero(part)) for part in lengths)
+        _remove_temporaries(dataset.folder)
     return EntriesReport(len(dataset), with_entries, size, spacing)
+
+
+def ensure_entries(
+    folder: Path, spacing: int, threads: int | None = None, observer: EntriesObserver | None = None
+) -> None:
+    """Make the dataset's entry points unless it has those of this spacing (or no JPEG).
+
+    Args:
+        folder: a packed dataset; the caller holds its lock.
+        spacing: as in :func:`build_entries`.
+        threads: how many decode at a time; None: one a CPU that this process may use.
+        observer: hears how far it is.
+    """
+    dataset, observer = PackedDataset(folder, entries=False), observer or EntriesObserver()
+    _remove_temporaries(folder)  # of one that was killed
+    if _spacing_of(dataset) == spacing or not _has_jpegs(dataset):
+        return
+    observer.entries_started(folder, len(dataset))
+    build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.entries_advanced)
+
+
+def remove_entries(folder: Path) -> None:
+    """Remove ``entries.fli``, and what an interrupted :func:`build_entries` left."""
+    remove(folder / ENTRIES_NAME)
+    _remove_temporaries(folder)
+
+
+def _temporaries(folder: Path) -> tuple[Path, Path, Path]:
+    temporary = temporary_of(folder / ENTRIES_NAME)
+    return temporary, temporary.with_suffix(".bytes"), temporary.with_suffix(".sizes")
+
+
+def _remove_temporaries(folder: Path) -> None:
+    for path in _temporaries(folder):
+        remove(path)
+
+
+def _spacing_of(dataset: PackedDataset) -> int | None:
+    """The spacing of the entry points that are there; None if there are none, or not this dataset's."""
+    path = dataset.folder / ENTRIES_NAME
+    try:
+        return int(_C.Entries(str(path), dataset.index).spacing) if path.exists() else None
+    except FastloadError:
+        return None
+
+
+def _has_jpegs(dataset: PackedDataset) -> bool:
+    records = dataset.records
+    return any(
+        (records[start : start + _CHUNK]["codec"] == _JPEG).any() for start in range(0, len(records), _CHUNK)
+    )
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

@@ -15,6 +15,13 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import FormatError, PackError
+from fastload.pack.entries import (
+    DEFAULT_SPACING,
+    EntriesObserver,
+    build_entries,
+    ensure_entries,
+    remove_entries,
+)
 from fastload.pack.files import remove
 from fastload.pack.ingest import as_rows
 from fastload.pack.lock import LOCK_NAME, folder_lock
@@ -23,11 +30,12 @@ from fastload.pack.plan import MAX_LISTED, WORK_NAME
 from fastload.pack.publish import make_manifest, publish_index, write_skipped
 from fastload.pack.summary import CODECS, Summary
 from fastload.pack.tables import Labels, read_table
+from fastload.shard.dataset import PackedDataset
 from fastload.shard.formats import Foreign, format_of
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
 
-__all__ = ["IndexOptions", "find_shards", "index_files"]
+__all__ = ["IndexOptions", "find_shards", "index_entries", "index_files"]
 
 _SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5")
 _CHUNK = 512  # records described in one call
@@ -43,18 +51,21 @@ class IndexOptions:
         labels: a CSV or JSONL file of key and label, for files without labels.
         on_error: "raise" stops at records that are not images, "skip" leaves them out and lists them.
         restart: replace an index that is there.
+        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
     """
 
     column: str | None = None
     labels: Path | None = None
     on_error: str = "raise"
     restart: bool = False
+    entries: int | None = DEFAULT_SPACING
 
 
 def index_files(
     paths: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     options: IndexOptions | None = None,
+    observer: EntriesObserver | None = None,
 ) -> Manifest:
     """Index shards where they lie; ``output`` gets the index and a manifest with their absolute paths.
 
@@ -77,9 +88,33 @@ def index_files(
         remove(work)
         work.mkdir()
         try:
-            return _Indexer(formats[0], shards, work, options).run(folder)
+            manifest = _Indexer(formats[0], shards, work, options).run(folder)
         finally:
             remove(work)
+        if options.entries is not None:
+            ensure_entries(folder, options.entries, None, observer)
+    return manifest
+
+
+def index_entries(
+    folder: str | os.PathLike[str], spacing: int | None, observer: EntriesObserver | None = None
+) -> None:
+    """Make the entry points of a packed or indexed dataset anew, or remove them (``spacing`` None).
+
+    Raises:
+        FormatError: not a dataset.
+        PackError: another process is packing it, or the disk is full.
+        ChecksumError: a damaged record.
+    """
+    place = Path(folder).absolute()
+    dataset = PackedDataset(place, entries=False)
+    with folder_lock(place):
+        if spacing is None:
+            remove_entries(place)
+            return
+        observer = observer or EntriesObserver()
+        observer.entries_started(place, len(dataset))
+        build_entries(dataset, spacing, len(os.sched_getaffinity(0)), observer.entries_advanced)
 
 
 def find_shards(path: Path) -> list[Path]:
@@ -143,6 +178,7 @@ def _make_room(folder: Path, restart: bool) -> None:
                 f"{folder} holds a packed dataset, not an index of other files; choose another folder."
             )
         remove(folder / MANIFEST_NAME)
+        remove_entries(folder)
         return
     others = [name for name in os.listdir(folder) if name not in (LOCK_NAME, WORK_NAME)]
     if any(not name.startswith(".tmp-") for name in others):

@@ -32,6 +32,7 @@ class Group:
     files: int  # source files taken, failed ones among them
     source_bytes: int
     failures: list[tuple[bytes, str]] = field(default_factory=list)  # key, reason
+    transcoded: int = 0  # progressive JPEGs that became baseline ones
 
 
 def as_rows(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:

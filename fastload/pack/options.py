@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.pack.entries import DEFAULT_SPACING
 
 __all__ = ["FORMATS", "PackOptions", "parse_bytes", "parse_pixels"]
 
@@ -58,10 +59,12 @@ class PackOptions:
         limit: pack only the first this many images of each split.
         max_side: re-encode images whose longer side has more pixels; with ``raw``, scale them.
         quality: JPEG quality of re-encoded images, 1 to 100.
+        baseline: store progressive JPEGs as baseline ones of the same coefficients, so the same pixels.
         raw: store decoded uint8 RGB pixels in place of the files' bytes.
         size: with ``raw``: every picture is scaled to this (width, height).
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
         restart: throw away an unfinished or finished pack in the output folder.
+        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
     """
 
     format: str = "arrow"
@@ -70,10 +73,12 @@ class PackOptions:
     limit: int | None = None
     max_side: int | None = None
     quality: int = 90
+    baseline: bool = False
     raw: bool = False
     size: tuple[int, int] | None = None
     on_error: str = "raise"
     restart: bool = False
+    entries: int | None = DEFAULT_SPACING
 
     def __post_init__(self) -> None:
         checks = [
@@ -84,6 +89,7 @@ class PackOptions:
             (1 <= self.quality <= 100, f"quality is {self.quality}, must be in [1, 100]"),
             (self.on_error in ("raise", "skip"), f"on_error is '{self.on_error}', must be raise or skip"),
             (self.size is None or self.raw, "size needs raw"),
+            (not (self.baseline and self.raw), "baseline and raw exclude each other"),
             (self.size is None or self.max_side is None, "size and max_side exclude each other"),
         ]
         if self.max_side is not None:
@@ -100,9 +106,10 @@ class PackOptions:
         facts["max_side"] = self.max_side
         facts["size"] = list(self.size) if self.size else None
         facts["quality"] = self.quality if self.max_side and not self.raw else None
+        facts["baseline"] = self.baseline or None  # None: as in packs of before there was the option
         return facts
 
     @property
     def transcodes(self) -> bool:
         """True when records may differ from the files' bytes."""
-        return self.raw or self.max_side is not None
+        return self.raw or self.baseline or self.max_side is not None

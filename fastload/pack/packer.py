@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
+from fastload.pack.entries import EntriesObserver, ensure_entries, remove_entries
+from fastload.pack.entry_facts import EntryFacts, entry_facts
 from fastload.pack.files import remove, require_space, sync_folder
 from fastload.pack.lock import LOCK_NAME, folder_lock
 from fastload.pack.options import PackOptions
@@ -28,6 +30,7 @@ from fastload.pack.publish import SKIPPED_NAME, publish_dataset
 from fastload.pack.shard_job import BadFiles, Job
 from fastload.pack.source import Source, open_sources
 from fastload.pack.summary import Summary
+from fastload.shard.dataset import PackedDataset
 from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
 
 __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
@@ -35,7 +38,7 @@ __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
 _PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
 
 
-class Observer:
+class Observer(EntriesObserver):
     """Hears what a pack does; the command line's progress bar is one."""
 
     def scanning(self, output: Path, files: int) -> None:
@@ -54,8 +57,10 @@ class PackResult:
 
     output: Path
     manifest: Manifest
+    entries: EntryFacts
     summary: Summary | None  # None: it was complete before
-    seconds: float
+    seconds: float  # without making entry points
+    entries_seconds: float
     written_bytes: int  # source bytes packed by this run
 
     @property
@@ -146,14 +151,25 @@ def _pack_one(source: Source, output: Path, options: PackOptions, observer: Obse
     elif (output / MANIFEST_NAME).exists():
         manifest = _check_complete(source, output, options, observer)
         remove(work)
-        return PackResult(output, manifest, None, time.monotonic() - began, 0)
+        packed = time.monotonic()
+        facts = _entries(output, options, observer)
+        return PackResult(output, manifest, facts, None, packed - began, time.monotonic() - packed, 0)
     else:
         _refuse_strangers(output)
     plan = resume_plan(source, options, output.name, work, lambda files: observer.scanning(output, files))
     written = _write(Job(output, source.root, options, plan), observer)
     manifest, summary = publish_dataset(output, plan)
     remove(work)
-    return PackResult(output, manifest, summary, time.monotonic() - began, written)
+    packed = time.monotonic()
+    facts = _entries(output, options, observer)
+    return PackResult(output, manifest, facts, summary, packed - began, time.monotonic() - packed, written)
+
+
+def _entries(output: Path, options: PackOptions, observer: Observer) -> EntryFacts:
+    """Entry points as ``options`` want them, of a dataset that is complete without them."""
+    if options.entries is not None:
+        ensure_entries(output, options.entries, options.num_proc, observer)
+    return entry_facts(PackedDataset(output))
 
 
 def _write(job: Job, observer: Observer) -> int:
@@ -226,7 +242,13 @@ def _refuse_strangers(output: Path) -> None:
 def _discard(output: Path) -> None:
     """Remove what a pack has made here, and nothing else; the manifest first: no half passes for a whole."""
     work = output / WORK_NAME
-    names = {INDEX_NAME, SKIPPED_NAME, f".tmp-{INDEX_NAME}", f".tmp-{MANIFEST_NAME}", f".tmp-{SKIPPED_NAME}"}
+    names = {
+        INDEX_NAME,
+        SKIPPED_NAME,
+        f".tmp-{INDEX_NAME}",
+        f".tmp-{MANIFEST_NAME}",
+        f".tmp-{SKIPPED_NAME}",
+    }
     if (output / MANIFEST_NAME).exists():
         names |= {
             Path(shard.file).parts[0]
@@ -240,4 +262,5 @@ def _discard(output: Path) -> None:
         names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
     for name in sorted(names - {"..", "."}):
         remove(output / name)
+    remove_entries(output)
     remove(work)

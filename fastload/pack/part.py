@@ -26,11 +26,13 @@ class Part:
     keys: list[bytes]
     skipped: list[tuple[str, str]]  # key, reason
     shard_bytes: int
+    transcoded: int = 0  # progressive JPEGs that became baseline ones
 
     def write(self, path: Path) -> None:
         """Publish atomically; from then on the shard counts as finished."""
         ends = np.cumsum([len(key) for key in self.keys], dtype=np.uint64)
-        texts = json.dumps({"skipped": self.skipped, "shard_bytes": self.shard_bytes}).encode()
+        facts = {"skipped": self.skipped, "shard_bytes": self.shard_bytes, "transcoded": self.transcoded}
+        texts = json.dumps(facts).encode()
         temporary = temporary_of(path)
         with open(temporary, "wb") as file:
             np.savez(
@@ -57,7 +59,7 @@ class Part:
             starts: Sequence[int] = [0, *ends[:-1]]
             keys = [blob[begin:end] for begin, end in zip(starts, ends, strict=False)]
             skipped = [(str(key), str(reason)) for key, reason in texts["skipped"]]
-            return cls(records, keys, skipped, int(texts["shard_bytes"]))
+            return cls(records, keys, skipped, int(texts["shard_bytes"]), int(texts.get("transcoded", 0)))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise PackError(f"{path} is damaged ({error}); pack again with --restart.") from None
 

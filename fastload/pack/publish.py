@@ -41,12 +41,14 @@ def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
     format_name = str(plan.identity["format"])
     data_file = format_of(format_name).data_file
     parts = [part_path(output, shard.name) for shard in plan.shards]
-    summary, shards = Summary(), []
+    summary, shards, transcoded = Summary(), [], 0
     skipped = list(plan.problems)
 
     def records() -> Iterator[npt.NDArray[np.void]]:
+        nonlocal transcoded
         for number, path in enumerate(parts):
             part = Part.read(path)
+            transcoded += part.transcoded
             entries = part.records.copy()
             entries["shard"] = number
             summary.add(entries)
@@ -57,14 +59,18 @@ def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
 
     size, digest = publish_index(output, records(), _Keys(parts))
     write_skipped(output, skipped)
-    source = {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
+    facts: dict[str, Any] = {
+        "source": {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
+    }
+    if plan.identity.get("baseline"):
+        facts["transcoded"] = transcoded
     manifest = make_manifest(
         format_name,
         summary,
         plan.classes,
         shards,
         (size, digest),
-        {**plan.identity, "source": source},
+        {**plan.identity, **facts},
         len(skipped),
     )
     manifest.write(output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,6 @@ __all__ = ["Advance", "BadFiles", "Job", "part_path"]
 
 Advance = Callable[[int, int], None]  # files, bytes
 _SPOT_CHECKS = 16  # records a shard whose bytes are read back
-_WRITEBACK = 64 << 20  # bytes between two hints to the kernel
 
 
 class BadFiles(PackError):
@@ -102,18 +101,16 @@ class Job:
             data_file = self.format.data_file(temporary)
             try:
                 _C.reserve(os.fsencode(data_file), needed)
-                records, keys, failures = self._fill(
-                    writer, self._groups(listing, number), data_file, advance
-                )
-                if failures and self.options.on_error == "raise":
-                    raise BadFiles(failures)
+                part = self._fill(writer, self._groups(listing, number), advance)
+                if part.skipped and self.options.on_error == "raise":
+                    raise BadFiles(part.skipped)
                 writer.close()
             except BaseException:
                 writer.abort()
                 raise
             _C.trim(os.fsencode(data_file))
-        self._locate(temporary, records)
-        return Part(records, keys, failures, os.stat(data_file).st_size)
+        self._locate(temporary, part.records)
+        return replace(part, shard_bytes=os.stat(data_file).st_size)
 
     def _needed(self, listing: Listing, number: int) -> int:
         shard = self.plan.shards[number]
@@ -132,25 +129,21 @@ class Job:
 
         return map(transcoder(self.options), groups)
 
-    def _fill(
-        self, writer: Writer, groups: Iterator[Group], data_file: Path, advance: Advance
-    ) -> tuple[npt.NDArray[np.void], list[bytes], list[tuple[str, str]]]:
+    def _fill(self, writer: Writer, groups: Iterator[Group], advance: Advance) -> Part:
         chunks: list[npt.NDArray[np.void]] = []
         keys: list[bytes] = []
         failures: list[tuple[str, str]] = []
-        unhinted = 0
+        transcoded = 0
         for group in groups:
             if len(group.records):
                 writer.append(group.data, group.records, group.keys)
             chunks.append(group.records)
             keys += group.keys
             failures += [(key.decode(), reason) for key, reason in group.failures]
-            unhinted += len(group.data)
-            if unhinted >= _WRITEBACK:
-                _C.start_writeback(os.fsencode(data_file))
-                unhinted = 0
+            transcoded += group.transcoded
             advance(group.files, group.source_bytes)
-        return np.concatenate([*chunks, np.zeros(0, RECORD)]), keys, failures
+        records = np.concatenate([*chunks, np.zeros(0, RECORD)])
+        return Part(records, keys, failures, 0, transcoded)
 
     def _locate(self, temporary: Path, records: npt.NDArray[np.void]) -> None:
         """Set the records' offsets to where the format's library put them, and look whether it is so."""

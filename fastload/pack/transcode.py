@@ -1,10 +1,12 @@
-"""Records that differ from their files: re-encoded smaller (``--max-side``) or decoded (``--raw``)."""
+"""Records that differ from their files: re-encoded smaller (``--max-side``), decoded (``--raw``), or
+progressive JPEGs made baseline (``--baseline``)."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +16,7 @@ from fastload.errors import FastloadError
 from fastload.pack.ingest import Group, as_rows
 from fastload.pack.names import ESCAPED
 from fastload.pack.options import PackOptions
-from fastload.pack.summary import CODECS
+from fastload.pack.summary import CODECS, PROGRESSIVE
 from fastload.pil import FORMATS, decode_with_pil
 
 __all__ = ["transcoder"]
@@ -24,7 +26,12 @@ Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
 def transcoder(options: PackOptions) -> Callable[[Group], Group]:
     """What ``options`` make of a group."""
-    return _Raw(options).apply if options.raw else _Smaller(options).apply
+    if options.raw:
+        return _Raw(options).apply
+    if options.max_side is None:
+        return _baseline
+    smaller = _Smaller(options).apply
+    return (lambda group: _baseline(smaller(group))) if options.baseline else smaller
 
 
 def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
@@ -50,6 +57,28 @@ def _rebuild(
     assert not problems, problems  # we made these bytes
     failures = [*group.failures, *((group.keys[i], reason) for i, reason in failed.items())]
     return replace(group, data=data, records=records, keys=[group.keys[i] for i in good], failures=failures)
+
+
+def _baseline(group: Group) -> Group:
+    """Progressive JPEGs become baseline ones of the same coefficients; those that cannot stay as they are."""
+    wanted = (group.records["codec"] == CODECS.index("jpeg")) & ((group.records["flags"] & PROGRESSIVE) != 0)
+    if not wanted.any():
+        return group
+    pieces: list[Pixels] = []
+    done = 0
+    for record, progressive in zip(group.records, wanted.tolist(), strict=True):
+        data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+        if progressive:
+            try:
+                pieces.append(cast(Pixels, _C.jpeg_to_baseline(data)))
+                done += 1
+                continue
+            except FastloadError:
+                pass  # kept; its entry in the index says that it is progressive, and so it is counted
+        pieces.append(data)
+    records = group.records.copy()
+    records["flags"] &= ESCAPED
+    return replace(_rebuild(group, records, pieces, {}), transcoded=done)
 
 
 class _Raw:

@@ -14,16 +14,18 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import FastloadError
+from fastload.pack.entries import verify_entries
 from fastload.pack.ingest import as_rows
 from fastload.pack.summary import CODECS, Summary
 from fastload.pil import decode_with_pil
+from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import INDEX_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
 
 __all__ = ["Problem", "verify"]
 
 _CHUNK = 512  # records a task
-_RAW = CODECS.index("raw")
+_RAW, _JPEG = CODECS.index("raw"), CODECS.index("jpeg")
 Progress = Callable[[int, int], None]
 
 
@@ -134,6 +136,25 @@ class _Checks:
                 progress(files, size)
                 yield from problems
 
+    def entry_points(self, recompute: bool) -> Iterator[Problem]:
+        """Entry points that are damaged, missing or, if they are to be computed again, wrong."""
+        path = self.folder / ENTRIES_NAME
+        try:
+            if path.exists():
+                _C.Entries(str(path), self.index).verify()
+            elif recompute and (self.records["codec"] == _JPEG).any():
+                yield Problem(f"is missing; 'fastload index {self.folder} --entries' makes it", ENTRIES_NAME)
+            if not recompute or not path.exists():
+                return
+            dataset = PackedDataset(self.folder, entries=False)
+            wrong = verify_entries(dataset, len(os.sched_getaffinity(0)))
+        except FastloadError as error:
+            yield Problem(str(error), ENTRIES_NAME)
+            return
+        for sample in wrong:
+            reason = f"has other entry points than its bytes give; 'fastload index {self.folder} --entries'"
+            yield self.problem(sample, f"{reason} makes them again")
+
     def _chunks(self, number: int) -> Iterator[npt.NDArray[np.int64]]:
         ids = np.flatnonzero(self.records["shard"] == number)
         return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
@@ -171,14 +192,18 @@ def _undecodable(path: Path, records: npt.NDArray[np.void], which: list[int]) ->
 
 
 def verify(
-    folder: str | os.PathLike[str], decode: bool = False, progress: Progress | None = None
+    folder: str | os.PathLike[str],
+    decode: bool = False,
+    progress: Progress | None = None,
+    entries: bool = False,
 ) -> tuple[list[Problem], int]:
-    """Check the index, the shards' sizes, every record's place and bytes.
+    """Check the index, the shards' sizes, every record's place and bytes, the entry points' checksums.
 
     Args:
         folder: a packed dataset.
         decode: decode every record, too.
         progress: called with (records, bytes) as they are checked, from this thread.
+        entries: compute all entry points again, too, and compare them with the stored ones.
 
     Returns:
         All problems, and how many records were checked.
@@ -209,4 +234,5 @@ def verify(
     for found in (checks.sizes(), checks.entries(), checks.keys(), checks.overlaps(), checks.totals()):
         problems += found
     problems += checks.contents(decode, progress or (lambda records, size: None))
+    problems += checks.entry_points(recompute=entries)
     return problems, len(index)

@@ -72,9 +72,9 @@ class Writer:
         names = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(keys))]
         paths = pa.Array.from_buffers(pa.string(), count, names)
         image = pa.StructArray.from_arrays([images, paths], fields=list(_IMAGE))
-        columns = [image, pa.array(records["label"].astype(np.int64))]
+        columns = [image, _integers(pa.int64(), records["label"].astype(np.int64))]
         if self._raw:
-            columns += [pa.array(records[name].astype(np.int32)) for name in ("height", "width")]
+            columns += [_integers(pa.int32(), records[name].astype(np.int32)) for name in ("height", "width")]
         self._stream.write_batch(pa.record_batch(columns, schema=self._schema))
 
     def close(self) -> None:
@@ -83,6 +83,11 @@ class Writer:
 
     def abort(self) -> None:
         self._file.close()
+
+
+def _integers(kind: pa.DataType, values: npt.NDArray[np.signedinteger]) -> pa.Array:
+    # Not pa.array: where pandas is installed that imports it, which takes longer than packing 200 MB.
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
 
 
 class _Mapped:

@@ -24,13 +24,14 @@ class PackedDataset:
 
     Args:
         folder: what ``fastload pack`` or ``fastload index`` made.
+        entries: open the JPEGs' entry points, too, where there are any.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
         ShardError: a file cannot be opened.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, entries: bool = True) -> None:
         self.folder = Path(folder).absolute()
         self.manifest = Manifest.read(self.folder)
         path = self.folder / INDEX_NAME
@@ -48,8 +49,8 @@ class PackedDataset:
                 state = "is missing" if found is None else f"has {found} bytes"
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
         self.reader = _C.Reader(self.index, shards)
-        entries = self.folder / ENTRIES_NAME
-        self.entries = _C.Entries(str(entries), self.index) if entries.exists() else None
+        path = self.folder / ENTRIES_NAME
+        self.entries = _C.Entries(str(path), self.index) if entries and path.exists() else None
 
     def __reduce__(self) -> tuple[type[PackedDataset], tuple[Path]]:
         return PackedDataset, (self.folder,)

@@ -138,6 +138,16 @@ def test_start_time_is_handed_over() -> None:
     assert 0 < run.values["s"] < run.wall
 
 
+def test_page_cache_is_warmed_with_each_inode_once(tmp_path: Path) -> None:
+    (tmp_path / "folder" / "deep").mkdir(parents=True)
+    (tmp_path / "folder" / "deep" / "a").write_bytes(bytes(3_000_000))
+    os.link(tmp_path / "folder" / "deep" / "a", tmp_path / "folder" / "b")
+    (tmp_path / "c").write_bytes(bytes(5))
+    assert machine.warm_page_cache([tmp_path / "folder", tmp_path / "c"]) == 3_000_005
+    with pytest.raises(FileNotFoundError):
+        machine.warm_page_cache([tmp_path / "missing"])
+
+
 def test_table_is_markdown() -> None:
     assert measure.table(["a", "b"], [[1, "x"]]) == "| a | b |\n| --- | --- |\n| 1 | x |"
 

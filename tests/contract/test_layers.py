@@ -6,6 +6,7 @@ A new module gets a line in the table below; without one the tests fail.
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -213,3 +214,13 @@ def test_all_names_exist() -> None:
     fastload = importlib.import_module("fastload")
     for name in fastload.__all__:  # ruff (RUF022) keeps them sorted
         assert getattr(fastload, name) is not None
+
+
+@pytest.mark.skipif(
+    "FASTLOAD_TEST_INSTALLED" not in os.environ, reason="only make test promises an installation"
+)
+def test_the_installed_package_is_the_one_under_test() -> None:
+    """Not the source folder; and it has what only an installation brings."""
+    found = Path(str(importlib.import_module("fastload").__file__)).parent
+    assert found != PACKAGE
+    assert {"_C.pyi", "py.typed"} <= {path.name for path in found.iterdir()}

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches
+from pictures import encoded, picture
+from plain_pack import plain_pack
 from process import resident, threads
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, errors, packed
 from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(64)
@@ -200,9 +202,13 @@ def test_an_exception_in_the_training_step_lets_the_interpreter_exit(folder: Pat
     assert run.stderr.rstrip().endswith("ValueError: the training step failed")
 
 
-def test_timeout_is_an_error_not_a_hang(folder: Path) -> None:
-    def slow(image: torch.Tensor) -> torch.Tensor:
-        time.sleep(0.01)
-        return image
+def test_timeout_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(data: bytes, max_pixels: int) -> np.ndarray[Any, Any]:
+        time.sleep(0.3)
+        return np.zeros((70, 70, 3), np.uint8)
 
-    assert len(all_batches(load(folder, timeout=30, transform=T.Compose([CROP, slow])))) == 13
+    monkeypatch.setattr(packed, "decode_with_pil", slow)
+    dataset = plain_pack(tmp_path, [encoded(picture(i, 70, 70), "GIF") for i in range(4)], range(4))
+    with pytest.raises(RuntimeError, match="timed out after 0.2 seconds"):
+        next(iter(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=0.2)))
+    assert len(all_batches(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=60))) == 1

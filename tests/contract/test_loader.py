@@ -211,6 +211,7 @@ def test_stats_count_samples_stages_and_waiting(folder: Path) -> None:
     stats = loader.stats()
     assert stats["threads"] == 2
     assert stats["data_wait"]["count"] == 7
+    assert stats["samples"] == 52
     assert 0 < stats["data_wait"]["share"] <= 1
     assert stats["decoded"]["jpeg"] >= 52
     assert all(stats["stages"][stage]["seconds"] > 0 for stage in ("shard", "decode", "transform"))

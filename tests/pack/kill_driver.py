@@ -19,8 +19,9 @@ from typing import Any
 from pack_trees import snapshot
 
 from fastload.pack import PackOptions, pack
+from fastload.shard.dataset import PackedDataset
 from fastload.shard.formats import format_of
-from fastload.shard.manifest import MANIFEST_NAME
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 
 CALLS = ("replace", "fsync", "unlink", "rmdir", "mkdir", "ftruncate")
 
@@ -91,9 +92,10 @@ def main(source: Path, folder: Path, format_name: str) -> None:
             break
         complete = (output / MANIFEST_NAME).exists()
         if complete:
-            # Once the manifest is there, everything that it names must be.
-            names = [*expected]
+            # Once the manifest is there, everything that it names must be; entry points come after it.
+            names = [name for name in expected if name != ENTRIES_NAME]
             early += not all((output / name).exists() for name in names)
+            PackedDataset(output)
         if at % 3 == 2 and killed(source, output, format_name, at // 2):
             pass  # a second kill, during the recovery
         resumed(source, output, format_name)

@@ -14,7 +14,7 @@ from fastload.cli import main
 from fastload.errors import PackError
 from fastload.pack.options import parse_bytes, parse_pixels
 
-HEAVY = ("torch", "pyarrow", "h5py", "lmdb", "PIL", "datasets")
+HEAVY = ("torch", "pyarrow", "h5py", "lmdb", "PIL", "datasets", "pandas")
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def read_index(path: Path) -> ReferenceIndex:
     assert (major, minor, header_bytes) == (1, 0, 128)
     numbers = [int(n) for n in np.frombuffer(data, "<u8", 8, 16)]
     count, data_offset, data_size, page_bytes, key_offsets, key_bytes, pages_offset, file_size = numbers
-    assert data[80:120] == bytes(40)
+    assert data[80:120] == bytes(40)  # spacing and digest, which only entries.fli has, and reserved
     pages_crc, header_crc = (int(n) for n in np.frombuffer(data, "<u4", 2, 120))
     assert header_crc == crc32c_reference(data[:124])
     assert file_size == len(data)

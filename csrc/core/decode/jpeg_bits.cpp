@@ -33,6 +33,8 @@ void ScanBytes::open(Bytes file, size_t begin, SimdLevel level) {
   size_ = 0;
   ended_ = begin >= file.size();  // else take_until() would never find the end
   unstuff_ = unstuff_for(level);
+  // One huge file must not cost each thread its size for ever.
+  if (buffer_.size() > kKeep) std::vector<uint8_t>().swap(buffer_);
   if (buffer_.size() < kSlack) buffer_.resize(kSlack);
 }
 

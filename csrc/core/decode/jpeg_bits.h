@@ -30,6 +30,9 @@ class ScanBytes {
   // Readable bytes behind size(), whatever they hold: see DecodeRun's bounds.
   static constexpr size_t kSlack = 32 * 1024;
 
+  // A buffer above this size is given back before the next segment.
+  static constexpr size_t kKeep = size_t{8} << 20;
+
   // Begins at file[begin]; `begin` <= file.size(). Keeps the view, not a copy.
   void open(Bytes file, size_t begin, SimdLevel level);
   // Makes size() at least `wanted`, or less where the segment ends before (then ended() is true).

@@ -1,6 +1,7 @@
 #include "decode/jpeg_entries.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 
@@ -25,6 +26,17 @@ Layout layout_of(const JpegHeader& header) {
 int sign_extend(uint64_t value) {
   const auto bits = static_cast<int>(value & ((1u << kPredictorBits) - 1));
   return bits - ((bits >> (kPredictorBits - 1)) << kPredictorBits);
+}
+
+// The little-endian integer of the first `size` bytes; reads 8 where there are as many.
+uint64_t load_entry(Bytes bytes, size_t size) {
+  uint64_t word = 0;
+  if (std::endian::native == std::endian::little && bytes.size() >= sizeof word) {
+    std::memcpy(&word, bytes.data(), sizeof word);
+    return word & (~uint64_t{0} >> (64 - 8 * size));
+  }
+  for (size_t i = 0; i < size; ++i) word |= uint64_t{bytes[i]} << (8 * i);
+  return word;
 }
 
 [[noreturn]] void bad_entries(const std::string& what) {
@@ -87,11 +99,9 @@ void unpack_entries(const JpegHeader& header, const EntryPoints& entries, Bytes 
       static_cast<size_t>(segments_per_row(header, entries.spacing)) * static_cast<size_t>(rows);
   points.resize(std::min(count, needed + 1));
   size_t offset = header.scan_begin;
-  const uint8_t* at = entries.packed.data();
-  for (EntryPoint& point : points) {
-    uint64_t word = 0;
-    std::memcpy(&word, at, layout.components == 1 ? 5 : 7);
-    at += layout.bytes;
+  for (size_t i = 0; i < points.size(); ++i) {
+    uint64_t word = load_entry(entries.packed.subspan(i * layout.bytes), layout.bytes);
+    EntryPoint& point = points[i];
     offset += (word >> 3) & ((uint64_t{1} << layout.delta_bits) - 1);
     point.offset = offset;
     point.bit = static_cast<int>(word & 7);

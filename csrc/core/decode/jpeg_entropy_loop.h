@@ -6,6 +6,7 @@
 // of branched on.
 #pragma once
 
+#include <bit>
 #include <cstring>
 
 #include "decode/jpeg_entropy.h"
@@ -36,7 +37,8 @@ struct BitBuffer {
   void refill() {
     uint64_t word;
     std::memcpy(&word, next, sizeof word);
-    bits |= __builtin_bswap64(word) >> (count & 63);
+    if constexpr (std::endian::native == std::endian::little) word = __builtin_bswap64(word);
+    bits |= word >> (count & 63);
     next += (~count & 56) >> 3;
     count |= 56;
   }
@@ -51,37 +53,36 @@ struct BitBuffer {
   }
 };
 
+struct SlowSymbol {
+  uint64_t consumed;  // bits, at most 31; 0: damaged
+  uint64_t k;         // 64 at the block's end
+};
+
 // One symbol, the slow way, out of the loop's way: codes longer than the window, a block that ends
-// without EOB, overflow. Advances `k`; sets it to 64 at the block's end. False: damaged.
-[[gnu::noinline]] bool decode_symbol(BitBuffer& in, const HuffmanTable& table, uint64_t& k,
-                                     int16_t* coefs, const uint8_t* places) {
-  in.refill();
+// without EOB, overflow.
+[[gnu::noinline]] SlowSymbol decode_symbol(uint64_t bits, const HuffmanTable& table, uint64_t k,
+                                           int16_t* coefs, const uint8_t* places) {
   // Codes of a length lie below those of greater lengths.
-  const auto ahead = static_cast<uint32_t>(in.bits >> 48);
-  size_t length = 1;
-  if (ahead >= table.limit[HuffmanTable::kLookupBits]) {
-    length = HuffmanTable::kLookupBits + 1;
-    for (size_t i = length; i < 16; ++i) length += ahead >= table.limit[i];
-    if (ahead >= table.limit[16]) return false;
-  } else {
+  const auto ahead = static_cast<uint32_t>(bits >> 48);
+  size_t length = HuffmanTable::kLookupBits + 1;
+  for (size_t i = HuffmanTable::kLookupBits + 1; i < 16; ++i) length += ahead >= table.limit[i];
+  if (ahead < table.limit[HuffmanTable::kLookupBits]) {
+    length = 1;
     while (ahead >= table.limit[length]) ++length;
   }
+  if (ahead >= table.limit[16]) return {0, 0};
   const auto code = static_cast<int32_t>(ahead >> (16 - length));
-  in.drop(length);
-  const uint32_t symbol =
+  const uint64_t symbol =
       table.symbols[static_cast<size_t>(code + table.first_index[length]) & 255];
-  const uint32_t run = k == 0 ? 0 : symbol >> 4;
-  const uint32_t size = symbol & 15;
-  if (k != 0 && size == 0) {
-    k = run == 15 ? k + 16 : 64;
-    return k <= 64;
+  const uint64_t size = symbol & 15, run = k == 0 ? 0 : symbol >> 4;
+  const uint64_t reached = k + run + 1;
+  if (size == 0) {
+    if (k != 0 && run != 15) return {length, 64};
+    return {reached > 64 ? 0 : length, reached};
   }
-  k += run + 1;
-  if (k > 64) return false;
-  if (size == 0) return true;  // a DC difference of 0
-  coefs[places[k]] = extend(in.bits, size);
-  in.drop(size);
-  return true;
+  if (reached > 64) return {0, 0};
+  coefs[places[reached]] = extend(bits << length, size);
+  return {length + size, reached};
 }
 
 // Writes the values that the loop left out.
@@ -128,7 +129,7 @@ struct RunState {
 #endif
 }
 
-// One look-up: at most 25 bits. False: damaged.
+// One look-up: at most 25 bits, or 31 and a refill. False: damaged.
 [[gnu::always_inline]] inline bool decode_step(BitBuffer& in, RunState& s,
                                                const BlockTargets& targets, const uint8_t* places,
                                                DeferredValues& deferred) {
@@ -137,14 +138,13 @@ struct RunState {
   const uint64_t reached = s.k + ((entry >> 8) & 0xFF);
   int16_t* const coefs = targets.coefs[s.block];
   if (__builtin_expect((reached & 64) != 0, 0)) {
-    BitBuffer copy = in;  // so that `in` itself stays in registers
-    uint64_t k = s.k;
-    if (!decode_symbol(copy, *s.table, k, coefs, places)) return false;
-    copy.refill();
-    in = copy;
-    s.block += k == 64;
-    s.k = k & 63;
-    s.table = k == 64 ? targets.dc[s.block] : targets.ac[s.block];
+    const SlowSymbol symbol = decode_symbol(in.bits, *s.table, s.k, coefs, places);
+    if (symbol.consumed == 0) return false;
+    in.drop(symbol.consumed);
+    in.refill();
+    s.block += symbol.k >> 6;
+    s.k = symbol.k & 63;
+    s.table = s.k == 0 ? targets.dc[s.block] : targets.ac[s.block];
     return true;
   }
   // The two values, by loads of their own: the look-up's latency leaves room for them.

@@ -37,7 +37,8 @@ struct HuffmanTable {
   alignas(64) std::array<uint32_t, kEntries> entries;
 
   // Canonical decoding, one length after the other (T.81, F.2.2.3).
-  std::array<uint32_t, 17> limit;       // the stream's next 16 bits are below it: a code of at most this length
+  std::array<uint32_t, 17>
+      limit;  // the stream's next 16 bits are below it: a code of at most this length
   std::array<int32_t, 17> first_index;  // index of symbol = code + first_index[length]
   std::array<uint8_t, 256> symbols;
 };

@@ -43,8 +43,10 @@ constexpr uint32_t kBlockEnd = 1u << HuffmanTable::kBlockEndBit;
 
 uint32_t single_entry(uint32_t a) {
   const uint32_t bits = code_bits(a) + value_bits(a);
-  const uint32_t inside = bits | advance(a) << 8 | is_end(a) << HuffmanTable::kBlockEndBit | value(a) << 24;
-  const uint32_t late = bits | kDeferred | advance(a) << 8 | (code_bits(a) | value_bits(a) << 4) << 24;
+  const uint32_t inside =
+      bits | advance(a) << 8 | is_end(a) << HuffmanTable::kBlockEndBit | value(a) << 24;
+  const uint32_t late =
+      bits | kDeferred | advance(a) << 8 | (code_bits(a) | value_bits(a) << 4) << 24;
   const uint32_t entry = select(bits > kBits, late, inside);
   return select(code_bits(a) == 0, HuffmanTable::kEscape, entry);
 }
@@ -52,11 +54,12 @@ uint32_t single_entry(uint32_t a) {
 // The entry of `a` with `b` behind it; that of `a` alone where they do not fit together.
 uint32_t pair_entry(uint32_t a, uint32_t b) {
   const uint32_t alone = single_entry(a);
-  const uint32_t bits = code_bits(a) + value_bits(a) + code_bits(b), all_bits = bits + value_bits(b);
+  const uint32_t bits = code_bits(a) + value_bits(a) + code_bits(b),
+                 all_bits = bits + value_bits(b);
   // A first value of 0 needs no store, so any run may precede it.
   const uint32_t zeros = select(value(a) == 0, 0, advance(a) - 1);
-  const uint32_t common = all_bits | zeros << HuffmanTable::kRunBit | (advance(a) + advance(b)) << 8 |
-                          value(a) << 16;
+  const uint32_t common =
+      all_bits | zeros << HuffmanTable::kRunBit | (advance(a) + advance(b)) << 8 | value(a) << 16;
   const uint32_t inside = common | value(b) << 24;
   const uint32_t late = common | kDeferred | (bits | value_bits(b) << 4) << 24;
   uint32_t entry = select(all_bits > kBits, late, inside);

@@ -46,7 +46,7 @@ void JpegPlanes::reset(const JpegHeader& header, const McuWindow& window) {
 }
 
 size_t JpegPlanes::offset(const Plane& plane, int x, int y) const {
-  return kMargin + static_cast<size_t>(y % plane.ring_rows) * plane.stride +
+  return kMargin + static_cast<size_t>(y & (plane.ring_rows - 1)) * plane.stride +
          static_cast<size_t>(x - plane.first_x);
 }
 

@@ -47,7 +47,7 @@ class JpegPlanes {
   struct Plane {
     std::vector<uint8_t> samples;
     size_t stride = 0;
-    int ring_rows = 0;    // rows in memory
+    int ring_rows = 8;    // rows in memory, a power of two
     int first_x = 0;      // column of the sample behind the margin
     int mcu_samples = 8;  // columns in an MCU
   };

@@ -237,16 +237,24 @@ void JpegScan::load(int blocks) {
   bytes_.require(position_ / 8 + static_cast<size_t>(blocks) * kMaxBlockBytes + 16);
 }
 
+// Turns the differences of the targets [begin, end), whole MCUs, into DC coefficients.
 void JpegScan::add_predictors(const BlockTargets& targets, size_t begin, size_t end) {
-  int in_mcu = 0;
-  for (size_t i = begin; i < end; ++i) {
-    int32_t& predictor = predictors_[static_cast<size_t>(component_of_block(in_mcu))];
-    int16_t& dc = targets.coefs[i][0];
+  const auto in_mcu = static_cast<size_t>(header_.blocks_per_mcu);
+  size_t first = begin;  // the component's blocks in an MCU follow each other
+  for (int c = 0; c < header_.component_count; ++c) {
+    const JpegComponent& component = header_.components[static_cast<size_t>(c)];
+    const auto blocks = static_cast<size_t>(component.h * component.v);
     // libjpeg keeps the sum in an int and stores its low 16 bits.
-    predictor =
-        static_cast<int32_t>(static_cast<uint32_t>(predictor) + static_cast<uint32_t>(int32_t{dc}));
-    dc = static_cast<int16_t>(predictor);
-    if (++in_mcu == header_.blocks_per_mcu) in_mcu = 0;
+    auto predictor = static_cast<uint32_t>(predictors_[static_cast<size_t>(c)]);
+    for (size_t mcu = first; mcu < end; mcu += in_mcu) {
+      for (size_t i = mcu; i < mcu + blocks; ++i) {
+        int16_t& dc = targets.coefs[i][0];
+        predictor += static_cast<uint32_t>(int32_t{dc});
+        dc = static_cast<int16_t>(predictor);
+      }
+    }
+    predictors_[static_cast<size_t>(c)] = static_cast<int32_t>(predictor);
+    first += blocks;
   }
 }
 

@@ -37,4 +37,12 @@ void Mapping::advise_random() const {
   if (data_ != nullptr) ::madvise(const_cast<uint8_t*>(data_), size_, MADV_RANDOM);
 }
 
+void Mapping::will_need(size_t offset, size_t length) const {
+  if (length == 0) return;
+  // Hints only, so failure does no harm. The address must be a page's.
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const size_t begin = offset / page * page;
+  ::madvise(const_cast<uint8_t*>(data_) + begin, length + (offset - begin), MADV_WILLNEED);
+}
+
 }  // namespace fastload

@@ -20,8 +20,11 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
 
   [[nodiscard]] Bytes bytes() const { return {data_, size_}; }
-  // Tells the kernel that reads will be scattered: no read-around.
+  // Tells the kernel that reads will be scattered: no read-around, which may take megabytes.
   void advise_random() const;
+  // Tells the kernel that bytes [offset, offset + length) will be read soon: one request, where
+  // touching them after advise_random() would be one for each 4 KiB.
+  void will_need(size_t offset, size_t length) const;
 
  private:
   const uint8_t* data_ = nullptr;

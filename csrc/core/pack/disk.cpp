@@ -48,10 +48,4 @@ void trim(const std::string& path) {
   }
 }
 
-void start_writeback(const std::string& path) {
-  const File file(path);
-  // Only a hint: a file system without it (EINVAL, ENOSYS) writes when fsync comes.
-  (void)sync_file_range(file.descriptor(), 0, 0, SYNC_FILE_RANGE_WRITE);
-}
-
 }  // namespace fastload

@@ -14,7 +14,4 @@ bool reserve(const std::string& path, uint64_t bytes);
 // Gives back blocks reserved beyond the file's end.
 void trim(const std::string& path);
 
-// Asks the kernel to start writing the dirty pages of `path` to the device; does not wait.
-void start_writeback(const std::string& path);
-
 }  // namespace fastload

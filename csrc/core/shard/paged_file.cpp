@@ -28,6 +28,8 @@ PagedFile::PagedFile(const std::string& path, const char (&magic)[9], uint64_t f
   check_header(magic);
   check_sizes(fixed);
   const Bytes table = file_.bytes().subspan(header_.pages_offset);
+  file_.advise_random();
+  file_.will_need(header_.pages_offset, table.size());
   if (crc32c(table) != header_.pages_crc) {
     throw Error(ErrorKind::kChecksum,
                 path_ + ": the page table's CRC-32C differs. Restore the file.");
@@ -87,6 +89,7 @@ void PagedFile::check_page(uint64_t page) {
   std::memcpy(&expected, bytes.data() + header_.pages_offset + page * sizeof(expected),
               sizeof(expected));
   const uint64_t first = header_.data_offset + begin;
+  file_.will_need(first, length);
   const uint32_t found = crc32c(bytes.subspan(first, length));
   if (found != expected) {
     throw Error(ErrorKind::kChecksum,

@@ -1,0 +1,171 @@
+"""One run of what ``bench_entries.py`` measures beside the loader; prints one JSON line.
+
+    python benchmarks/entries_run.py build FOLDER --spacing 64 --threads 2    making entries.fli
+    python benchmarks/entries_run.py decode FOLDER --threads 2    the sequential decoder, all of each JPEG
+    python benchmarks/entries_run.py cold FOLDER --threads 2      one epoch, the set not in the page cache
+    python benchmarks/entries_run.py large FOLDER --records 400000 --bytes 2500    random access, cold
+
+FOLDER is a packed dataset, but for "large", which writes files of random bytes there. The clock starts
+after the imports.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from fastload._native import _C
+from fastload.errors import DecodeError
+from fastload.pack.entries import build_entries, parse_spacing
+from fastload.shard.dataset import PackedDataset
+from fastload.shard.index import RECORD, write_index
+from fastload.shard.paged import write_paged
+
+
+def build(folder: Path, spacing: int, threads: int) -> dict[str, float]:
+    """Seconds to make the entry points of all records, written and synced."""
+    dataset = PackedDataset(folder, entries=False)
+    begin, busy = time.perf_counter(), time.process_time()
+    report = build_entries(dataset, spacing, threads)
+    return {
+        **rates(len(dataset), begin, busy),
+        "entry_bytes": report.entry_bytes / max(report.with_entries, 1),
+        "share": report.entry_bytes / dataset.manifest.data_bytes,
+    }
+
+
+def decode(folder: Path, threads: int) -> dict[str, float]:
+    """fastload's own decoder without entry points, from the mapping into nowhere, all of each JPEG."""
+    dataset = PackedDataset(folder, entries=False)
+
+    def some(first: int) -> None:
+        clock = _C.JpegClock()
+        for sample in range(first, min(first + 64, len(dataset))):
+            try:
+                clock.decode(np.frombuffer(dataset.reader.read(sample), np.uint8))
+            except DecodeError:
+                continue  # not a JPEG that this decoder takes: no entry points either
+
+    begin, busy = time.perf_counter(), time.process_time()
+    with ThreadPoolExecutor(threads) as executor:
+        list(executor.map(some, range(0, len(dataset), 64)))
+    return rates(len(dataset), begin, busy)
+
+
+def rates(images: int, begin: float, busy: float) -> dict[str, float]:
+    """Images per second since ``begin``, and per CPU second of all threads since ``busy``."""
+    return {
+        "rate": images / (time.perf_counter() - begin),
+        "rate_per_cpu": images / (time.process_time() - busy),
+    }
+
+
+def cold(folder: Path, threads: int) -> dict[str, float]:
+    """The train job, one shuffled epoch, after the kernel was told to drop all files of the set."""
+    from fastload import DataLoader  # imports torch, which the others do not need
+    from fastload import transforms as t
+
+    size = 0
+    for path in folder.rglob("*"):
+        if path.is_file():
+            size += drop(path)
+    transform = t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip()])
+    read = bytes_read()
+    begin, busy = time.perf_counter(), time.process_time()
+    loader = DataLoader(folder, 128, shuffle=True, num_workers=threads, seed=0, transform=transform)
+    images = sum(len(labels) for _, labels in loader)
+    return {**rates(images, begin, busy), "read_share": (bytes_read() - read) / size}
+
+
+def large(folder: Path, records: int, size: int) -> dict[str, float]:
+    """What one record's entry points cost to read at random from storage, in microseconds and bytes.
+
+    "first" is with no page checked yet, so that each page's checksum is computed; "later" is after all
+    have been, and the kernel was told to take the mapping's pages away.
+    """
+    rng = np.random.default_rng(0)
+    write_index(folder / "index.fli", [np.zeros(records, RECORD)], [[b""] * records])
+    index = _C.Index(str(folder / "index.fli"))
+    path = folder / "entries.fli"
+    block = rng.bytes(size * 100)
+    lengths = [np.full(records, size, np.uint64)]
+    write_paged(path, b"FLENTRY1", (), lengths, (block for _ in range(records // 100)), 64, index.digest)
+    drop(path)
+    entries = _C.Entries(str(path), index)
+    few = rng.permutation(records)[:2000].tolist()
+    values = {f"first_{name}": value for name, value in timed(entries, few).items()}
+    entries.verify()
+    page_out(path)
+    return {**values, **{f"later_{name}": value for name, value in timed(entries, few).items()}}
+
+
+def timed(entries: _C.Entries, samples: list[int]) -> dict[str, float]:
+    """Microseconds and bytes read from storage for one of ``samples``."""
+    read, begin = bytes_read(), time.perf_counter()
+    for sample in samples:
+        entries.get(sample)
+    seconds = time.perf_counter() - begin
+    return {"us": 1e6 * seconds / len(samples), "bytes": (bytes_read() - read) / len(samples)}
+
+
+def drop(path: Path) -> int:
+    """Ask the kernel to drop a file that nobody maps from the page cache; returns its size."""
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    size = os.fstat(descriptor).st_size
+    os.close(descriptor)
+    return size
+
+
+def page_out(path: Path) -> None:
+    """The same for a file that this process maps, by madvise(MADV_PAGEOUT)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith(str(path)):
+            begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+            if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), 21) != 0:
+                raise OSError(ctypes.get_errno(), "madvise(MADV_PAGEOUT)")
+
+
+def bytes_read() -> int:
+    """Bytes this process has caused to be read from storage."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("read_bytes:"):
+            return int(line.split()[1])
+    return 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("action", choices=["build", "decode", "cold", "large"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--spacing", default="64")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--records", type=int, default=400_000)
+    parser.add_argument("--bytes", type=int, default=2500, help="of each record's entry points")
+    arguments = parser.parse_args()
+    if arguments.action == "build":
+        spacing = parse_spacing(arguments.spacing)
+        if spacing is None:
+            parser.error("there is nothing to build without entry points")
+        values = build(arguments.folder, spacing, arguments.threads)
+    elif arguments.action == "large":
+        values = large(arguments.folder, arguments.records, arguments.bytes)
+    else:
+        action = decode if arguments.action == "decode" else cold
+        values = action(arguments.folder, arguments.threads)
+    print(json.dumps(values))
+
+
+if __name__ == "__main__":
+    main()

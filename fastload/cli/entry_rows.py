@@ -1,0 +1,60 @@
+"""Entry points on the command line: the option, table rows and JSON."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fastload.cli.output import human_bytes
+from fastload.pack.entries import DEFAULT_SPACING, parse_spacing
+from fastload.pack.entry_facts import EntryFacts
+
+__all__ = ["ENTRIES_HELP", "entry_json", "entry_rows", "spacing_argument"]
+
+ENTRIES_HELP = (
+    "entry points of JPEGs: one each so many pixels (8 to 65535), 'row': one for each row of blocks, "
+    f"'none' (default: {DEFAULT_SPACING})"
+)
+
+
+def spacing_argument(text: str) -> int | None:
+    """The value of ``--entries``; argparse shows the error with the usage."""
+    try:
+        return parse_spacing(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def entry_json(facts: EntryFacts) -> dict[str, Any]:
+    """The facts as ``--json`` prints them; ``spacing`` as ``--entries`` takes it."""
+    spacing = "none" if facts.spacing is None else "row" if facts.spacing == 0 else facts.spacing
+    return {
+        "spacing": spacing,
+        "bytes": facts.bytes,
+        "records": facts.with_entries,
+        "jpegs": facts.jpegs,
+        "progressive": facts.progressive,
+        "unsuited": facts.unsuited,
+        "other": facts.other,
+    }
+
+
+def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
+    """Table rows: what there is, and which JPEGs have none."""
+    if facts.spacing is None:
+        rows = [("entry points", "none")]
+    else:
+        where = "one a row of blocks" if facts.spacing == 0 else f"every {facts.spacing} pixels"
+        share = 100 * facts.with_entries / max(facts.records, 1)
+        rows = [
+            (
+                "entry points",
+                f"{where}, {facts.with_entries} records ({share:.1f}%), {human_bytes(facts.bytes)}",
+            )
+        ]
+    reasons = [
+        (facts.progressive, "progressive JPEGs cannot have any ('pack --baseline' converts them losslessly)"),
+        (facts.unsuited, "CMYK, 12-bit or lossless JPEGs cannot have any"),
+        (facts.other, "other JPEGs have none (restart markers, which serve instead; rare sampling; damage)"),
+    ]
+    return rows + [("", f"{count} {reason}") for count, reason in reasons if count]
