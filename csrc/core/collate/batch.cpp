@@ -33,6 +33,8 @@ Batch::Range Batch::claim(uint32_t count) {
 }
 
 bool Batch::finish(uint32_t count) {
+  // On x86 this is a locked instruction, which also orders the stores past the caches
+  // (store_avx512.cpp).
   return left_.fetch_sub(count, std::memory_order_acq_rel) == count;
 }
 

@@ -1,7 +1,7 @@
 #if defined(__x86_64__)
 
+#include "base/vectors.h"
 #include "decode/jpeg_bits.h"
-#include "decode/jpeg_vectors.h"
 
 namespace fastload {
 

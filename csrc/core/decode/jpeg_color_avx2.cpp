@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "base/vectors.h"
 #include "decode/jpeg_color_simd.h"
-#include "decode/jpeg_vectors.h"
 
 namespace fastload {
 namespace {

@@ -3,7 +3,7 @@
 #include "transform/axis_simd.h"
 
 #if defined(__x86_64__)
-#include "transform/vectors.h"
+#include "base/vectors.h"
 
 namespace fastload {
 namespace {

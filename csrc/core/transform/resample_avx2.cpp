@@ -4,8 +4,8 @@
 #include "transform/kernels.h"
 
 #if defined(__x86_64__)
+#include "base/vectors.h"
 #include "transform/axis_simd.h"
-#include "transform/vectors.h"
 
 namespace fastload {
 namespace {

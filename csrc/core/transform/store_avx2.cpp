@@ -2,7 +2,7 @@
 #include "transform/store_kernels.h"
 
 #if defined(__x86_64__)
-#include "transform/vectors.h"
+#include "base/vectors.h"
 
 namespace fastload {
 namespace {
