@@ -4,6 +4,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 // jpeglib.h needs size_t and FILE from <cstdio>.
 #include <jpeglib.h>
 
@@ -46,6 +47,46 @@ void set_quantisation(jpeg_compress_struct& cinfo, Random& random) {
   }
 }
 
+// Code lengths of a random prefix code: leaves of a tree that grows by splitting any leaf. One more
+// leaf than symbols, because the code of all ones must stay free.
+std::vector<int> code_lengths(Random& random, size_t symbols) {
+  std::vector<int> leaves{0};
+  const bool deep = pick(random, 0, 1) != 0;
+  while (leaves.size() < symbols + 1) {
+    const auto last = static_cast<int>(leaves.size()) - 1;
+    auto leaf = static_cast<size_t>(pick(random, 0, last));
+    if (deep) leaf = std::min(leaf, static_cast<size_t>(pick(random, 0, last)));
+    if (leaves[leaf] == 16) continue;
+    ++leaves[leaf];
+    leaves.push_back(leaves[leaf]);
+  }
+  std::sort(leaves.begin(), leaves.end());
+  leaves.pop_back();
+  return leaves;
+}
+
+// All symbols in any order, with codes of any length.
+void set_huffman(jpeg_compress_struct& cinfo, JHUFF_TBL*& table, size_t symbols, Random& random) {
+  if (table == nullptr) table = jpeg_alloc_huff_table(reinterpret_cast<j_common_ptr>(&cinfo));
+  std::fill(std::begin(table->bits), std::end(table->bits), UINT8{0});
+  for (const int length : code_lengths(random, symbols)) ++table->bits[length];
+  for (size_t i = 0; i < symbols; ++i) table->huffval[i] = static_cast<UINT8>(i);
+  std::shuffle(table->huffval, table->huffval + symbols, random);
+}
+
+void set_coding(jpeg_compress_struct& cinfo, Random& random) {
+  if (pick(random, 0, 9) == 0) {
+    jpeg_simple_progression(&cinfo);
+    return;
+  }
+  cinfo.optimize_coding = pick(random, 0, 1) != 0 ? TRUE : FALSE;
+  if (cinfo.optimize_coding || pick(random, 0, 2) == 0) return;
+  for (size_t i = 0; i < 2; ++i) {
+    set_huffman(cinfo, cinfo.dc_huff_tbl_ptrs[i], 12, random);
+    set_huffman(cinfo, cinfo.ac_huff_tbl_ptrs[i], 256, random);
+  }
+}
+
 void set_layout(jpeg_compress_struct& cinfo, Random& random) {
   static constexpr int kComponents[] = {3, 3, 3, 3, 1, 1, 4};
   const int components = kComponents[pick(random, 0, 6)];
@@ -56,9 +97,8 @@ void set_layout(jpeg_compress_struct& cinfo, Random& random) {
   jpeg_set_defaults(&cinfo);
   set_sampling(cinfo, random);
   set_quantisation(cinfo, random);
-  cinfo.optimize_coding = pick(random, 0, 1) != 0 ? TRUE : FALSE;
+  set_coding(cinfo, random);
   if (pick(random, 0, 2) == 0) cinfo.restart_interval = static_cast<unsigned>(pick(random, 1, 9));
-  if (pick(random, 0, 9) == 0) jpeg_simple_progression(&cinfo);
 }
 
 void fill(JBLOCK& block, Random& random, int filled, int reach) {
