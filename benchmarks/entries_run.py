@@ -3,6 +3,7 @@
     python benchmarks/entries_run.py build FOLDER --spacing 64 --threads 2    making entries.fli
     python benchmarks/entries_run.py decode FOLDER --threads 2    the sequential decoder, all of each JPEG
     python benchmarks/entries_run.py cold FOLDER --threads 2      one epoch, the set not in the page cache
+    python benchmarks/entries_run.py crops FOLDER --passes 7      decoding crops, spacings in turn for each
     python benchmarks/entries_run.py large FOLDER --records 400000 --bytes 2500    random access, cold
 
 FOLDER is a packed dataset, but for "large", which writes files of random bytes there. The clock starts
@@ -15,11 +16,14 @@ import argparse
 import ctypes
 import json
 import os
+import random
+import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from jobs import random_crop
 
 from fastload._native import _C
 from fastload.errors import DecodeError
@@ -27,6 +31,8 @@ from fastload.pack.entries import build_entries, parse_spacing
 from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.paged import write_paged
+
+SPACINGS = ("none", "row", "256", "128", "64", "32")
 
 
 def build(folder: Path, spacing: int, threads: int) -> dict[str, float]:
@@ -115,6 +121,36 @@ def timed(entries: _C.Entries, samples: list[int]) -> dict[str, float]:
     return {"us": 1e6 * seconds / len(samples), "bytes": (bytes_read() - read) / len(samples)}
 
 
+def crops(folder: Path, passes: int) -> dict[str, float]:
+    """CPU microseconds to decode a random crop (no resize), by spacing; median over ``passes``.
+
+    The spacings take turns for each picture, so that other processes disturb all of them alike.
+    """
+    dataset, clock = PackedDataset(folder, entries=False), _C.JpegClock()
+    random.seed(0)
+    jobs = []
+    for sample in range(len(dataset)):
+        data = np.frombuffer(dataset.read(sample), np.uint8)
+        if not _C.jpeg_supported(data):
+            continue
+        record = dataset.records[sample]
+        made = {text: _C.jpeg_build_entries(data, parse_spacing(text) or 0) for text in SPACINGS[1:]}
+        if made["row"].size:
+            jobs.append((data, int(record["width"]), int(record["height"]), {"none": None, **made}))
+    totals: dict[str, list[float]] = {text: [] for text in SPACINGS}
+    for _ in range(passes):
+        spent = dict.fromkeys(SPACINGS, 0.0)
+        for data, width, height, made in jobs:
+            roi = random_crop(width, height)
+            for text in random.sample(SPACINGS, len(SPACINGS)):
+                begin = time.thread_time()
+                clock.decode(data, roi, made[text], parse_spacing(text) or 0)
+                spent[text] += time.thread_time() - begin
+        for text, seconds in spent.items():
+            totals[text].append(1e6 * seconds / len(jobs))
+    return {text: round(statistics.median(values), 1) for text, values in totals.items()}
+
+
 def drop(path: Path) -> int:
     """Ask the kernel to drop a file that nobody maps from the page cache; returns its size."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -147,10 +183,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=["build", "decode", "cold", "large"])
+    parser.add_argument("action", choices=["build", "decode", "cold", "crops", "large"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--spacing", default="64")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--passes", type=int, default=7)
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--bytes", type=int, default=2500, help="of each record's entry points")
     arguments = parser.parse_args()
@@ -159,6 +196,8 @@ def main() -> None:
         if spacing is None:
             parser.error("there is nothing to build without entry points")
         values = build(arguments.folder, spacing, arguments.threads)
+    elif arguments.action == "crops":
+        values = crops(arguments.folder, arguments.passes)
     elif arguments.action == "large":
         values = large(arguments.folder, arguments.records, arguments.bytes)
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -135,6 +134,7 @@ class DataLoader:
         self._active: weakref.ref[_Iterator] | None = None
         self._backend: Any = None
         self._closed = False
+        self._interrupted = False  # by Ctrl-C while an iterator was being dropped
         self.dataset = PackedDataset(dataset) if isinstance(dataset, (str, os.PathLike)) else dataset
         self._plan = compile_plan(transform)
         self.sampler = self._make_sampler(sampler, batch_sampler)
@@ -306,6 +306,9 @@ class DataLoader:
 
     def _begin(self, iterator: _Iterator) -> BatchKey:
         """A new epoch for ``iterator``; one that is still running is cancelled."""
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
         if self._active is not None and self._active() is not None:
             self._started().cancel()
         epoch, start = self._upcoming()
@@ -371,6 +374,11 @@ class _Iterator:
         self._loader._end(self, exhausted)
 
     def __del__(self) -> None:
-        if self._begun and not self._over:
-            with suppress(StateError):  # after fork the threads, and their batches, are the parent's
-                self._finish(exhausted=False)
+        if not self._begun or self._over:
+            return
+        try:
+            self._finish(exhausted=False)
+        except StateError:
+            pass  # after fork the threads, and their batches, are the parent's
+        except KeyboardInterrupt:
+            self._loader._interrupted = True  # Python would lose it here; the next iteration raises it

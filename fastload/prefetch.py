@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import mmap
 import time
-import weakref
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fastload._native import _C
 from fastload.errors import StateError
 from fastload.sampler import BatchIds, Sampler
 
@@ -60,26 +59,24 @@ class Slot:
 
 
 class SlotPool:
-    """Hands out slots, and takes a slot's memory back when nobody holds a tensor of it any more.
+    """Hands out slots; a slot's memory comes back when nobody holds a tensor of it any more.
 
-    Fresh memory costs a page fault for every 4 KiB, which for a float32 batch takes longer than decoding
-    it; so memory goes round. A buffer comes back when the last tensor on it (any view, any thread) is
-    gone: the array that torch's storage holds is the only reference, and its finalizer returns the buffer.
+    torch's storage holds the array that the core leased, so the memory outlives every tensor and view on it,
+    and the loader too. Pinned memory is torch's own, which it keeps and reuses when its copies are done.
     """
 
     def __init__(self, shape: SlotShape, keep: int, pin: bool = False) -> None:
         self.shape = shape
-        self._keep = keep  # free buffers beyond this many are given back to the system
         self._pin = pin
-        self._free: deque[mmap.mmap] = deque()
+        self._pool = _C.SlotPool(keep)  # more free buffers than ``keep`` go back to the system
 
     def lease(self, size: int) -> Slot:
-        """A slot for ``size`` <= batch_size samples; its contents are undefined."""
+        """A slot for ``size`` samples; its contents are undefined."""
         nbytes = size * self.shape.sample_bytes
-        if self._pin:  # torch keeps freed pinned memory and reuses it when its copies are done
+        if self._pin:
             memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
         else:
-            memory = self._recycled(nbytes)
+            memory = self._pool.lease(nbytes)
         flat = torch.from_numpy(memory).view(self.shape.dtype)
         height, width = self.shape.height, self.shape.width
         if self.shape.channels_last:
@@ -87,24 +84,6 @@ class SlotPool:
         else:
             images = flat.view(size, 3, height, width)
         return Slot(memory, images, torch.empty(size, dtype=torch.int64))
-
-    def _recycled(self, nbytes: int) -> npt.NDArray[np.uint8]:
-        try:
-            buffer = self._free.popleft()
-        except IndexError:
-            buffer = None
-        if buffer is None or len(buffer) < nbytes:  # a user's batch sampler may vary the size
-            buffer = mmap.mmap(-1, max(1, nbytes, self.shape.nbytes))
-            if hasattr(mmap, "MADV_HUGEPAGE"):
-                buffer.madvise(mmap.MADV_HUGEPAGE)
-        memory = np.frombuffer(buffer, dtype=np.uint8, count=nbytes)
-        weakref.finalize(memory, _give_back, self._free, self._keep, buffer).atexit = False
-        return memory
-
-
-def _give_back(free: deque[mmap.mmap], keep: int, buffer: mmap.mmap) -> None:
-    if len(free) < keep:
-        free.append(buffer)
 
 
 @dataclass

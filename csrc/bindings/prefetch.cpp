@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "collate/slot_pool.h"
 #include "fallback.h"
 #include "prefetch/engine.h"
 #include "register.h"
@@ -25,6 +26,18 @@ using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::devi
 struct PyEngine {
   EnginePointer engine;
 };
+
+struct PySlotPool {
+  std::shared_ptr<SlotPool> pool;
+};
+
+nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>> lease(PySlotPool& self, size_t size) {
+  std::unique_ptr<SlotPool::Lease> lease = self.pool->lease(size);
+  uint8_t* data = lease->data();
+  const nb::capsule owner(lease.release(),
+                          [](void* p) noexcept { delete static_cast<SlotPool::Lease*>(p); });
+  return {data, {size}, owner};
+}
 
 // References to the arrays whose memory a batch fills; given back under the GIL, on whatever
 // thread.
@@ -85,6 +98,13 @@ nb::dict thread_stats(const ThreadStats& stats) {
 
 void register_prefetch(nb::module_& m) {
   m.attr("IGNORE_LABEL") = kIgnoreLabel;
+  nb::class_<PySlotPool>(m, "SlotPool", "Memory of batches; see csrc/core/collate/slot_pool.h.")
+      .def(
+          "__init__",
+          [](PySlotPool* self, size_t keep) { new (self) PySlotPool{SlotPool::make(keep)}; },
+          nb::arg("keep"))
+      .def("lease", &lease, nb::arg("size"),
+           "(size,) uint8, contents undefined; given back when the last reference is gone.");
   nb::class_<PyEngine>(m, "Engine",
                        "Decoding threads that fill batches; see csrc/core/prefetch/engine.h.")
       .def(
