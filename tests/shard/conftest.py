@@ -1,44 +1,13 @@
-"""Lets the tests of this folder import tests/pack/pack_trees.py and the reference index reader."""
+"""Lets the tests of this folder import tests/pack/pack_trees.py and the references."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "pack"))
 sys.path.append(str(Path(__file__).parents[1] / "reference"))
 
-FORMATS = ("arrow", "lmdb", "hdf5")
+from pack_fixtures import format_name, tmp_path, unsynced
 
-
-@pytest.fixture(params=FORMATS)
-def format_name(request: pytest.FixtureRequest) -> str:
-    """Each shard format."""
-    return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No fsync in this process: it says nothing here and takes most of the time. The tests of what must
-    survive a power cut put their own recorder in its place."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """In memory where there is room: packs are renames and unlinks, for which a busy disk takes seconds."""
-    memory = Path("/dev/shm")
-    if not memory.is_dir() or shutil.disk_usage(memory).free < 256 << 20:
-        yield tmp_path
-        return
-    folder = tempfile.mkdtemp(prefix="fastload-test-", dir=memory)
-    try:
-        yield Path(folder)
-    finally:
-        shutil.rmtree(folder)
+__all__ = ["format_name", "tmp_path", "unsynced"]
