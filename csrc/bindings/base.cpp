@@ -71,7 +71,7 @@ void register_base(nb::module_& m) {
       nb::arg("block"), "The four random words of a sample for one operation; see base/philox.h.");
   m.def(
       "simd_level", [] { return std::string(simd_level_name(simd_level())); },
-      "The instruction set in use: scalar, avx2 or avx512.");
+      "The instruction set in use: scalar, neon, avx2 or avx512.");
   m.def(
       "set_simd_level", [](const std::string& name) { set_simd_level(name); }, nb::arg("name"),
       "Caps the instruction set (tests and benchmarks).");

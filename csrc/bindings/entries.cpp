@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
 #include <memory>
@@ -49,6 +50,8 @@ void register_entries(nb::module_& m) {
             return nb::bytes(packed.data(), packed.size());
           },
           nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")
+      .def("attach", &Entries::attach, nb::arg("cache"),
+           "Uses the copy in a CacheFile as soon as it is complete.")
       .def("verify", &Entries::verify, nb::call_guard<nb::gil_scoped_release>(),
            "Checks every page; raises ChecksumError.");
   m.def("build_entries", &build, nb::arg("reader"), nb::arg("ids"), nb::arg("spacing"),

@@ -8,7 +8,11 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_jpeg(m);
   fastload::bindings::register_transform(m);
   fastload::bindings::register_pack(m);
+  fastload::bindings::register_cache(m);
   fastload::bindings::register_shard(m);
   fastload::bindings::register_entries(m);
   fastload::bindings::register_prefetch(m);
+  fastload::bindings::register_slots(m);
+  fastload::bindings::register_filler(m);
+  fastload::bindings::register_records(m);
 }

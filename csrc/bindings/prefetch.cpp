@@ -3,14 +3,15 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <optional>
 
-#include "collate/slot_pool.h"
 #include "fallback.h"
 #include "prefetch/engine.h"
 #include "register.h"
+#include "sources.h"
 
 namespace nb = nanobind;
 
@@ -25,19 +26,19 @@ using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::devi
 // nanobind holds the class itself, so the pointer that leaks after fork needs a class around it.
 struct PyEngine {
   EnginePointer engine;
+  nb::object sources;  // keeps the readers alive
+
+  // A thread that is waited for may need the GIL for a decoder written in Python.
+  ~PyEngine() {
+    if (engine && Pool::is_working_for(*engine)) sources.release();  // the engine is leaked, too
+    const nb::gil_scoped_release release;
+    engine.reset();
+  }
 };
 
-struct PySlotPool {
-  std::shared_ptr<SlotPool> pool;
+struct PyAnnounced {
+  std::shared_ptr<void> group;
 };
-
-nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>> lease(PySlotPool& self, size_t size) {
-  std::unique_ptr<SlotPool::Lease> lease = self.pool->lease(size);
-  uint8_t* data = lease->data();
-  const nb::capsule owner(lease.release(),
-                          [](void* p) noexcept { delete static_cast<SlotPool::Lease*>(p); });
-  return {data, {size}, owner};
-}
 
 // References to the arrays whose memory a batch fills; given back under the GIL, on whatever
 // thread.
@@ -53,7 +54,8 @@ std::shared_ptr<void> own(nb::object images, nb::object labels) {
 }
 
 uint64_t submit(PyEngine& self, nb::object images, nb::object labels, const IdsArg& ids,
-                const std::optional<DrawsArg>& draws, uint64_t epoch) {
+                const std::optional<DrawsArg>& draws, uint64_t epoch,
+                const PyAnnounced* announced) {
   const auto image_array = nb::cast<ImagesArg>(images);
   const auto label_array = nb::cast<LabelsArg>(labels);
   BatchRequest request;
@@ -62,6 +64,7 @@ uint64_t submit(PyEngine& self, nb::object images, nb::object labels, const IdsA
   request.ids.assign(ids.data(), ids.data() + ids.size());
   if (draws) request.draws.assign(draws->data(), draws->data() + draws->size());
   request.epoch = epoch;
+  if (announced != nullptr) request.ahead = announced->group;
   request.owner = own(std::move(images), std::move(labels));
   return self.engine->submit(std::move(request));
 }
@@ -78,7 +81,8 @@ nb::list collect(PyEngine& self, uint64_t ticket) {
   return faults;
 }
 
-nb::dict thread_stats(const ThreadStats& stats) {
+nb::dict thread_stats(PyEngine& self, int seat) {
+  const ThreadStats& stats = self.engine->thread_stats(seat);
   static constexpr const char* kStageNames[kStages] = {"shard", "decode", "transform", "idle"};
   static constexpr const char* kPathNames[kPaths] = {"jpeg", "jpeg_turbo", "png",     "webp",
                                                      "raw",  "pil",        "warnings"};
@@ -91,6 +95,7 @@ nb::dict thread_stats(const ThreadStats& stats) {
   result["samples"] = stats.samples.load();
   result["bytes"] = stats.bytes.load();
   result["faults"] = stats.faults.load();
+  result["in_use"] = seat < self.engine->threads();
   return result;
 }
 
@@ -98,34 +103,61 @@ nb::dict thread_stats(const ThreadStats& stats) {
 
 void register_prefetch(nb::module_& m) {
   m.attr("IGNORE_LABEL") = kIgnoreLabel;
-  nb::class_<PySlotPool>(m, "SlotPool", "Memory of batches; see csrc/core/collate/slot_pool.h.")
-      .def(
-          "__init__",
-          [](PySlotPool* self, size_t keep) { new (self) PySlotPool{SlotPool::make(keep)}; },
-          nb::arg("keep"))
-      .def("lease", &lease, nb::arg("size"),
-           "(size,) uint8, contents undefined; given back when the last reference is gone.");
+  m.attr("UNBOUNDED") = kUnbounded;
+  nb::class_<PyAnnounced>(m, "Announced", "A batch whose records are read ahead.");
   nb::class_<PyEngine>(m, "Engine",
                        "Decoding threads that fill batches; see csrc/core/prefetch/engine.h.")
       .def(
           "__init__",
-          [](PyEngine* self, Reader& reader, const GeometrySpec& geometry, const StoreSpec& store,
-             int out_height, int out_width, uint64_t seed, int threads, uint64_t max_pixels,
-             nb::object fallback, Entries* entries) {
-            SamplePlan plan{geometry, store, out_width, out_height, seed, {}, entries};
+          [](PyEngine* self, const nb::sequence& sources, const GeometrySpec& geometry,
+             const StoreSpec& store, int out_height, int out_width, uint64_t seed, int threads,
+             uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
+             uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels) {
+            SamplePlan plan{geometry, store, out_width, out_height, seed, {}, decoded_side};
             plan.limits.max_pixels = max_pixels;
-            new (self)
-                PyEngine{make_engine(reader, plan, threads, make_fallback(std::move(fallback)))};
+            new (self) PyEngine{make_engine(read_sources(sources, pixels, decoded_side), plan,
+                                            {threads, most_threads, std::move(cpus)},
+                                            make_fallback(std::move(fallback)), {read_ahead, keep}),
+                                nb::make_tuple(nb::list(sources), nb::list(pixels))};
           },
-          nb::arg("reader"), nb::arg("geometry"), nb::arg("store"), nb::arg("out_height"),
+          nb::arg("sources"), nb::arg("geometry"), nb::arg("store"), nb::arg("out_height"),
           nb::arg("out_width"), nb::arg("seed"), nb::arg("threads"), nb::arg("max_pixels"),
-          nb::arg("fallback").none(), nb::arg("entries").none() = nb::none(),
-          nb::keep_alive<1, 2>(), nb::keep_alive<1, 11>())
+          nb::arg("fallback").none(), nb::arg("most_threads") = 0,
+          nb::arg("cpus") = std::vector<int>{}, nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0,
+          nb::arg("decoded_side") = 0, nb::arg("pixels") = nb::tuple(),
+          "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
+          "source, [] for the same. threads: at once, of the process's pool; set_threads() goes up "
+          "to most_threads. cpus: where the pool's threads run from now on, [] for anywhere. "
+          "read_ahead: "
+          "bytes of buffers, 0 for none. keep: share of the set that stays in the page cache once "
+          "read. decoded_side: crops are cut from the picture scaled to this longest side; 0 for "
+          "as it is, UNBOUNDED for no scaling. pixels: a CacheFile of that tier, or None, for each "
+          "source.")
       .def("submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
-           nb::arg("draws").none(), nb::arg("epoch"),
+           nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
            "Queues a batch: images (n * sample_bytes,) uint8 and labels (n,) int64 are filled, ids "
            "(n,) "
-           "int64 are sample ids (-1: padding), draws (n,) uint32 or None. Returns its ticket.")
+           "int64 are sample ids (-1: padding), draws (n,) uint32 or None. announced: what "
+           "announce() returned for them. Returns its ticket.")
+      .def(
+          "announce",
+          [](PyEngine& self, const IdsArg& ids) {
+            return PyAnnounced{self.engine->announce({ids.data(), ids.data() + ids.size()})};
+          },
+          nb::arg("ids"),
+          "Has the records of a batch read that will be submitted later, in the order of the "
+          "calls.")
+      .def(
+          "forget",
+          [](PyEngine& self, const PyAnnounced& announced) {
+            self.engine->forget(announced.group);
+          },
+          nb::arg("announced"), "An announced batch will not be submitted.")
+      .def(
+          "read_ahead",
+          [](const PyEngine& self) { return read_ahead_dict(self.engine->read_ahead()); },
+          "Counts of records (resident, ahead, late, waits), requests and bytes to storage, bytes "
+          "of buffers now and at most, threads.")
       .def(
           "wait",
           [](PyEngine& self, uint64_t ticket, double seconds) {
@@ -141,20 +173,27 @@ void register_prefetch(nb::module_& m) {
           "Drops a batch; its memory is free afterwards.")
       .def(
           "close", [](PyEngine& self) { self.engine->close(); },
-          nb::call_guard<nb::gil_scoped_release>(), "Ends the threads.")
-      .def_prop_ro("threads", [](const PyEngine& self) { return self.engine->threads(); })
+          nb::call_guard<nb::gil_scoped_release>(),
+          "Leaves the pool; threads that no other engine needs end.")
+      .def_prop_ro("threads", [](PyEngine& self) { return self.engine->threads(); })
+      .def(
+          "set_threads", [](PyEngine& self, int threads) { self.engine->set_threads(threads); },
+          nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
+          "Changes how many threads work for this engine at once.")
       .def_prop_ro("sample_bytes",
                    [](const PyEngine& self) { return self.engine->plan().sample_bytes(); })
       .def(
           "stats",
-          [](const PyEngine& self) {
+          [](PyEngine& self) {
             nb::list all;
-            for (int i = 0; i < self.engine->threads(); ++i)
-              all.append(thread_stats(self.engine->thread_stats(i)));
+            for (int i = 0; i < self.engine->seats(); ++i) all.append(thread_stats(self, i));
             return all;
           },
-          "A dict for each thread: seconds by stage, records by decoding path, samples, bytes, "
-          "faults.");
+          "A dict for each thread that there may be: seconds by stage, records by decoding path, "
+          "samples, bytes, faults; in_use: whether it is within the limit.");
+  m.def(
+      "pool_threads", [] { return Pool::of_process().threads(); },
+      "Decoding threads of this process.");
 }
 
 }  // namespace fastload::bindings

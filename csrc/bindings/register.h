@@ -6,6 +6,7 @@
 namespace fastload::bindings {
 
 void register_base(nanobind::module_& m);
+void register_cache(nanobind::module_& m);
 void register_entries(nanobind::module_& m);
 void register_decode(nanobind::module_& m);
 void register_jpeg(nanobind::module_& m);
@@ -13,5 +14,8 @@ void register_transform(nanobind::module_& m);
 void register_pack(nanobind::module_& m);
 void register_shard(nanobind::module_& m);
 void register_prefetch(nanobind::module_& m);
+void register_slots(nanobind::module_& m);
+void register_filler(nanobind::module_& m);
+void register_records(nanobind::module_& m);
 
 }  // namespace fastload::bindings

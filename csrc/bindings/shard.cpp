@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -39,6 +40,8 @@ void register_shard(nb::module_& m) {
             return nb::bytes(key.data(), key.size());
           },
           nb::arg("sample"), "The record's name in the source, UTF-8 bytes.")
+      .def("attach", &Index::attach, nb::arg("cache"),
+           "Uses the copy in a CacheFile as soon as it is complete.")
       .def("verify", &Index::verify, nb::call_guard<nb::gil_scoped_release>(),
            "Checks every page; raises ChecksumError.");
 
@@ -65,6 +68,8 @@ void register_shard(nb::module_& m) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("sample"), "A copy of the record's bytes.")
+      .def("attach", &Reader::attach, nb::arg("cache"),
+           "Looks for records in a CacheFile first, and puts there what is read from the shards.")
       .def("shard_path", &Reader::shard_path, nb::arg("sample"));
 }
 

@@ -1,5 +1,6 @@
 // base/: known vectors, and fast paths against the slow ones beside them.
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -86,6 +87,17 @@ TEST(crc32c_equals_its_table_at_every_length_and_alignment) {
   }
 }
 
+// Longer than the stretches that are worked on in turns, and around their ends.
+TEST(crc32c_equals_its_table_where_it_is_long) {
+  const std::vector<uint8_t> bytes = random_bytes(20000, 3);
+  for (size_t begin = 0; begin < 3; ++begin) {
+    for (const size_t size : {1024, 3071, 3072, 3073, 6143, 6144, 6160, 9215, 9216, 19990}) {
+      const Bytes part(bytes.data() + begin, size);
+      CHECK_EQ(fastload::crc32c(part, 5), fastload::crc32c_table(part, 5));
+    }
+  }
+}
+
 TEST(crc32c_continues) {
   const std::vector<uint8_t> bytes = random_bytes(1000, 2);
   const Bytes all(bytes);
@@ -97,11 +109,23 @@ TEST(crc32c_continues) {
 
 TEST(simd_level_can_be_lowered_only) {
   const fastload::SimdLevel best = fastload::simd_level();
+  const char* cap = std::getenv("FASTLOAD_SIMD");  // ctest runs this file with "scalar", too
+  if (cap != nullptr && std::strcmp(cap, "scalar") == 0) {
+    CHECK(best == fastload::SimdLevel::kScalar);
+  }
   fastload::set_simd_level("scalar");
   CHECK(fastload::simd_level() == fastload::SimdLevel::kScalar);
   fastload::set_simd_level("avx512");
   CHECK(fastload::simd_level() >=
         best);  // what the machine has, which FASTLOAD_SIMD may have capped
+#if defined(__aarch64__)
+  CHECK(fastload::simd_level() == fastload::SimdLevel::kNeon);
+  fastload::set_simd_level("avx2");
+  CHECK(fastload::simd_level() == fastload::SimdLevel::kNeon);
+#else
+  fastload::set_simd_level("neon");
+  CHECK(fastload::simd_level() == fastload::SimdLevel::kScalar);
+#endif
   fastload::set_simd_level(fastload::simd_level_name(best));
   CHECK(fastload::simd_level() == best);
   CHECK_THROWS(kValue, "sse9", fastload::set_simd_level("sse9"));

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "base/cpu.h"
 #include "check.h"
+#include "levels.h"
+#include "random.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 
@@ -24,25 +25,16 @@ using fastload::Store;
 using fastload::StoreSpec;
 using fastload::View;
 
-constexpr std::array<const char*, 3> kLevels{"scalar", "avx2", "avx512"};
+using fastload::test::Random;
 
-class Random {
- public:
-  explicit Random(uint32_t seed) : engine_(seed) {}
-  int in(int low, int high) { return std::uniform_int_distribution<int>(low, high)(engine_); }
-  // Small sides are as likely as large ones.
-  int side() { return in(0, 1) != 0 ? in(1, 9) : in(1, 300); }
-  bool coin() { return in(0, 1) != 0; }
-
- private:
-  std::mt19937 engine_;
-};
+// Small sides are as likely as large ones.
+int random_side(Random& random) { return random.coin() ? random.in(1, 9) : random.in(1, 300); }
 
 View random_view(Random& random) {
   View view;
-  view.crop = {random.in(0, 5), random.in(0, 5), random.side(), random.side()};
-  view.resized_width = random.in(0, 3) == 0 ? view.crop.width : random.side();
-  view.resized_height = random.in(0, 3) == 0 ? view.crop.height : random.side();
+  view.crop = {random.in(0, 5), random.in(0, 5), random_side(random), random_side(random)};
+  view.resized_width = random.in(0, 3) == 0 ? view.crop.width : random_side(random);
+  view.resized_height = random.in(0, 3) == 0 ? view.crop.height : random_side(random);
   view.window = {0, 0, view.resized_width, view.resized_height};
   if (random.coin()) {
     view.window.x = random.in(-9, view.resized_width - 1);
@@ -86,17 +78,18 @@ StoreSpec random_spec(Random& random) {
 TEST(every_level_gives_the_same_bytes) {
   Random random(1);
   Resampler resampler;  // kept, as a thread keeps it
+  const auto best = fastload::simd_level();
+  const auto levels = fastload::test::machine_levels();
   for (int i = 0; i < 1500; ++i) {
     const View view = random_view(random);
     const Filter filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
     const Rect source = fastload::source_rect(view, filter);
     const StoreSpec spec = random_spec(random);
-    std::vector<uint8_t> pixels(3 * static_cast<size_t>(source.width) * source.height);
-    for (uint8_t& byte : pixels) byte = static_cast<uint8_t>(random.in(0, 255));
+    const auto pixels = random.samples(3 * static_cast<size_t>(source.width) * source.height);
     const int chunk = random.in(1, 20);
     std::vector<uint8_t> wanted;
-    for (const char* level : kLevels) {
-      fastload::set_simd_level(level);
+    for (const auto level : levels) {
+      fastload::set_simd_level(fastload::simd_level_name(level));
       std::vector<uint8_t> found(bytes_of(spec, view.window));
       Store store(spec);
       store.begin(found.data(), view.window.width, view.window.height);
@@ -106,7 +99,7 @@ TEST(every_level_gives_the_same_bytes) {
       CHECK(found == wanted);
     }
   }
-  fastload::set_simd_level("avx512");
+  fastload::set_simd_level(fastload::simd_level_name(best));
 }
 
 TEST(rows_out_of_order_are_refused) {

@@ -13,13 +13,13 @@
 namespace fastload {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames{"scalar", "avx2", "avx512"};
+constexpr std::array<std::string_view, 4> kNames{"scalar", "neon", "avx2", "avx512"};
 
 SimdLevel level_by_name(std::string_view name) {
   for (size_t i = 0; i < kNames.size(); ++i) {
     if (kNames[i] == name) return static_cast<SimdLevel>(i);
   }
-  throw Error(ErrorKind::kValue, "SIMD level must be scalar, avx2 or avx512. Found: " +
+  throw Error(ErrorKind::kValue, "SIMD level must be scalar, neon, avx2 or avx512. Found: " +
                                      std::string(name) + ". Check FASTLOAD_SIMD.");
 }
 
@@ -43,14 +43,21 @@ SimdLevel machine_level() {
                       __builtin_cpu_supports("avx512vbmi") &&
                       __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni");
   return avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
+#elif defined(__aarch64__)
+  return SimdLevel::kNeon;
 #else
   return SimdLevel::kScalar;
 #endif
 }
 
+// The best level of this machine that is not above the wanted one.
 SimdLevel capped(SimdLevel wanted) {
   static const SimdLevel machine = machine_level();
-  return wanted < machine ? wanted : machine;
+  if (wanted >= machine) return machine;
+#if defined(__x86_64__)
+  if (wanted == SimdLevel::kNeon) return SimdLevel::kScalar;
+#endif
+  return wanted;
 }
 
 SimdLevel& current_level() {

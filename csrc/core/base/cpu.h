@@ -5,10 +5,13 @@
 
 namespace fastload {
 
-enum class SimdLevel { kScalar = 0, kAvx2 = 1, kAvx512 = 2 };
+// In rising order. An x86-64 CPU has the levels kScalar, kAvx2 and kAvx512, a 64-bit Arm CPU
+// kScalar and kNeon (part of its baseline).
+enum class SimdLevel { kScalar = 0, kNeon = 1, kAvx2 = 2, kAvx512 = 3 };
 
-// The best level that the CPU, the operating system and FASTLOAD_SIMD ("scalar", "avx2", "avx512";
-// an upper bound) allow. kAvx512 means F, BW, DQ, VL, VBMI, VBMI2 and VNNI together.
+// The best level that the CPU, the operating system and FASTLOAD_SIMD ("scalar", "neon", "avx2",
+// "avx512"; an upper bound, so "neon" means scalar on x86-64 and "avx2" NEON on Arm) allow.
+// kAvx512 means F, BW, DQ, VL, VBMI, VBMI2 and VNNI together.
 SimdLevel simd_level();
 
 // Lowers (never raises above what the machine has) the level for this process; for tests and

@@ -1,5 +1,10 @@
 #include "base/crc32c.h"
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 #include <array>
 #include <cstring>
 
@@ -7,6 +12,8 @@ namespace fastload {
 
 #if defined(__x86_64__)
 uint32_t crc32c_sse42(Bytes bytes, uint32_t crc);  // crc32c_sse42.cpp
+#elif defined(__aarch64__)
+uint32_t crc32c_arm(Bytes bytes, uint32_t crc);  // crc32c_arm.cpp
 #endif
 
 namespace {
@@ -34,6 +41,9 @@ uint32_t crc32c(Bytes bytes, uint32_t crc) {
 #if defined(__x86_64__)
   static const bool hardware = (__builtin_cpu_init(), __builtin_cpu_supports("sse4.2"));
   if (hardware) return crc32c_sse42(bytes, crc);
+#elif defined(__aarch64__)
+  static const bool hardware = (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+  if (hardware) return crc32c_arm(bytes, crc);
 #endif
   return crc32c_table(bytes, crc);
 }

@@ -1,26 +1,24 @@
-// The crc32 instruction of SSE4.2: 8 bytes in 3 cycles, about 11 GB/s at 4 GHz.
+// The crc32 instruction of SSE4.2.
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 
-#include <cstring>
-
 #include "base/crc32c.h"
+#include "base/crc32c_lanes.h"
 
 namespace fastload {
+namespace {
+
+uint32_t eight(uint32_t crc, uint64_t word) {
+  return static_cast<uint32_t>(_mm_crc32_u64(crc, word));
+}
+uint32_t one(uint32_t crc, uint8_t byte) { return _mm_crc32_u8(crc, byte); }
+
+}  // namespace
 
 uint32_t crc32c_sse42(Bytes bytes, uint32_t crc);
 
 uint32_t crc32c_sse42(Bytes bytes, uint32_t crc) {
-  uint64_t c = ~crc;
-  const uint8_t* p = bytes.data();
-  size_t left = bytes.size();
-  for (; left >= 8; left -= 8, p += 8) {
-    uint64_t word;
-    std::memcpy(&word, p, 8);
-    c = _mm_crc32_u64(c, word);
-  }
-  for (; left > 0; --left, ++p) c = _mm_crc32_u8(static_cast<uint32_t>(c), *p);
-  return ~static_cast<uint32_t>(c);
+  return crc32c_lanes::run<eight, one>(bytes, crc);
 }
 
 }  // namespace fastload

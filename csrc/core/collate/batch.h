@@ -16,6 +16,8 @@ namespace fastload {
 // The label of a position that carries no sample: padding, or a bad sample. torch's
 // cross_entropy ignores it by default (ignore_index=-100).
 inline constexpr int64_t kIgnoreLabel = -100;
+// The sample id of a position that somebody else fills: its memory and label are left as they are.
+inline constexpr int64_t kElsewhere = -2;
 
 struct SampleFault {
   uint32_t position = 0;  // in the batch
@@ -29,10 +31,11 @@ struct SampleFault {
 struct BatchRequest {
   std::span<uint8_t> images;    // ids.size() samples of equal size, back to back
   std::span<int64_t> labels;    // ids.size()
-  std::vector<int64_t> ids;     // sample ids; -1: padding
+  std::vector<int64_t> ids;     // sample ids; -1: padding, or kElsewhere
   std::vector<uint32_t> draws;  // SampleRng::draw of each, or empty: all 0
   uint64_t epoch = 0;
   std::shared_ptr<void> owner;
+  std::shared_ptr<void> ahead;  // what has been read ahead for it; the engine's business
 };
 
 // Claimed sample by sample, without a lock, by any number of threads.
@@ -47,6 +50,7 @@ class Batch {
   [[nodiscard]] uint32_t draw(uint32_t position) const {
     return request_.draws.empty() ? 0 : request_.draws[position];
   }
+  [[nodiscard]] const std::shared_ptr<void>& ahead() const { return request_.ahead; }
   // Up to `count` unclaimed positions, [first, last); empty when all are claimed.
   struct Range {
     uint32_t first, last;

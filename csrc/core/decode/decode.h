@@ -89,6 +89,9 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
+  // From now on other limits and another fallback, which is borrowed until the next call of this.
+  void configure(const DecodeLimits& limits, const FallbackDecode& fallback);
+
   // Width and height in pixels, from the header or, for PIL's codecs, from the decoded picture.
   // Throws Error(kDecode) or Error(kLimit) (sizes are checked here, before anything is allocated).
   ImageInfo open(Bytes bytes);

@@ -67,7 +67,8 @@ void emit_raw(const uint8_t* pixels, size_t readable, size_t width, Rect roi,
 
 struct Decoder::Impl {
   DecodeLimits limits;
-  FallbackDecode fallback;
+  FallbackDecode own_fallback;
+  const FallbackDecode* fallback = &own_fallback;
   DecodeCounts counts;
   Bytes bytes;
   ImageInfo info;  // codec kUnknown: nothing is open
@@ -85,12 +86,12 @@ struct Decoder::Impl {
 };
 
 void Decoder::Impl::open_by_fallback() {
-  if (!fallback) {
+  if (!*fallback) {
     throw Error(ErrorKind::kDecode,
                 "this kind of " + std::string(codec_name(info.codec)) +
                     " has no native decoder; Pillow decodes it: pip install pillow");
   }
-  RgbImage image = fallback(bytes);
+  RgbImage image = (*fallback)(bytes);
   const size_t size = size_t{image.width} * image.height * 3;
   if (image.width == 0 || image.height == 0 || image.pixels.size() < size + RowSink::kSlack) {
     throw Error(ErrorKind::kDecode, "the fallback decoder gave no whole picture");
@@ -131,7 +132,12 @@ void Decoder::Impl::decode_jpeg(Rect roi, RowSink& sink, const EntryPoints& entr
 
 Decoder::Decoder(DecodeLimits limits, FallbackDecode fallback) : impl_(std::make_unique<Impl>()) {
   impl_->limits = limits;
-  impl_->fallback = std::move(fallback);
+  impl_->own_fallback = std::move(fallback);
+}
+
+void Decoder::configure(const DecodeLimits& limits, const FallbackDecode& fallback) {
+  impl_->limits = limits;
+  impl_->fallback = &fallback;
 }
 
 Decoder::~Decoder() = default;

@@ -22,6 +22,8 @@ Unstuff unstuff_for(SimdLevel level) {
 #if defined(__x86_64__)
   if (level == SimdLevel::kAvx512) return unstuff_avx512;
   if (level == SimdLevel::kAvx2) return unstuff_avx2;
+#elif defined(__aarch64__)
+  if (level == SimdLevel::kNeon) return unstuff_neon;
 #endif
   static_cast<void>(level);
   return unstuff_scalar;

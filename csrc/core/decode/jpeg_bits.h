@@ -22,6 +22,7 @@ using Unstuff = UnstuffResult (*)(const uint8_t* source, const uint8_t* end, uin
 UnstuffResult unstuff_scalar(const uint8_t* source, const uint8_t* end, uint8_t* target);
 UnstuffResult unstuff_avx2(const uint8_t* source, const uint8_t* end, uint8_t* target);
 UnstuffResult unstuff_avx512(const uint8_t* source, const uint8_t* end, uint8_t* target);
+UnstuffResult unstuff_neon(const uint8_t* source, const uint8_t* end, uint8_t* target);
 Unstuff unstuff_for(SimdLevel level);
 
 // The unstuffed bytes of one segment (up to the next marker), produced as they are needed.

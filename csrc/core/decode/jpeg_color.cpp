@@ -48,6 +48,8 @@ const ColorKernels& color_kernels(SimdLevel level) {
 #if defined(__x86_64__)
   if (level == SimdLevel::kAvx512) return kColorAvx512;
   if (level == SimdLevel::kAvx2) return kColorAvx2;
+#elif defined(__aarch64__)
+  if (level == SimdLevel::kNeon) return kColorNeon;
 #endif
   static_cast<void>(level);
   return kColorScalar;

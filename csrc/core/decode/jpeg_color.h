@@ -34,5 +34,6 @@ const ColorKernels& color_kernels(SimdLevel level);
 extern const ColorKernels kColorScalar;
 extern const ColorKernels kColorAvx2;
 extern const ColorKernels kColorAvx512;
+extern const ColorKernels kColorNeon;
 
 }  // namespace fastload

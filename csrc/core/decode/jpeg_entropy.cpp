@@ -4,9 +4,9 @@
 
 namespace fastload {
 
-bool decode_run_scalar(const uint8_t* data, size_t& position, const BlockTargets& targets,
-                       size_t begin, size_t end, const uint8_t* places, DeferredValues& deferred) {
-  return decode_run(data, position, targets, begin, end, places, deferred);
+bool decode_run_scalar(const uint8_t* data, size_t& position, BlockTargets& targets, size_t begin,
+                       size_t end, const uint8_t* places) {
+  return decode_run(data, position, targets, begin, end, places);
 }
 
 DecodeRun decode_run_for(SimdLevel level) {

@@ -3,11 +3,13 @@
 //
 // What makes it fast: two symbols in one look-up, a block's end without a branch (the next table,
 // block and position are selected), and values that exceed the look-up window put on a list instead
-// of branched on.
+// of branched on. The run's end is a table of escapes instead of a test, and the next look-up
+// stands before the stores of the last one.
 #pragma once
 
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "decode/jpeg_entropy.h"
 
@@ -33,7 +35,9 @@ struct BitBuffer {
     count -= position & 7;
   }
 
-  // At least 56 valid bits afterwards. Reads 8 bytes (see ScanBytes::kSlack).
+  static constexpr size_t kRefilled = 56;
+
+  // At least kRefilled valid bits afterwards. Reads 8 bytes (see ScanBytes::kSlack).
   void refill() {
     uint64_t word;
     std::memcpy(&word, next, sizeof word);
@@ -93,85 +97,153 @@ void write_deferred(const DeferredValues& deferred, size_t count) {
   }
 }
 
+// The DC table of the block behind a run: every look-up leaves the loop's fast path.
+const HuffmanTable kStop = [] {
+  HuffmanTable table{};
+  table.entries.fill(HuffmanTable::kEscape);
+  return table;
+}();
+
 // What the loop carries from one look-up to the next.
 struct RunState {
   const HuffmanTable* table;  // for the next symbol
   uint64_t block;
-  uint64_t k = 0;     // next coefficient, 0..63
-  uint64_t late = 0;  // deferred values
+  const uint8_t* place;  // &places[k], k the next coefficient, 0..63
+  uint64_t late = 0;     // deferred values
 };
 
 // Moves on behind an entry: to the next coefficient, or to the next block if the entry ends this
 // one. Which of them is close to random, so it must not become a branch; compilers like to make it
 // one.
 [[gnu::always_inline]] inline void advance(RunState& s, const BlockTargets& targets, uint64_t entry,
-                                           uint64_t reached) {
+                                           const uint8_t* reached, const uint8_t* places) {
   s.table = targets.ac[s.block];
-  s.k = reached;
+  s.place = reached;
 #if defined(__x86_64__)
-  asm("btl %[end_bit], %k[entry]\n\t"
+  asm("btl %[late_bit], %k[entry]\n\t"
+      "adcq $0, %[late]\n\t"
+      "btl %[end_bit], %k[entry]\n\t"
       "cmovcq %[dc], %[table]\n\t"
-      "cmovcq %[zero], %[k]\n\t"
-      "adcq $0, %[block]\n\t"
-      "btl %[late_bit], %k[entry]\n\t"
-      "adcq $0, %[late]"
-      : [table] "+&r"(s.table), [block] "+&r"(s.block), [k] "+&r"(s.k), [late] "+&r"(s.late)
+      "cmovcq %[first], %[place]\n\t"
+      "adcq $0, %[block]"
+      : [table] "+&r"(s.table), [place] "+&r"(s.place), [late] "+&r"(s.late), [block] "+r"(s.block)
       : [entry] "r"(entry), [end_bit] "i"(HuffmanTable::kBlockEndBit),
         [late_bit] "i"(HuffmanTable::kDeferredBit), [dc] "m"(targets.dc[s.block + 1]),
-        [zero] "r"(uint64_t{0})
+        [first] "r"(places)
       : "cc");
+#elif defined(__aarch64__)
+  asm("tst %w[entry], %[end_bit]\n\t"
+      "csel %[table], %[dc], %[table], ne\n\t"
+      "csel %[place], %[first], %[place], ne\n\t"
+      "cinc %[block], %[block], ne"
+      : [table] "+&r"(s.table), [place] "+&r"(s.place), [block] "+&r"(s.block)
+      : [entry] "r"(entry), [end_bit] "i"(1 << HuffmanTable::kBlockEndBit),
+        [dc] "r"(targets.dc[s.block + 1]), [first] "r"(places)
+      : "cc");
+  s.late += entry >> HuffmanTable::kDeferredBit & 1;
 #else
   const bool ends = (entry >> HuffmanTable::kBlockEndBit & 1) != 0;
   s.table = ends ? targets.dc[s.block + 1] : s.table;
-  s.k = ends ? 0 : s.k;
+  s.place = ends ? places : s.place;
   s.block += ends;
   s.late += entry >> HuffmanTable::kDeferredBit & 1;
 #endif
 }
 
-// One look-up: at most 25 bits, or 31 and a refill. False: damaged.
-[[gnu::always_inline]] inline bool decode_step(BitBuffer& in, RunState& s,
-                                               const BlockTargets& targets, const uint8_t* places,
-                                               DeferredValues& deferred) {
+// Where the first of an entry's coefficients goes.
+[[gnu::always_inline]] inline uint8_t first_place(const uint8_t* place, uint64_t entry) {
+#if defined(__x86_64__)
+  asm("btl %[run_bit], %k[entry]\n\tadcq $0, %[place]"
+      : [place] "+r"(place)
+      : [entry] "r"(entry), [run_bit] "i"(HuffmanTable::kRunBit)
+      : "cc");
+#else
+  place += entry >> HuffmanTable::kRunBit & 1;
+#endif
+  return place[1];
+}
+
+enum class Step { kDone, kEnd, kDamaged };
+
+// An entry and where it was found: its two values are loaded from there.
+struct Found {
+  const uint32_t* at;
+  uint64_t entry;
+};
+
+[[gnu::always_inline]] inline Found look_up(const BitBuffer& in, const RunState& s) {
   const uint32_t* const at = &s.table->entries[in.bits >> (64 - HuffmanTable::kLookupBits)];
-  const uint64_t entry = *at;
-  const uint64_t reached = s.k + ((entry >> 8) & 0xFF);
-  int16_t* const coefs = targets.coefs[s.block];
-  if (__builtin_expect((reached & 64) != 0, 0)) {
-    const SlowSymbol symbol = decode_symbol(in.bits, *s.table, s.k, coefs, places);
-    if (symbol.consumed == 0) return false;
-    in.drop(symbol.consumed);
-    in.refill();
-    s.block += symbol.k >> 6;
-    s.k = symbol.k & 63;
-    s.table = s.k == 0 ? targets.dc[s.block] : targets.ac[s.block];
-    return true;
+  return {at, *at};
+}
+
+// Out of the loop's way: what no entry describes, and the run's end.
+[[gnu::always_inline]] inline Step leave(BitBuffer& in, RunState& s, BlockTargets& targets,
+                                         size_t end, const uint8_t* places) {
+  if (s.block == end) return Step::kEnd;
+  in.refill();
+  const auto k = static_cast<uint64_t>(s.place - places);
+  const SlowSymbol symbol = decode_symbol(in.bits, *s.table, k, targets.coefs[s.block], places);
+  if (symbol.consumed == 0) return Step::kDamaged;
+  in.drop(symbol.consumed);
+  in.refill();
+  s.block += symbol.k >> 6;
+  s.place = places + (symbol.k & 63);
+  s.table = (symbol.k & 63) == 0 ? targets.dc[s.block] : targets.ac[s.block];
+  return Step::kDone;
+}
+
+// Takes `found`, at most kMaxStepBits bits (or a refill before and after), and looks up the next
+// entry. The look-up stands before the stores: their addresses come late, and a processor may hold
+// back loads that follow them.
+template <bool kRefill>
+[[gnu::always_inline]] inline Step decode_step(BitBuffer& in, RunState& s, Found& found,
+                                               BlockTargets& targets, size_t end,
+                                               const uint8_t* places) {
+  const uint64_t entry = found.entry;
+  const uint8_t* const reached = s.place + ((entry >> 8) & 0xFF);
+  if (__builtin_expect((reinterpret_cast<uintptr_t>(reached) & 64) != 0, 0)) {
+    const Step step = leave(in, s, targets, end, places);
+    found = look_up(in, s);
+    return step;
   }
-  // The two values, by loads of their own: the look-up's latency leaves room for them.
-  const char* const values = reinterpret_cast<const char*>(at) + 2;
-  coefs[places[s.k + 1 + ((entry >> HuffmanTable::kRunBit) & 1)]] = static_cast<int8_t>(values[0]);
-  int16_t* const place = coefs + places[reached];
-  *place = static_cast<int8_t>(values[1]);
-  deferred.bits[s.late] = in.bits;
-  deferred.places[s.late] = place;
+  int16_t* const coefs = targets.coefs[s.block];
+  const auto* const values = reinterpret_cast<const signed char*>(found.at) + 2;
+  const uint8_t* const place = s.place;
+  const uint64_t bits = in.bits, late = s.late;
   in.drop(entry);
-  advance(s, targets, entry, reached);
-  return true;
+  advance(s, targets, entry, reached, places);
+  if constexpr (kRefill) in.refill();
+  found = look_up(in, s);
+  asm volatile("" : "+r"(found.entry));
+  int16_t* const last = coefs + *reached;
+  const uint8_t first = first_place(place, entry);
+  const int first_value = values[0], last_value = values[1];
+  coefs[first] = static_cast<int16_t>(first_value);
+  *last = static_cast<int16_t>(last_value);
+  targets.deferred.bits[late] = bits;
+  targets.deferred.places[late] = last;
+  return Step::kDone;
 }
 
 // See DecodeRun in jpeg_entropy.h.
-bool decode_run(const uint8_t* data, size_t& position, const BlockTargets& targets, size_t begin,
-                size_t end, const uint8_t* places, DeferredValues& deferred) {
+bool decode_run(const uint8_t* data, size_t& position, BlockTargets& targets, size_t begin,
+                size_t end, const uint8_t* places) {
+  static_assert(3 * HuffmanTable::kMaxStepBits <= BitBuffer::kRefilled);
+  const HuffmanTable* const behind = std::exchange(targets.dc[end], &kStop);
   BitBuffer in(data, position);
-  RunState s{targets.dc[begin], begin};
-  while (s.block != end) {
-    in.refill();
-    if (!decode_step(in, s, targets, places, deferred)) return false;
-    if (s.block == end) break;
-    if (!decode_step(in, s, targets, places, deferred)) return false;
-  }
+  RunState s{targets.dc[begin], begin, places};
+  in.refill();
+  Found found = look_up(in, s);
+  Step step;
+  do {
+    step = decode_step<false>(in, s, found, targets, end, places);
+    if (step == Step::kDone) step = decode_step<false>(in, s, found, targets, end, places);
+    if (step == Step::kDone) step = decode_step<true>(in, s, found, targets, end, places);
+  } while (step == Step::kDone);
+  targets.dc[end] = behind;
+  if (step == Step::kDamaged) return false;
   position = in.position(data);
-  write_deferred(deferred, s.late);
+  write_deferred(targets.deferred, s.late);
   return true;
 }
 

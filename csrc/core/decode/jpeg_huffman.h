@@ -3,7 +3,7 @@
 // The next kLookupBits bits of the stream select a 32-bit entry that describes one symbol, or two
 // where both codes and the first value fit into those bits:
 //
-//   bits  0..4   stream bits consumed, values included
+//   bits  0..4   stream bits consumed, values included: at most kMaxStepBits
 //   bit   6      kDeferredBit: the last value is not in the entry, see below
 //   bit   7      kRunBit: the first of two coefficients follows a zero
 //   bits  8..12  coefficients advanced, zeros included
@@ -28,6 +28,9 @@ namespace fastload {
 struct HuffmanTable {
   static constexpr int kLookupBits = 10;
   static constexpr uint32_t kEntries = 1u << kLookupBits;
+  // Longer symbols (long codes of large values) are escapes, so that the bit buffer lasts for three
+  // look-ups.
+  static constexpr uint32_t kMaxStepBits = 18;
   static constexpr int kDeferredBit = 6;
   static constexpr int kRunBit = 7;
   static constexpr uint32_t kEscape = 1u << 14;

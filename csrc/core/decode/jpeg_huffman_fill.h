@@ -9,6 +9,7 @@ namespace {
 
 constexpr uint32_t kBits = HuffmanTable::kLookupBits;
 constexpr uint32_t kMaxAdvance = 31;  // what an entry can say
+constexpr uint32_t kMaxStepBits = HuffmanTable::kMaxStepBits;
 
 // One symbol seen through the look-up window, in bit fields: bits of its code (0: no code of at
 // most kBits bits), bits of its value, coefficients advanced, EOB, and the value.
@@ -48,7 +49,7 @@ uint32_t single_entry(uint32_t a) {
   const uint32_t late =
       bits | kDeferred | advance(a) << 8 | (code_bits(a) | value_bits(a) << 4) << 24;
   const uint32_t entry = select(bits > kBits, late, inside);
-  return select(code_bits(a) == 0, HuffmanTable::kEscape, entry);
+  return select(code_bits(a) == 0 || bits > kMaxStepBits, HuffmanTable::kEscape, entry);
 }
 
 // The entry of `a` with `b` behind it; that of `a` alone where they do not fit together.
@@ -64,6 +65,7 @@ uint32_t pair_entry(uint32_t a, uint32_t b) {
   const uint32_t late = common | kDeferred | (bits | value_bits(b) << 4) << 24;
   uint32_t entry = select(all_bits > kBits, late, inside);
   entry = select(zeros > 1, alone, entry);
+  entry = select(all_bits > kMaxStepBits, alone, entry);
   entry = select(advance(a) + advance(b) > kMaxAdvance, alone, entry);
   const uint32_t ended = bits | advance(a) << 8 | kBlockEnd | value(a) << 24;
   entry = select(is_end(b) != 0, ended, entry);

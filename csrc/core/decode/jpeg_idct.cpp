@@ -92,6 +92,8 @@ IdctKernel idct_kernel(SimdLevel level) {
 #if defined(__x86_64__)
   if (level == SimdLevel::kAvx512) return {4, idct_avx512};
   if (level == SimdLevel::kAvx2) return {2, idct_avx2};
+#elif defined(__aarch64__)
+  if (level == SimdLevel::kNeon) return {1, idct_neon};
 #endif
   static_cast<void>(level);
   return {1, idct_scalar};

@@ -41,5 +41,6 @@ IdctKernel idct_kernel(SimdLevel level);
 void idct_scalar(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
 void idct_avx2(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
 void idct_avx512(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
+void idct_neon(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);
 
 }  // namespace fastload

@@ -43,7 +43,6 @@ void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& ent
   for (int b = 0; b < header.blocks_per_mcu; ++b) {
     block_component_[static_cast<size_t>(b)] = b < luma_blocks ? 0 : b - luma_blocks + 1;
   }
-  if (!deferred_) deferred_ = std::make_unique<DeferredValues>();
   entries_.clear();
   if (!entries.packed.empty() && header.restart_interval == 0) {
     unpack_entries(header, entries, file, rows, entries_);
@@ -86,7 +85,7 @@ int JpegScan::run_length(int wanted) const {
   return std::min({wanted, segment_end() - mcu_, most});
 }
 
-void JpegScan::decode(int mcu, int count, const BlockTargets& targets, const CoefPlaces& places) {
+void JpegScan::decode(int mcu, int count, BlockTargets& targets, const CoefPlaces& places) {
   skip_to(mcu);
   size_t first = 0;
   while (count > 0) {
@@ -213,11 +212,11 @@ int JpegScan::segment_end() const {
   return static_cast<int>(std::min<int64_t>(all, int64_t{segment_ + 1} * header_.restart_interval));
 }
 
-void JpegScan::run(int count, const BlockTargets& targets, size_t first, const CoefPlaces& places) {
+void JpegScan::run(int count, BlockTargets& targets, size_t first, const CoefPlaces& places) {
   const int blocks = count * header_.blocks_per_mcu;
   const size_t end = first + static_cast<size_t>(blocks);
   load(blocks);
-  if (!decode_run_(bytes_.data(), position_, targets, first, end, places.data(), *deferred_)) {
+  if (!decode_run_(bytes_.data(), position_, targets, first, end, places.data())) {
     damaged("an illegal Huffman code", mcu_ + count);
   }
   if (position_ > bytes_.size() * 8) damaged("the data ends", mcu_ + count);

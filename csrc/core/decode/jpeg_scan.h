@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "base/cpu.h"
@@ -31,7 +30,7 @@ class JpegScan {
   // Decodes the MCUs [mcu, mcu + count) (raster index) into targets[0 .. count * blocks_per_mcu),
   // followed by one target more; DC coefficients are whole afterwards. `places` puts coefficient 0
   // at 0. Throws Error(kDecode) where the data is damaged or an entry does not fit it.
-  void decode(int mcu, int count, const BlockTargets& targets, const CoefPlaces& places);
+  void decode(int mcu, int count, BlockTargets& targets, const CoefPlaces& places);
 
   // Moves to `mcu` (at most one behind the last), decoding what has to be passed over.
   void skip_to(int mcu);
@@ -45,7 +44,7 @@ class JpegScan {
   void begin_at_entry(size_t index);
   void begin_at_restart(int index);
   size_t restart_offset(int index);
-  void run(int count, const BlockTargets& targets, size_t first, const CoefPlaces& places);
+  void run(int count, BlockTargets& targets, size_t first, const CoefPlaces& places);
   [[nodiscard]] int segment_end() const;
   [[nodiscard]] int run_length(int wanted) const;
   void load_entry_segment(size_t begin, const EntryPoint& next);
@@ -82,7 +81,6 @@ class JpegScan {
   size_t entry_source_ = 0;  // file offset of bytes_[entry_byte_], for entry_at()
   size_t entry_byte_ = 0;
 
-  std::unique_ptr<DeferredValues> deferred_;
   std::vector<int16_t> skip_coefs_;
   BlockTargets skip_targets_{};
 };

@@ -5,11 +5,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "io/file.h"
 
 namespace fastload {
+namespace {
+
+// Linux asks the same before mincore() tells about a file (mm/mincore.c, can_do_mincore).
+bool may_ask(int descriptor, const std::string& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return false;
+  return status.st_uid == ::geteuid() || ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
+}
+
+}  // namespace
 
 Mapping::Mapping(const std::string& path) {
   const File file(path);
@@ -18,6 +30,7 @@ Mapping::Mapping(const std::string& path) {
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (address == MAP_FAILED) throw_system_error("cannot map", path);
   data_ = static_cast<const uint8_t*>(address);
+  tells_residency_ = may_ask(file.descriptor(), path);
 }
 
 Mapping::~Mapping() {
@@ -25,11 +38,14 @@ Mapping::~Mapping() {
 }
 
 Mapping::Mapping(Mapping&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      tells_residency_(other.tells_residency_) {}
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(tells_residency_, other.tells_residency_);
   return *this;
 }
 
@@ -43,6 +59,21 @@ void Mapping::will_need(size_t offset, size_t length) const {
   const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   const size_t begin = offset / page * page;
   ::madvise(const_cast<uint8_t*>(data_) + begin, length + (offset - begin), MADV_WILLNEED);
+}
+
+bool Mapping::is_resident(size_t offset, size_t length) const {
+  const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  std::array<unsigned char, 64> state{};
+  const size_t end = offset + length;
+  for (offset = offset / page * page; offset < end; offset += state.size() * page) {
+    const size_t count = std::min(state.size(), (end - offset + page - 1) / page);
+    state.fill(1);
+    ::mincore(const_cast<uint8_t*>(data_) + offset, count * page, state.data());
+    for (size_t i = 0; i < count; ++i) {
+      if ((state[i] & 1) == 0) return false;
+    }
+  }
+  return true;
 }
 
 }  // namespace fastload

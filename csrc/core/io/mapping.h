@@ -25,10 +25,16 @@ class Mapping {
   // Tells the kernel that bytes [offset, offset + length) will be read soon: one request, where
   // touching them after advise_random() would be one for each 4 KiB.
   void will_need(size_t offset, size_t length) const;
+  // Whether bytes [offset, offset + length) are in memory, as far as the kernel tells: of a file
+  // that this user may neither write nor owns it always says yes.
+  [[nodiscard]] bool is_resident(size_t offset, size_t length) const;
+  // Whether that answer is to be believed.
+  [[nodiscard]] bool tells_residency() const { return tells_residency_; }
 
  private:
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  bool tells_residency_ = false;
 };
 
 }  // namespace fastload

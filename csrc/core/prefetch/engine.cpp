@@ -1,11 +1,10 @@
 #include "prefetch/engine.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
+#include <mutex>
 #include <string>
 
 namespace fastload {
@@ -20,61 +19,38 @@ uint32_t claim_size(size_t sample_bytes) {
 
 }  // namespace
 
-Engine::Engine(Reader& reader, SamplePlan plan, int threads, FallbackDecode fallback)
-    : plan_(plan),
+Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, FallbackDecode fallback,
+               const ReadAheadPlan& read_ahead)
+    : Client(threads.limit, threads.most == 0 ? threads.limit : threads.most),
+      pool_(Pool::of_process()),
+      sources_(std::move(sources)),
+      plan_(plan),
       fallback_(std::move(fallback)),
-      owner_(::getpid()),
-      chunk_(claim_size(plan.sample_bytes())) {
-  if (threads < 1 || threads > 4096) {
-    throw Error(ErrorKind::kValue,
-                "The number of threads must be 1 to 4096. Found: " + std::to_string(threads));
-  }
-  const auto count = static_cast<size_t>(threads);
-  stats_ = std::make_unique<ThreadStats[]>(count);
-  for (size_t i = 0; i < count; ++i) {
-    producers_.push_back(std::make_unique<Producer>(reader, plan_, fallback_, stats_[i]));
-  }
-  start_threads(threads);
-}
-
-void Engine::start_threads(int threads) {
-  // Signals belong to the interpreter's main thread: ours block all but those for their own faults.
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&blocked, fault);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  std::string failure;
-  try {
-    threads_.reserve(static_cast<size_t>(threads));
-    for (int i = 0; i < threads; ++i) {
-      threads_.emplace_back([this, i] { run(i); });
-      pthread_setname_np(threads_.back().native_handle(),
-                         ("fastload-" + std::to_string(i)).c_str());
-    }
-  } catch (const std::exception& error) {
-    failure = error.what();
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failure.empty()) return;
-  const size_t started = threads_.size();
-  close();
-  throw Error(ErrorKind::kState, "Only " + std::to_string(started) + " of " +
-                                     std::to_string(threads) + " threads could be started: " +
-                                     failure + ". Lower num_workers or raise ulimit -u.");
+      chunk_(claim_size(plan.sample_bytes())),
+      ahead_(read_ahead,
+             [this](uint64_t id) {
+               const auto [source, own] = sources_.find(id);
+               return ReadAhead::Place{source.reader, source.entries, own, source.pixels.get()};
+             }),
+      stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
+  const Store checked(plan_.store);  // throws where a thread must not
+  pool_.attach(*this, threads.cpus);
 }
 
 Engine::~Engine() { close(); }
 
 void LeakAfterFork::operator()(Engine* engine) const {
-  if (::getpid() == owner) delete engine;
+  if (::getpid() == owner && !Pool::is_working_for(*engine)) delete engine;
 }
 
-EnginePointer make_engine(Reader& reader, SamplePlan plan, int threads, FallbackDecode fallback) {
-  return {new Engine(reader, plan, threads, std::move(fallback)), LeakAfterFork{::getpid()}};
+EnginePointer make_engine(Sources sources, SamplePlan plan, const ThreadPlan& threads,
+                          FallbackDecode fallback, const ReadAheadPlan& read_ahead) {
+  return {new Engine(std::move(sources), plan, threads, std::move(fallback), read_ahead),
+          LeakAfterFork{::getpid()}};
 }
 
 void Engine::check_usable() const {
-  if (::getpid() != owner_) {
+  if (::getpid() != pool_.owner()) {
     throw Error(ErrorKind::kState,
                 "This loader was created before fork() and its threads live in the parent process. "
                 "Create the DataLoader in the child.");
@@ -82,17 +58,28 @@ void Engine::check_usable() const {
   if (closed_) throw Error(ErrorKind::kState, "The loader is closed. Create a new DataLoader.");
 }
 
+std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids) {
+  check_usable();
+  return ahead_.announce(std::move(ids));
+}
+
+void Engine::forget(const std::shared_ptr<void>& announced) {
+  check_usable();
+  ahead_.drop(announced);
+}
+
 Engine::Ticket Engine::submit(BatchRequest request) {
   check_usable();
+  if (request.ahead == nullptr) request.ahead = ahead_.announce(request.ids);
   auto batch = std::make_shared<Batch>(std::move(request), plan_.sample_bytes());
   Ticket ticket = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(pool_.mutex());
     ticket = next_ticket_++;
     pending_.push_back({ticket, batch});
     entries_.push_back({ticket, std::move(batch)});
+    pool_.work_added();
   }
-  work_.notify_all();
   return ticket;
 }
 
@@ -111,7 +98,7 @@ void Engine::erase(Ticket ticket) {
 
 bool Engine::wait(Ticket ticket, double seconds) {
   check_usable();
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(pool_.mutex());
   const std::shared_ptr<Batch> batch = find(ticket);
   const auto limit = std::chrono::duration<double>(std::max(0.0, seconds));
   return done_.wait_for(lock, limit, [&] { return batch->complete() || closing_; }) &&
@@ -123,7 +110,7 @@ std::vector<SampleFault> Engine::collect(Ticket ticket) {
   std::shared_ptr<Batch> batch;
   std::shared_ptr<void> owner;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(pool_.mutex());
     batch = find(ticket);
     if (!batch->complete()) {
       throw Error(ErrorKind::kState, "Batch " + std::to_string(ticket) + " is not complete.");
@@ -137,55 +124,75 @@ std::vector<SampleFault> Engine::collect(Ticket ticket) {
 void Engine::cancel(Ticket ticket) {
   check_usable();
   std::shared_ptr<void> owner;  // destroyed after the lock is released
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(pool_.mutex());
   const std::shared_ptr<Batch> batch = find(ticket);
   batch->abandon();
   done_.wait(lock, [&] { return batch->complete(); });
+  ahead_.drop(batch->ahead());
   erase(ticket);
   owner = batch->take_owner();
 }
 
 void Engine::close() {
-  if (closed_ || ::getpid() != owner_) return;
+  if (closed_ || ::getpid() != pool_.owner()) return;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(pool_.mutex());
     closing_ = true;
     for (const Entry& entry : pending_) entry.batch->abandon();
     pending_.clear();
   }
-  work_.notify_all();
   done_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
-  producers_.clear();
+  pool_.detach(*this);
+  ahead_.close();
   closed_ = true;
-  entries_.clear();
+  std::vector<Entry> dropped;  // let go without the lock: the owners may need the GIL
+  const std::lock_guard lock(pool_.mutex());
+  dropped.swap(entries_);
 }
 
-std::shared_ptr<Batch> Engine::next_batch(int thread) {
-  std::unique_lock lock(mutex_);
-  if (pending_.empty() && !closing_) {
-    const uint64_t start = now_ns();
-    work_.wait(lock, [&] { return !pending_.empty() || closing_; });
-    stats_[thread].add_time(Stage::kIdle, now_ns() - start);
+int Engine::threads() {
+  if (::getpid() != pool_.owner()) return limit();
+  const std::lock_guard lock(pool_.mutex());
+  return limit();
+}
+
+void Engine::set_threads(int threads) {
+  check_usable();
+  pool_.set_limit(*this, threads);
+}
+
+const ThreadStats& Engine::thread_stats(int seat) {
+  ThreadStats& stats = stats_[static_cast<size_t>(seat)];
+  if (::getpid() == pool_.owner()) {
+    const std::lock_guard lock(pool_.mutex());
+    stats.nanoseconds[static_cast<size_t>(Stage::kIdle)].store(idle_ns(seat));
   }
-  return closing_ ? nullptr : pending_.front().batch;
+  return stats;
 }
 
-void Engine::run(int thread) {
-  Producer& producer = *producers_[static_cast<size_t>(thread)];
-  while (const std::shared_ptr<Batch> batch = next_batch(thread)) {
-    for (;;) {
-      const Batch::Range range = batch->claim(chunk_);
-      if (range.first == range.last) break;
-      for (uint32_t i = range.first; i < range.last; ++i) producer.fill(*batch, i);
-      if (batch->finish(range.last - range.first)) {
-        // The lock orders the notification after a waiter's check of complete().
-        { const std::lock_guard lock(mutex_); }
-        done_.notify_all();
-      }
+// The oldest batch that may have unclaimed positions; `finished` has none.
+std::shared_ptr<Batch> Engine::next_batch(const Batch* finished) {
+  const std::lock_guard lock(pool_.mutex());
+  if (!pending_.empty() && pending_.front().batch.get() == finished) pending_.pop_front();
+  return has_work() ? pending_.front().batch : nullptr;
+}
+
+void Engine::work(int seat, Scratch& scratch) {
+  Producer producer(sources_, plan_, fallback_, stats_[static_cast<size_t>(seat)], scratch, ahead_);
+  std::shared_ptr<Batch> batch = next_batch(nullptr);
+  while (batch != nullptr) {
+    const Batch::Range range = batch->claim(chunk_);
+    if (range.first == range.last) {
+      batch = next_batch(batch.get());
+      continue;
     }
-    const std::lock_guard lock(mutex_);
-    if (!pending_.empty() && pending_.front().batch == batch) pending_.pop_front();
+    for (uint32_t i = range.first; i < range.last; ++i) producer.fill(*batch, i);
+    if (batch->finish(range.last - range.first)) {
+      // The lock orders the notification after a waiter's check of complete().
+      { const std::lock_guard lock(pool_.mutex()); }
+      done_.notify_all();
+    }
+    if (should_leave()) return;
   }
 }
 

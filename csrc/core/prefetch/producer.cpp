@@ -1,49 +1,73 @@
 #include "prefetch/producer.h"
 
+#include <algorithm>
 #include <exception>
 #include <string>
 
+#include "prefetch/timed_sink.h"
+
 namespace fastload {
-namespace {
-
-// Stands between decoder and resampler to tell their times apart.
-class TimedSink final : public RowSink {
- public:
-  explicit TimedSink(RowSink& next) : next_(next) {}
-  void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
-    const uint64_t start = now_ns();
-    next_.rows(pixels, stride, y, count);
-    spent_ += now_ns() - start;
-  }
-  void restart() override { next_.restart(); }
-  [[nodiscard]] uint64_t spent() const { return spent_; }
-
- private:
-  RowSink& next_;
-  uint64_t spent_ = 0;
-};
-
-}  // namespace
-
-Producer::Producer(Reader& reader, const SamplePlan& plan, const FallbackDecode& fallback,
-                   ThreadStats& stats)
-    : reader_(reader),
+Producer::Producer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
+                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead)
+    : sources_(sources),
       plan_(plan),
       stats_(stats),
-      decoder_(plan.limits, fallback),
-      store_(plan.store) {}
+      decoder_(scratch.decoder),
+      resampler_(scratch.resampler),
+      store_(plan.store),
+      scratch_(scratch.record),
+      bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
+      ahead_(ahead),
+      counted_(scratch.decoder.counts()) {
+  decoder_.configure(plan.limits, fallback);
+}
 
-void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
-  const uint64_t start = now_ns();
-  const Record& record = reader_.index().record(id);
-  const Bytes bytes = reader_.read(id, scratch_);
-  const uint64_t read = now_ns();
-  stats_.add_time(Stage::kShard, read - start);
-  ThreadStats::add(stats_.bytes, bytes.size());
+ImageInfo Producer::open(Bytes bytes, const Record& record) {
+  return static_cast<Codec>(record.codec) == Codec::kRaw
+             ? decoder_.open_raw(bytes, record.width, record.height)
+             : decoder_.open(bytes);
+}
 
-  const ImageInfo info = static_cast<Codec>(record.codec) == Codec::kRaw
-                             ? decoder_.open_raw(bytes, record.width, record.height)
-                             : decoder_.open(bytes);
+// Opens what the pixel cache has of the picture. What the index says of its size is all that is
+// known of a record that is not read, so it must keep the limits that the record itself would.
+bool Producer::open_stored(const Sources::Place& place, const Record& record, ImageInfo& info) {
+  const uint32_t longer = std::max(record.width, record.height);
+  const bool allowed = longer <= plan_.limits.max_side &&
+                       uint64_t{record.width} * record.height <= plan_.limits.max_pixels;
+  if (place.source.pixels == nullptr || !allowed) return false;
+  const Extent size = bounded({record.width, record.height}, plan_.decoded_side);
+  const Bytes pixels = place.source.pixels->find(place.id, size.width, size.height);
+  if (pixels.empty()) return false;
+  info = decoder_.open_raw(pixels, size.width, size.height);
+  return true;
+}
+
+// Opens the record; true if the bounded picture is open in its place, false where that is the same
+// and has no room.
+bool Producer::open_bounded(const Sources::Place& place, const Record& record, Bytes bytes,
+                            ImageInfo& info) {
+  info = open(bytes, record);
+  if (plan_.decoded_side == 0) return false;
+  const Extent size{info.width, info.height};
+  const Extent target = bounded(size, plan_.decoded_side);
+  PixelCache* const cache = place.source.pixels.get();
+  const bool keep = cache != nullptr && size == Extent{record.width, record.height} &&
+                    cache->wants(place.id, target.width, target.height);
+  if (target == size && !keep) return false;
+  Bytes pixels;
+  try {
+    pixels = bounded_.make(size, target, entries_of(place.source, place.id), resize_ns_);
+  } catch (const Error&) {
+    if (target != size) throw;
+    info = open(bytes, record);  // the crop may do without what is damaged
+    return false;
+  }
+  if (keep) cache->store(place.id, pixels);
+  info = decoder_.open_raw(pixels, target.width, target.height);
+  return true;
+}
+
+View Producer::draw(const ImageInfo& info, const Batch& batch, uint32_t position, uint64_t id) {
   if (batch.epoch() != epoch_) {
     epoch_ = batch.epoch();
     key_ = epoch_key(plan_.seed, epoch_);
@@ -58,19 +82,58 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
                     "x" + std::to_string(plan_.out_height) +
                     ": add Resize, CenterCrop or RandomResizedCrop to the transform");
   }
+  return view;
+}
+
+void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
+  uint64_t start = now_ns();
+  const Sources::Place place = sources_.find(id);
+  const auto& [source, own] = place;
+  const Record& record = source.reader->index().record(own);
+  std::shared_ptr<const void> held;  // the bytes' owner, where they were read ahead
+  ImageInfo info;
+  bool recut = false;
+  resize_ns_ = 0;
+  if (open_stored(place, record, info)) {
+    ahead_.skip(batch.ahead().get(), position);
+    start = count_read(start, 0);
+  } else {
+    const Bytes bytes =
+        ahead_.read(batch.ahead().get(), position,
+                    {source.reader, source.entries, own, source.pixels.get()}, scratch_, held);
+    start = count_read(start, bytes.size());
+    recut = open_bounded(place, record, bytes, info);
+  }
+  cut(batch, position, info, entries_of(source, own));
+  if (recut) ++recut_;
+  batch.set_label(position, source.label(record.label));
+  stats_.add_time(Stage::kTransform, resize_ns_);
+  stats_.add_time(Stage::kDecode, now_ns() - start - resize_ns_);
+}
+
+uint64_t Producer::count_read(uint64_t start, size_t bytes) {
+  const uint64_t now = now_ns();
+  stats_.add_time(Stage::kShard, now - start);
+  ThreadStats::add(stats_.bytes, bytes);
+  return now;
+}
+
+// Decodes the crop of the open picture into the slot.
+void Producer::cut(Batch& batch, uint32_t position, const ImageInfo& info,
+                   const EntryPoints& entries) {
+  const auto id = static_cast<uint64_t>(batch.id(position));
+  const View view = draw(info, batch, position, id);
   store_.begin(batch.image(position), plan_.out_width, plan_.out_height);
   resampler_.begin(view, plan_.geometry.filter, store_);
   TimedSink sink(resampler_);
-  decoder_.decode(source_rect(view, plan_.geometry.filter), sink, entries_of(id));
+  decoder_.decode(source_rect(view, plan_.geometry.filter), sink, entries);
   resampler_.end();
-  batch.set_label(position, record.label);
-  stats_.add_time(Stage::kTransform, sink.spent());
-  stats_.add_time(Stage::kDecode, now_ns() - read - sink.spent());
+  resize_ns_ += sink.spent();
 }
 
-EntryPoints Producer::entries_of(uint64_t id) const {
-  if (plan_.entries == nullptr) return {};
-  return {plan_.entries->find(id), static_cast<int>(plan_.entries->spacing())};
+EntryPoints Producer::entries_of(const Source& source, uint64_t id) {
+  if (source.entries == nullptr) return {};
+  return {source.entries->find(id), static_cast<int>(source.entries->spacing())};
 }
 
 void Producer::count_paths() {
@@ -83,14 +146,16 @@ void Producer::count_paths() {
   add(Path::kJpegTurbo, now.jpeg_turbo, counted_.jpeg_turbo);
   add(Path::kPng, now.png, counted_.png);
   add(Path::kWebp, now.webp, counted_.webp);
-  add(Path::kRaw, now.raw, counted_.raw);
+  add(Path::kRaw, now.raw, counted_.raw + recut_);
   add(Path::kFallback, now.fallback, counted_.fallback);
   add(Path::kWarnings, now.warnings, counted_.warnings);
   counted_ = now;
+  recut_ = 0;
 }
 
 void Producer::fill(Batch& batch, uint32_t position) {
   const int64_t id = batch.id(position);
+  if (id == kElsewhere) return;
   if (id < 0) {
     batch.blank(position);
     return;
@@ -99,6 +164,7 @@ void Producer::fill(Batch& batch, uint32_t position) {
   try {
     produce(batch, position, static_cast<uint64_t>(id));
     count_paths();
+    bounded_.trim();
     ThreadStats::add(stats_.samples, 1);
     return;
   } catch (const Error& error) {

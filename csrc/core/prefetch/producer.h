@@ -6,9 +6,11 @@
 
 #include "collate/batch.h"
 #include "decode/decode.h"
+#include "prefetch/bounded.h"
+#include "prefetch/read_ahead.h"
+#include "prefetch/scratch.h"
 #include "prefetch/stats.h"
-#include "shard/entries.h"
-#include "shard/reader.h"
+#include "shard/sources.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -23,19 +25,21 @@ struct SamplePlan {
   int out_height = 0;
   uint64_t seed = 0;
   DecodeLimits limits;
-  Entries* entries = nullptr;  // borrowed; nullptr: none
+  // Crops are cut from the picture scaled to this longest side: kUnbounded, or pixels; 0: as the
+  // record has it.
+  uint32_t decoded_side = 0;
 
   [[nodiscard]] size_t sample_bytes() const {
     return dtype_size(store.dtype) * 3 * static_cast<size_t>(out_width) * out_height;
   }
 };
 
-// Not thread-safe: each thread has its own.
+// Not thread-safe: each thread has its own. Cheap to make: its memory is in the thread's scratch.
 class Producer {
  public:
-  // `reader`, `plan` and `stats` must outlive it.
-  Producer(Reader& reader, const SamplePlan& plan, const FallbackDecode& fallback,
-           ThreadStats& stats);
+  // All must outlive it; `scratch` is used by nobody else meanwhile.
+  Producer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
+           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead);
 
   // Fills one position of the batch. A sample that cannot be produced becomes a fault of the batch
   // and a blank position; nothing is thrown.
@@ -43,17 +47,28 @@ class Producer {
 
  private:
   void produce(Batch& batch, uint32_t position, uint64_t id);
-  [[nodiscard]] EntryPoints entries_of(uint64_t id) const;
+  ImageInfo open(Bytes bytes, const Record& record);
+  bool open_stored(const Sources::Place& place, const Record& record, ImageInfo& info);
+  bool open_bounded(const Sources::Place& place, const Record& record, Bytes bytes,
+                    ImageInfo& info);
+  uint64_t count_read(uint64_t start, size_t bytes);
+  void cut(Batch& batch, uint32_t position, const ImageInfo& info, const EntryPoints& entries);
+  View draw(const ImageInfo& info, const Batch& batch, uint32_t position, uint64_t id);
+  [[nodiscard]] static EntryPoints entries_of(const Source& source, uint64_t id);
   void count_paths();
 
-  Reader& reader_;
+  const Sources& sources_;
   const SamplePlan& plan_;
   ThreadStats& stats_;
-  Decoder decoder_;
-  Resampler resampler_;
+  Decoder& decoder_;
+  Resampler& resampler_;
   Store store_;
-  std::vector<uint8_t> scratch_;
+  std::vector<uint8_t>& scratch_;
+  BoundedPicture bounded_;
+  ReadAhead& ahead_;
   DecodeCounts counted_;
+  uint64_t recut_ = 0;      // pictures that were opened a second time, as raw pixels, to cut from
+  uint64_t resize_ns_ = 0;  // of the sample in work
   uint64_t epoch_ = ~uint64_t{0};
   PhiloxKey key_;
 };

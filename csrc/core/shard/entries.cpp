@@ -29,4 +29,17 @@ Bytes Entries::find(uint64_t id) noexcept {
   }
 }
 
+void Entries::touch(uint64_t id) noexcept {
+  constexpr size_t kPage = 4096;
+  try {
+    const Bytes bytes = get(id);
+    for (size_t i = 0; i < bytes.size(); i += kPage) {
+      static_cast<void>(*static_cast<const volatile uint8_t*>(bytes.data() + i));
+    }
+    if (!bytes.empty()) static_cast<void>(*static_cast<const volatile uint8_t*>(&bytes.back()));
+  } catch (const std::exception&) {
+    return;  // find() will say so
+  }
+}
+
 }  // namespace fastload

@@ -17,6 +17,7 @@ class Entries {
   // Throws as PagedFile, and Error(kFormat) if the file belongs to another index.
   Entries(const std::string& path, const Index& index);
 
+  void attach(std::shared_ptr<CacheFile> cache) { file_.attach(std::move(cache)); }
   [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
   [[nodiscard]] uint32_t spacing() const { return file_.header().spacing; }
   // The packed entries of sample `id` < size(); empty if it has none. Throws Error(kFormat,
@@ -24,6 +25,8 @@ class Entries {
   Bytes get(uint64_t id);
   // The same, but empty where the file is damaged, which is counted: the picture decodes without.
   Bytes find(uint64_t id) noexcept;
+  // Brings the entries of `id` into memory; does nothing where the file is damaged.
+  void touch(uint64_t id) noexcept;
   [[nodiscard]] uint64_t damaged() const { return damaged_.load(std::memory_order_relaxed); }
   // Checks every page. Throws Error(kChecksum).
   void verify() { file_.verify(); }

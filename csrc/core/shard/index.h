@@ -36,6 +36,7 @@ class Index {
   // Identifies the index's whole contents.
   [[nodiscard]] uint32_t digest() const { return file_.digest(); }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
+  void attach(std::shared_ptr<CacheFile> cache) { file_.attach(std::move(cache)); }
   // The entry of sample `id`. Throws Error(kValue) if id >= size(), Error(kChecksum).
   const Record& record(uint64_t id);
   // All entries, checked; pages of the whole table are read.

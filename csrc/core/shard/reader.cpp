@@ -25,8 +25,10 @@ void Reader::open_file(uint32_t shard) {
                     std::to_string(expected.size) + ". Restore the shard, or pack again.");
   }
   if (file.is_remote()) {
-    open.file = std::move(file);
+    open.file = std::make_unique<ColdFile>(std::move(file), expected.path);
+    open.cold = open.file.get();
   } else {
+    open.in_memory = file.is_in_memory();
     open.mapping = Mapping(expected.path);
     open.mapped = true;
     if (open.mapping.bytes().size() != expected.size) {
@@ -41,7 +43,7 @@ Reader::Open& Reader::open(uint32_t shard) {
   return open;
 }
 
-Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
+const Record& Reader::locate(uint64_t id) {
   const Record& record = index_.record(id);
   if (record.shard >= shards_.size()) {
     throw Error(ErrorKind::kFormat, index_.path() + ": sample " + std::to_string(id) +
@@ -56,23 +58,148 @@ Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
                                         shards_[record.shard].path + " (" + std::to_string(size) +
                                         " bytes). Pack again.");
   }
-  const Open& source = open(record.shard);
-  Bytes bytes;
-  if (source.mapped) {
-    bytes = source.mapping.bytes().subspan(record.offset, record.length);
-  } else {
-    if (scratch.size() < record.length) scratch.resize(record.length);
-    source.file.read(record.offset, scratch.data(), record.length);
-    bytes = {scratch.data(), record.length};
+  return record;
+}
+
+void Reader::attach(std::shared_ptr<CacheFile> cache) {
+  const CacheHeader& header = cache->header();
+  if (cache->size() != index_.size() || header.index_digest != index_.digest()) {
+    throw Error(ErrorKind::kValue, cache->path() + " is a cache of " +
+                                       std::to_string(cache->size()) + " records of another " +
+                                       "dataset than " + index_.path() + " (" +
+                                       std::to_string(index_.size()) + " records).");
   }
-  check(id, record, bytes);
+  auto attached = std::make_unique<Attached>();
+  attached->file = std::move(cache);
+  attached->checked = std::make_unique<std::atomic<uint64_t>[]>(index_.size() / 64 + 1);
+  const std::lock_guard lock(attaching_);
+  cache_.store(attached.get(), std::memory_order_release);
+  attached_.push_back(std::move(attached));
+}
+
+bool Reader::is_ready(uint64_t id) const noexcept {
+  const Attached* cache = cache_.load(std::memory_order_acquire);
+  return cache != nullptr && cache->file->is_ready(id);
+}
+
+bool Reader::wants(uint64_t id) const noexcept {
+  const Attached* cache = cache_.load(std::memory_order_acquire);
+  return cache != nullptr && cache->file->is_writable() && !cache->file->is_ready(id) &&
+         cache->file->has_room(id);
+}
+
+void Reader::keep(uint64_t id, const Record& record, Bytes bytes) noexcept {
+  const Attached* cache = cache_.load(std::memory_order_acquire);
+  if (cache != nullptr) cache->file->store(id, bytes, record.crc32c);
+}
+
+void Reader::count_miss() noexcept {
+  const Attached* cache = cache_.load(std::memory_order_acquire);
+  if (cache != nullptr) cache->file->count_miss();
+}
+
+// The record in the cache; empty: it is not there, or damaged.
+Bytes Reader::find(uint64_t id, const Record& record) noexcept {
+  const Attached* cache = cache_.load(std::memory_order_acquire);
+  if (cache == nullptr || !cache->file->is_ready(id)) return {};
+  const Bytes bytes = cache->file->find(id);
+  std::atomic<uint64_t>& word = cache->checked[id / 64];
+  const uint64_t bit = uint64_t{1} << (id % 64);
+  const bool checked = (word.load(std::memory_order_relaxed) & bit) != 0;
+  // The index says what the record is, not the cache.
+  if (bytes.size() != record.length || (!checked && crc32c(bytes) != record.crc32c)) {
+    cache->file->reject(id);
+    return {};
+  }
+  if (!checked) word.fetch_or(bit, std::memory_order_relaxed);
+  cache->file->count_hit();
   return bytes;
+}
+
+Bytes Reader::read_mapped(uint64_t id, const Record& record, const Open& source) {
+  const Bytes bytes = source.mapping.bytes().subspan(record.offset, record.length);
+  check(id, record, bytes);
+  keep(id, record, bytes);
+  count_miss();
+  return bytes;
+}
+
+Bytes Reader::read_file(uint64_t id, const Record& record, const ColdFile& file,
+                        std::vector<uint8_t>& scratch) {
+  if (scratch.size() < record.length) scratch.resize(record.length);
+  file.file().read(record.offset, scratch.data(), record.length);
+  const Bytes bytes{scratch.data(), record.length};
+  check(id, record, bytes);
+  keep(id, record, bytes);
+  count_miss();
+  return bytes;
+}
+
+Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
+  const Record& record = locate(id);
+  if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
+  const Open& source = open(record.shard);
+  return source.mapped ? read_mapped(id, record, source)
+                       : read_file(id, record, *source.cold.load(), scratch);
+}
+
+Bytes Reader::read_cold(uint64_t id, std::vector<uint8_t>& scratch) {
+  const Record& record = locate(id);
+  if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
+  if (const ColdFile* file = cold(record.shard); file != nullptr) {
+    return read_file(id, record, *file, scratch);
+  }
+  return read_mapped(id, record, open(record.shard));  // which says why, or needs no descriptor
+}
+
+void Reader::open_cold(uint32_t shard) {
+  Open& open = *open_[shard];
+  auto file = std::make_unique<ColdFile>(shards_[shard].path);
+  if (file->file().size() != shards_[shard].size) return;
+  open.file = std::move(file);
+  open.cold.store(open.file.get(), std::memory_order_release);
+}
+
+ColdFile* Reader::cold(uint32_t shard) noexcept {
+  try {
+    Open& source = open(shard);
+    if (source.mapped) std::call_once(source.cold_once, [&] { open_cold(shard); });
+    return source.cold.load(std::memory_order_acquire);
+  } catch (const std::exception&) {
+    return nullptr;  // tried again for the next record
+  }
+}
+
+bool Reader::is_resident(const Record& record) {
+  Open& source = open(record.shard);
+  if (!source.mapped || source.in_memory) return source.mapped;
+  // Who asks reads what is missing. A page fault that comes before shall not bring megabytes of
+  // neighbours, which would look as if the set were in memory.
+  std::call_once(source.random_once, [&] { source.mapping.advise_random(); });
+  if (source.mapping.tells_residency()) {
+    return source.mapping.is_resident(record.offset, record.length);
+  }
+  const ColdFile* file = cold(record.shard);
+  if (file == nullptr) return true;  // too many open files, say: the mapping needs none
+  // The outer pages may be there because of the neighbours, so the middle is looked at first.
+  for (const uint64_t at : {record.length / 2, record.length - 1, uint32_t{0}}) {
+    if (!file->is_resident(record.offset + at).value_or(true)) return false;
+  }
+  return true;
+}
+
+uint64_t Reader::total_bytes() const {
+  uint64_t sum = 0;
+  for (const ShardFile& shard : shards_) sum += shard.size;
+  return sum;
 }
 
 void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
   std::atomic<uint64_t>& word = checked_[id / 64];
   const uint64_t bit = uint64_t{1} << (id % 64);
-  if ((word.load(std::memory_order_relaxed) & bit) != 0) return;
+  const ColdFile* file = open_[record.shard]->cold.load(std::memory_order_acquire);
+  const bool replaced = file != nullptr && file->was_reopened();
+  if (!replaced && (word.load(std::memory_order_relaxed) & bit) != 0) return;
   const uint32_t found = crc32c(bytes);
   if (found != record.crc32c) {
     throw Error(ErrorKind::kChecksum,

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "io/file.h"
+#include "io/cold_file.h"
 #include "io/mapping.h"
+#include "shard/cache_file.h"
 #include "shard/index.h"
 
 namespace fastload {
@@ -27,10 +28,39 @@ class Reader {
   // `index` must outlive the reader.
   Reader(Index& index, std::vector<ShardFile> shards);
 
-  // The record's bytes: a view of the mapping, or of `scratch`, which must outlive the view. Checks
-  // range and, on the record's first read, its CRC-32C. Throws Error(kIo, kTruncated, kFormat,
-  // kChecksum) naming shard and offset.
+  // From now on records are looked for in the cache first, and those that are read from the shards
+  // are put there. Throws Error(kValue) if it is another dataset's.
+  void attach(std::shared_ptr<CacheFile> cache);
+
+  // The record's bytes: a view of the cache, the mapping, or of `scratch`, which must outlive the
+  // view. Checks range and, on the record's first read, its CRC-32C; what is damaged in the cache
+  // is read from the shard. Throws Error(kIo, kTruncated, kFormat, kChecksum) naming shard and
+  // offset.
   Bytes read(uint64_t id, std::vector<uint8_t>& scratch);
+  // The same by a system call, never by the mapping: for what is not in memory, where a page fault
+  // for each few KiB is slow, and a file that cannot be read is an error instead of SIGBUS.
+  Bytes read_cold(uint64_t id, std::vector<uint8_t>& scratch);
+
+  // For reading ahead. The entry of `id`, its shard and range checked. Throws Error(kValue,
+  // kFormat, kChecksum).
+  const Record& locate(uint64_t id);
+  // Whether touching the record's bytes in the mapping waits for no storage; false for shards that
+  // are not mapped.
+  bool is_resident(const Record& record);
+  // The shard's file, to read from it into own memory; nullptr if it cannot be opened.
+  ColdFile* cold(uint32_t shard) noexcept;
+  // Checks bytes that were read by cold() against the CRC-32C. Throws Error(kChecksum).
+  void check(uint64_t id, const Record& record, Bytes bytes);
+  // Whether the cache has the record: read() waits for no storage.
+  [[nodiscard]] bool is_ready(uint64_t id) const noexcept;
+  // Whether the cache has a place for the record, and it is not there yet.
+  [[nodiscard]] bool wants(uint64_t id) const noexcept;
+  // Puts checked bytes into the cache, if it wants them.
+  void keep(uint64_t id, const Record& record, Bytes bytes) noexcept;
+  // A record that was read by cold() is used.
+  void count_miss() noexcept;
+  // Bytes of all shards.
+  [[nodiscard]] uint64_t total_bytes() const;
 
   [[nodiscard]] Index& index() const { return index_; }
   // The shard's path, for messages; "?" when the entry is damaged.
@@ -39,18 +69,35 @@ class Reader {
  private:
   struct Open {
     std::once_flag once;
-    File file;        // remote shards
     Mapping mapping;  // local shards
+    std::once_flag random_once;
     bool mapped = false;
+    bool in_memory = false;  // the file system is
+    std::once_flag cold_once;
+    std::unique_ptr<ColdFile> file;        // remote shards, and local ones that are looked at
+    std::atomic<ColdFile*> cold{nullptr};  // the same, once it is open
   };
+  // A cache and one bit a record: checked there. Kept for as long as the reader, for others may be
+  // reading.
+  struct Attached {
+    std::shared_ptr<CacheFile> file;
+    std::unique_ptr<std::atomic<uint64_t>[]> checked;
+  };
+  Bytes find(uint64_t id, const Record& record) noexcept;
+  Bytes read_mapped(uint64_t id, const Record& record, const Open& source);
+  Bytes read_file(uint64_t id, const Record& record, const ColdFile& file,
+                  std::vector<uint8_t>& scratch);
   Open& open(uint32_t shard);
   void open_file(uint32_t shard);
-  void check(uint64_t id, const Record& record, Bytes bytes);
+  void open_cold(uint32_t shard);
 
   Index& index_;
   std::vector<ShardFile> shards_;
   std::vector<std::unique_ptr<Open>> open_;
   std::unique_ptr<std::atomic<uint64_t>[]> checked_;  // one bit a record
+  std::mutex attaching_;                              // guards the following
+  std::vector<std::unique_ptr<Attached>> attached_;
+  std::atomic<Attached*> cache_{nullptr};  // the last of them
 };
 
 }  // namespace fastload

@@ -37,6 +37,8 @@ extern const ResampleKernels kScalarResample;
 #if defined(__x86_64__)
 extern const ResampleKernels kAvx2Resample;
 extern const ResampleKernels kAvx512Resample;
+#elif defined(__aarch64__)
+extern const ResampleKernels kNeonResample;
 #endif
 
 const ResampleKernels& resample_kernels(SimdLevel level);

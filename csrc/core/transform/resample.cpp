@@ -62,6 +62,8 @@ const ResampleKernels& resample_kernels(SimdLevel level) {
 #if defined(__x86_64__)
   if (level == SimdLevel::kAvx512) return kAvx512Resample;
   if (level == SimdLevel::kAvx2) return kAvx2Resample;
+#elif defined(__aarch64__)
+  if (level == SimdLevel::kNeon) return kNeonResample;
 #endif
   (void)level;
   return kScalarResample;

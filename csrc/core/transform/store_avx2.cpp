@@ -2,6 +2,8 @@
 #include "transform/store_kernels.h"
 
 #if defined(__x86_64__)
+#include <type_traits>
+
 #include "base/vectors.h"
 
 namespace fastload {
@@ -51,12 +53,22 @@ size_t interleaved(const uint8_t* in, size_t pixels, const StoreScale& scale,
     a[v] = _mm256_loadu_ps(scale.a.data() + 8 * v);
     b[v] = _mm256_loadu_ps(scale.b.data() + 8 * v);
   }
+  const auto step = [&](size_t value, size_t v) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in + value));
+    return scaled(_mm256_cvtepu8_epi32(bytes), a[v], b[v]);
+  };
   size_t i = 0;
+  if (std::is_same_v<Format, Float32> && reinterpret_cast<uintptr_t>(to) % 32 == 0) {
+    // Past the caches, as in store_avx512.cpp, and ordered by the same instruction.
+    for (; i + kPixels <= pixels; i += kPixels) {
+      for (size_t v = 0, value = 3 * i; v < 3; ++v, value += 8) {
+        _mm256_stream_ps(reinterpret_cast<float*>(to + value), step(value, v));
+      }
+    }
+  }
   for (; i + kPixels <= pixels; i += kPixels) {
-    for (size_t v = 0; v < 3; ++v) {
-      const size_t value = 3 * i + 8 * v;
-      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(in + value));
-      Format::store(to + value, scaled(_mm256_cvtepu8_epi32(bytes), a[v], b[v]));
+    for (size_t v = 0, value = 3 * i; v < 3; ++v, value += 8) {
+      Format::store(to + value, step(value, v));
     }
   }
   return i;

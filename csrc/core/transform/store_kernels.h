@@ -22,6 +22,8 @@ extern const StoreKernels kScalarStore;
 #if defined(__x86_64__)
 extern const StoreKernels kAvx2Store;
 extern const StoreKernels kAvx512Store;
+#elif defined(__aarch64__)
+extern const StoreKernels kNeonStore;
 #endif
 
 const StoreKernels& store_kernels(SimdLevel level);

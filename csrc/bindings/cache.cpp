@@ -1,0 +1,101 @@
+// The node cache's file.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include "convert.h"
+#include "register.h"
+#include "shard/cache_file.h"
+
+namespace nb = nanobind;
+
+namespace fastload::bindings {
+namespace {
+
+using TableArg = nb::ndarray<uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+void seal(const TableArg& table, uint64_t first) {
+  if (table.shape(1) != sizeof(CacheEntry)) throw nb::value_error("32 bytes an entry");
+  seal_places(reinterpret_cast<CacheEntry*>(table.data()), table.shape(0), first);
+}
+
+CacheFile::Table table(int which) {
+  return which == 0 ? CacheFile::Table::kIndex : CacheFile::Table::kEntries;
+}
+
+nb::dict counts(const CacheFile& file) {
+  const CacheFile::Counts counts = file.counts();
+  nb::dict result;
+  result["hits"] = counts.hits;
+  result["misses"] = counts.misses;
+  result["stored"] = counts.stored;
+  result["damaged"] = counts.damaged;
+  result["failed"] = counts.failed;
+  result["ready_records"] = counts.ready_records;
+  result["ready_bytes"] = counts.ready_bytes;
+  return result;
+}
+
+nb::object find(const CacheFile& file, uint64_t id) {
+  const Bytes bytes = file.find(id);
+  if (bytes.empty()) return nb::none();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+}  // namespace
+
+void register_cache(nb::module_& m) {
+  nb::class_<CacheFile>(m, "CacheFile", nb::is_weak_referenceable(),
+                        "Records in memory, for all processes; see csrc/core/shard/cache_file.h.")
+      .def(nb::init<int, std::string>(), nb::arg("descriptor"), nb::arg("path"),
+           "Attaches to the file that `descriptor` has open; owns the descriptor, also on failure.")
+      .def("__len__", &CacheFile::size, "Records of the set.")
+      .def_prop_ro("path", &CacheFile::path)
+      .def_prop_ro("is_writable", &CacheFile::is_writable)
+      .def_prop_ro("file_bytes", [](const CacheFile& file) { return file.header().file_size; })
+      .def_prop_ro("room_records", [](const CacheFile& file) { return file.header().room_records; })
+      .def_prop_ro(
+          "room_bytes", [](const CacheFile& file) { return file.header().data_size; },
+          "Bytes of the records that have a place.")
+      .def_prop_ro("set_bytes", [](const CacheFile& file) { return file.header().set_bytes; })
+      .def("has_room", &CacheFile::has_room, nb::arg("sample"))
+      .def("is_ready", &CacheFile::is_ready, nb::arg("sample"))
+      .def("find", &find, nb::arg("sample"), "A copy of the record, unchecked; None: not there.")
+      .def(
+          "store",
+          [](CacheFile& file, uint64_t id, const BytesArg& bytes, uint32_t crc) {
+            file.store(id, as_bytes(bytes), crc);
+          },
+          nb::arg("sample"), nb::arg("bytes"), nb::arg("crc"),
+          nb::call_guard<nb::gil_scoped_release>(), "Puts a record into its place.")
+      .def("claim", &CacheFile::claim, nb::arg("begin"), nb::arg("end"),
+           "Locks bytes of the file against other claims; False if they are claimed.")
+      .def("release", &CacheFile::release, nb::arg("begin"), nb::arg("end"))
+      .def(
+          "has_copy",
+          [](const CacheFile& file, int which) { return !file.copy(table(which)).empty(); },
+          nb::arg("table"), "Whether the copy of index.fli (0), entries.fli (1) is complete.")
+      .def(
+          "copy_range",
+          [](const CacheFile& file, int which) { return file.copy_range(table(which)); },
+          nb::arg("table"), "Offset and size of the copy in the file; size 0: it has no room.")
+      .def(
+          "write_copy",
+          [](CacheFile& file, int which, uint64_t offset, const BytesArg& bytes) {
+            return file.write_copy(table(which), offset, as_bytes(bytes));
+          },
+          nb::arg("table"), nb::arg("offset"), nb::arg("bytes"),
+          "Writes bytes of the copy, under a claim of its range; the last ones make it complete. "
+          "False if it cannot be written.")
+      .def("counts", &counts,
+           "Of this process: hits, misses, stored, damaged, failed records. Of the node: "
+           "ready_records, ready_bytes.")
+      .def("count_ready", &CacheFile::count_ready, nb::call_guard<nb::gil_scoped_release>(),
+           "The ready records, counted one by one.");
+  m.def("seal_cache_places", &seal, nb::arg("table"), nb::arg("first"),
+        "Fills in the checksums of places: entries (n, 32) uint8 of the samples from `first` on.");
+}
+
+}  // namespace fastload::bindings

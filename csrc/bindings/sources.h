@@ -1,0 +1,64 @@
+// What the bindings of Engine and RecordFeed share: sources in, counts of reading ahead out.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "prefetch/bounded.h"
+#include "prefetch/read_ahead.h"
+#include "shard/sources.h"
+
+namespace fastload::bindings {
+
+// From [(Reader, Entries or None, list of labels)].
+inline std::vector<Source> source_list(const nanobind::sequence& list) {
+  std::vector<Source> sources;
+  for (const nanobind::handle item : list) {
+    auto [reader, entries, labels] =
+        nanobind::cast<std::tuple<Reader*, Entries*, std::vector<int64_t>>>(item);
+    if (reader == nullptr) throw Error(ErrorKind::kValue, "A source's reader must not be None.");
+    sources.push_back({reader, entries, std::move(labels)});
+  }
+  return sources;
+}
+
+inline Sources read_sources(const nanobind::sequence& list) { return Sources(source_list(list)); }
+
+// The same with a decoded tier: for each source a CacheFile or None, or no list of them. `side` as
+// SamplePlan::decoded_side.
+inline Sources read_sources(const nanobind::sequence& list, const nanobind::sequence& caches,
+                            uint32_t side) {
+  std::vector<Source> sources = source_list(list);
+  if (nanobind::len(caches) != 0 && nanobind::len(caches) != sources.size()) {
+    throw Error(ErrorKind::kValue, "Each source needs a pixel cache, or None, or there are none.");
+  }
+  for (size_t i = 0; i < nanobind::len(caches); ++i) {
+    auto* const file = nanobind::cast<CacheFile*>(caches[i]);
+    if (file == nullptr) continue;
+    sources[i].pixels =
+        std::make_shared<PixelCache>(*file, decoded_tier(side), sources[i].reader->index().size());
+  }
+  return Sources(std::move(sources));
+}
+
+inline nanobind::dict read_ahead_dict(const ReadAhead::Counts& counts) {
+  nanobind::dict result;
+  result["resident"] = counts.resident;
+  result["ahead"] = counts.ahead;
+  result["requests"] = counts.requests;
+  result["bytes"] = counts.bytes;
+  result["late"] = counts.late;
+  result["waits"] = counts.waits;
+  result["buffer_bytes"] = counts.buffer_bytes;
+  result["buffer_peak"] = counts.buffer_peak;
+  result["threads"] = counts.threads;
+  return result;
+}
+
+}  // namespace fastload::bindings

@@ -1,0 +1,71 @@
+#include "io/file_bytes.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace fastload {
+namespace {
+
+// A file without a name, `size` bytes of which are sure to have room; -1 where that cannot be. Not
+// in /tmp, which is often memory itself.
+int temporary_file(size_t size) {
+  const char* const chosen = std::getenv("TMPDIR");
+  const int descriptor =
+      ::open(chosen != nullptr ? chosen : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor >= 0 && ::posix_fallocate(descriptor, 0, static_cast<off_t>(size)) == 0) {
+    return descriptor;
+  }
+  if (descriptor >= 0) ::close(descriptor);
+  return -1;
+}
+
+}  // namespace
+
+FileBytes::FileBytes(const std::string& path) : path_(path), file_(path) {
+  if (!file_.is_remote()) {
+    mapping_ = Mapping(path);
+    mapping_.advise_random();
+    data_ = mapping_.bytes().data();
+    size_ = mapping_.bytes().size();
+    file_ = File();
+    return;
+  }
+  size_ = file_.size();
+  if (size_ == 0) return;
+  reserve();
+  if (size_ > kWhole) return;
+  try {
+    need(0, size_);
+  } catch (...) {
+    ::munmap(own_, size_);
+    throw;
+  }
+  whole_ = true;
+}
+
+FileBytes::~FileBytes() {
+  if (own_ != nullptr) ::munmap(own_, size_);
+}
+
+void FileBytes::reserve() {
+  const int spool = size_ > kInMemory ? temporary_file(size_) : -1;
+  const int flags = spool >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, spool, 0);
+  if (spool >= 0) ::close(spool);
+  if (memory == MAP_FAILED) throw_system_error("no memory for a copy of", path_);
+  own_ = static_cast<uint8_t*>(memory);
+  data_ = own_;
+}
+
+void FileBytes::need(size_t offset, size_t length) {
+  if (own_ == nullptr) {
+    mapping_.will_need(offset, length);
+  } else if (!whole_) {
+    file_.read(offset, own_ + offset, length);
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,49 @@
+// A file's bytes by their offset, in memory when they are asked for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "io/file.h"
+#include "io/mapping.h"
+
+namespace fastload {
+
+// DESIGN. A local file is mapped. One on a network file system never is: where a server goes away
+// or somebody cuts the file, a map ends in SIGBUS. It is read with pread into memory of the same
+// layout instead: all of a small file at once, of a larger one what need() is told. Memory that has
+// been filled stays, since callers keep pointers into it. So that this is bounded, too, a large
+// file's memory is a temporary local file without a name, which the kernel writes out and drops as
+// it does with any page cache; anonymous memory where there is no room for one.
+class FileBytes {
+ public:
+  static constexpr size_t kWhole = 4 << 20;       // up to this size all is read at once
+  static constexpr size_t kInMemory = 256 << 20;  // up to this size memory is anonymous
+
+  // Throws Error(kIo, kTruncated).
+  explicit FileBytes(const std::string& path);
+  ~FileBytes();
+  FileBytes(const FileBytes&) = delete;
+  FileBytes& operator=(const FileBytes&) = delete;
+
+  [[nodiscard]] size_t size() const { return size_; }
+  // The bytes [offset, offset + length), inside the file, of which need() has been told.
+  [[nodiscard]] Bytes at(size_t offset, size_t length) const { return {data_ + offset, length}; }
+  // Brings bytes into memory; of a mapped file the kernel is told that they will be wanted. Not
+  // for the same bytes by two threads at once. Throws Error(kIo, kTruncated).
+  void need(size_t offset, size_t length);
+  [[nodiscard]] bool mapped() const { return own_ == nullptr; }
+
+ private:
+  void reserve();
+
+  std::string path_;
+  File file_;        // remote
+  Mapping mapping_;  // local
+  const uint8_t* data_ = nullptr;
+  uint8_t* own_ = nullptr;  // remote
+  size_t size_ = 0;
+  bool whole_ = false;  // all of it has been read
+};
+
+}  // namespace fastload

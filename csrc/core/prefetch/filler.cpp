@@ -1,0 +1,297 @@
+#include "prefetch/filler.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <system_error>
+
+#include "base/error.h"
+#include "prefetch/blocked_signals.h"
+
+namespace fastload {
+namespace {
+
+constexpr uint64_t kGap = 64 << 10;          // bytes between two records that are read for nothing
+constexpr uint64_t kHotRequest = 256 << 10;  // bytes of the page cache: they stay in L2
+constexpr size_t kHugePage = 2 << 20;
+constexpr auto kPoll = std::chrono::milliseconds(20);  // between two looks at a claimed chunk
+
+}  // namespace
+
+// A thread's memory for requests: grows to the largest. In huge pages (see BufferPool).
+struct Filler::Buffer {
+  std::unique_ptr<uint8_t, decltype(&std::free)> memory{nullptr, &std::free};
+  size_t size = 0;
+  std::vector<uint8_t> scratch;
+
+  uint8_t* room(size_t bytes) {
+    if (bytes > size) {
+      memory.reset();  // before the new one is had
+      size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+      memory.reset(static_cast<uint8_t*>(std::aligned_alloc(kHugePage, size)));
+      if (memory == nullptr) size = 0;
+      ::madvise(memory.get(), size, MADV_HUGEPAGE);
+    }
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory.get();
+  }
+};
+
+void CacheTarget::put(uint64_t id, const Record& record, Bytes bytes) {
+  cache_.store(id, bytes, record.crc32c);
+  if (!cache_.is_ready(id)) {
+    throw Error(ErrorKind::kIo, "sample " + std::to_string(id) + " cannot be written to " +
+                                    cache_.path() + ". Is the file writable, and of this set?");
+  }
+}
+
+Filler::Filler(Reader& reader, FillTarget& target, FillPlan plan)
+    : reader_(reader), target_(target), plan_(std::move(plan)), claims_(plan_.claims) {
+  if (plan_.threads < 1) {
+    throw Error(ErrorKind::kValue, "threads must be >= 1. Found: " + std::to_string(plan_.threads));
+  }
+  cut();
+}
+
+Filler::~Filler() { stop(); }
+
+uint64_t Filler::id_at(size_t position) const {
+  return !plan_.only_ids ? position : static_cast<uint64_t>(plan_.ids[position]);
+}
+
+void Filler::cut() {
+  const size_t count = plan_.only_ids ? plan_.ids.size() : reader_.index().size();
+  Chunk open{0, 0, 0, 0, 0};
+  for (size_t i = 0; i < count; ++i) {
+    if (plan_.only_ids && (plan_.ids[i] < 0 || (i > 0 && plan_.ids[i] <= plan_.ids[i - 1]))) {
+      throw Error(ErrorKind::kValue, "Sample ids must be ascending, each once, and >= 0.");
+    }
+    const uint64_t id = id_at(i), length = reader_.index().record(id).length;
+    if (!target_.has_room(id)) {
+      ++totals_.no_room_records;
+      totals_.no_room_bytes += length;
+      continue;
+    }
+    ++totals_.records;
+    totals_.bytes += length;
+    if (open.bytes == 0) open = {i, i, 0, plan_.first_claim + id, 0};
+    open.last = i + 1;
+    open.end = plan_.first_claim + id + 1;
+    open.bytes += length;
+    if (open.bytes >= plan_.chunk) {
+      chunks_.push_back(open);
+      open.bytes = 0;
+    }
+  }
+  if (open.bytes > 0) chunks_.push_back(open);
+}
+
+void Filler::start() {
+  const size_t wanted = std::min(static_cast<size_t>(plan_.threads), chunks_.size());
+  try {
+    const BlockedSignals blocked;
+    while (threads_.size() < wanted) {
+      threads_.emplace_back([this] { run(); });
+      pthread_setname_np(threads_.back().native_handle(), "fastload-fill");
+    }
+  } catch (const std::system_error&) {
+    // No more threads: the ones that there are do it.
+  }
+  if (threads_.empty() && wanted > 0) {
+    throw Error(ErrorKind::kIo, "no thread can be started: raise 'ulimit -u' or pids.max.");
+  }
+}
+
+bool Filler::wait(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] {
+    return next_ == chunks_.size() && claimed_.empty() && busy_ == 0;
+  });
+}
+
+void Filler::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+Filler::Counts Filler::counts() const {
+  Counts counts = totals_;
+  counts.there_records = there_records_;
+  counts.there_bytes = there_bytes_;
+  counts.put_records = put_records_;
+  counts.put_bytes = put_bytes_;
+  counts.read_bytes = read_bytes_;
+  counts.requests = requests_;
+  counts.failed_records = failed_;
+  const std::lock_guard lock(mutex_);
+  counts.claimed_chunks = claimed_.size();
+  return counts;
+}
+
+Filler::Failures Filler::failures() const {
+  const std::lock_guard lock(mutex_);
+  return failures_;
+}
+
+void Filler::run() {
+  Buffer buffer;
+  Chunk chunk;
+  while (next(chunk)) {
+    const bool done = visit(chunk, buffer);
+    std::unique_lock lock(mutex_);
+    if (!done) {
+      claimed_.push_back(chunk);
+      // Nothing but what others have claimed is left: there is time.
+      if (next_ == chunks_.size())
+        changed_.wait_for(lock, kPoll, [this] { return bool{stopping_}; });
+    }
+    --busy_;
+    changed_.notify_all();
+  }
+}
+
+// The next chunk for a thread; false when there is, and will be, none.
+bool Filler::next(Chunk& chunk) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] {
+    return stopping_ || next_ < chunks_.size() || !claimed_.empty() || busy_ == 0;
+  });
+  if (stopping_) return false;
+  if (next_ < chunks_.size()) {
+    chunk = chunks_[next_++];
+  } else if (!claimed_.empty()) {
+    chunk = claimed_.front();
+    claimed_.pop_front();
+  } else {
+    return false;
+  }
+  ++busy_;
+  return true;
+}
+
+// False: another process has claimed it.
+bool Filler::visit(const Chunk& chunk, Buffer& buffer) {
+  std::vector<Part> parts = missing(chunk);
+  const bool claims = !parts.empty();
+  if (claims) {
+    if (!claims_.claim(chunk.begin, chunk.end)) return false;
+    parts = missing(chunk);  // what was put there before we had the claim
+  }
+  uint64_t records = 0, bytes = chunk.bytes;
+  for (size_t i = chunk.first; i < chunk.last; ++i) records += target_.has_room(id_at(i)) ? 1 : 0;
+  for (const Part& part : parts) bytes -= part.length;
+  there_records_ += records - parts.size();
+  there_bytes_ += bytes;
+  fill(std::move(parts), buffer);
+  if (claims) claims_.release(chunk.begin, chunk.end);
+  return true;
+}
+
+std::vector<Filler::Part> Filler::missing(const Chunk& chunk) {
+  std::vector<Part> parts;
+  for (size_t i = chunk.first; i < chunk.last; ++i) {
+    const uint64_t id = id_at(i);
+    if (!target_.has_room(id)) continue;
+    try {
+      if (target_.has(id)) continue;
+    } catch (const Error&) {
+      // Whatever it is, reading it says so.
+    }
+    const Record& record = reader_.index().record(id);
+    parts.push_back({id, record.shard, record.length, record.offset});
+  }
+  return parts;
+}
+
+void Filler::fill(std::vector<Part> parts, Buffer& buffer) {
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return a.shard != b.shard ? a.shard < b.shard : a.offset < b.offset;
+  });
+  for (size_t first = 0; first < parts.size() && !stopping_;) {
+    const bool keep = keeps(parts[first]);
+    const uint64_t most = keep && !target_.is_page_cache() ? kHotRequest : plan_.chunk;
+    uint64_t end = parts[first].offset + parts[first].length;
+    size_t last = first + 1;
+    for (; last < parts.size() && parts[last].shard == parts[first].shard; ++last) {
+      const Part& part = parts[last];
+      const uint64_t part_end = std::max(end, part.offset + part.length);
+      if (part.offset > end + kGap || part_end - parts[first].offset > most) break;
+      end = part_end;
+    }
+    read(std::span(parts).subspan(first, last - first), end, keep, buffer);
+    first = last;
+  }
+}
+
+// One request for neighbours. What goes wrong in it is read again record by record, to say which.
+void Filler::read(std::span<const Part> parts, uint64_t end, bool keep, Buffer& buffer) {
+  const uint64_t begin = parts.front().offset;
+  const uint8_t* bytes = nullptr;
+  try {
+    for (const Part& part : parts) reader_.locate(part.id);
+    ColdFile* file = reader_.cold(parts.front().shard);
+    if (file != nullptr) {
+      const size_t length = end - begin;
+      uint8_t* memory = buffer.room(ColdFile::room(begin, length));
+      bytes = file->read(begin, length, memory, keep);
+      read_bytes_ += length;
+      ++requests_;
+    }
+  } catch (const std::exception&) {
+    bytes = nullptr;
+  }
+  for (const Part& part : parts) {
+    if (bytes == nullptr || !put(part, {bytes + (part.offset - begin), part.length})) {
+      read_alone(part, buffer);
+    }
+  }
+}
+
+// What is in the page cache is read from there, and stays.
+bool Filler::keeps(const Part& first) {
+  if (target_.is_page_cache()) return true;
+  try {
+    return reader_.is_resident(reader_.locate(first.id));
+  } catch (const Error&) {
+    return false;  // reading it says why
+  }
+}
+
+bool Filler::put(const Part& part, Bytes bytes) noexcept {
+  try {
+    const Record& record = reader_.locate(part.id);
+    reader_.check(part.id, record, bytes);
+    target_.put(part.id, record, bytes);
+  } catch (const std::exception&) {
+    return false;
+  }
+  ++put_records_;
+  put_bytes_ += part.length;
+  return true;
+}
+
+void Filler::read_alone(const Part& part, Buffer& buffer) {
+  try {
+    const Bytes bytes = reader_.read_cold(part.id, buffer.scratch);
+    read_bytes_ += part.length;
+    ++requests_;
+    target_.put(part.id, reader_.locate(part.id), bytes);
+    ++put_records_;
+    put_bytes_ += part.length;
+  } catch (const std::exception& error) {
+    ++failed_;
+    const std::lock_guard lock(mutex_);
+    if (failures_.size() < kFailures) failures_.emplace_back(part.id, error.what());
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,65 @@
+#include "prefetch/pixel_target.h"
+
+#include <string>
+
+#include "base/error.h"
+
+namespace fastload {
+namespace {
+
+std::string text(Extent size) {
+  return std::to_string(size.width) + "x" + std::to_string(size.height);
+}
+
+}  // namespace
+
+PixelTarget::PixelTarget(CacheFile& file, uint32_t decoded_side, const DecodeLimits& limits,
+                         FallbackDecode fallback)
+    : file_(file),
+      cache_(file, decoded_tier(decoded_side), file.size()),
+      side_(decoded_side),
+      limits_(limits),
+      fallback_(std::move(fallback)) {}
+
+void PixelTarget::put(uint64_t id, const Record& record, Bytes bytes) {
+  std::unique_ptr<Scratch> scratch;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      scratch = std::move(idle_.back());
+      idle_.pop_back();
+    }
+  }
+  if (scratch == nullptr) scratch = std::make_unique<Scratch>();
+  decode(id, record, bytes, *scratch);
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(scratch));
+}
+
+void PixelTarget::decode(uint64_t id, const Record& record, Bytes bytes, Scratch& scratch) {
+  Decoder& decoder = scratch.decoder;
+  decoder.configure(limits_, fallback_);
+  const bool is_raw = static_cast<Codec>(record.codec) == Codec::kRaw;
+  const ImageInfo info =
+      is_raw ? decoder.open_raw(bytes, record.width, record.height) : decoder.open(bytes);
+  const Extent size{info.width, info.height};
+  const Extent expected{record.width, record.height};
+  if (size != expected) {
+    throw Error(ErrorKind::kFormat, "sample " + std::to_string(id) + " has " + text(size) +
+                                        " pixels, the index says " + text(expected) +
+                                        ". Pack again.");
+  }
+  const Extent target = bounded(size, side_);
+  if (cache_.wants(id, target.width, target.height)) {
+    BoundedPicture picture(decoder, scratch.resampler, scratch.bounded);
+    uint64_t resize_ns = 0;
+    cache_.store(id, picture.make(size, target, {}, resize_ns));
+    picture.trim();
+  }
+  if (!file_.is_ready(id)) {
+    throw Error(ErrorKind::kIo, "sample " + std::to_string(id) + " cannot be written to " +
+                                    file_.path() + ". Is the file writable, and of this set?");
+  }
+}
+
+}  // namespace fastload

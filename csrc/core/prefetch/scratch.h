@@ -1,0 +1,20 @@
+// What a thread keeps between samples, whichever loader they are for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decode/decode.h"
+#include "transform/resample.h"
+
+namespace fastload {
+
+// Memory grows with the largest picture seen, not with the number of loaders.
+struct Scratch {
+  Decoder decoder;
+  Resampler resampler;
+  std::vector<uint8_t> record;   // encoded bytes from remote file systems
+  std::vector<uint8_t> bounded;  // a picture that a crop is cut from; see bounded.h
+};
+
+}  // namespace fastload
