@@ -11,12 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 from fastload import errors, transforms
 from fastload._native import _C
+from fastload.cache.settings import CacheSetting
+from fastload.mixture import MixedDataset, mix
+from fastload.sampler import SubsetSampler, WeightedSampler
 from fastload.shard.dataset import PackedDataset
 
 if TYPE_CHECKING:
     from fastload.loader import DataLoader
 
-__all__ = ["IGNORE_LABEL", "DataLoader", "PackedDataset", "errors", "transforms"]
+__all__ = [
+    "IGNORE_LABEL",
+    "CacheSetting",
+    "DataLoader",
+    "MixedDataset",
+    "PackedDataset",
+    "SubsetSampler",
+    "WeightedSampler",
+    "errors",
+    "mix",
+    "transforms",
+]
 __version__ = "0.1.0"
 
 #: The label of padding and of skipped samples; torch's ``cross_entropy`` ignores it by default.

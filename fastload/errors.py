@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 __all__ = [
+    "BackendError",
+    "CacheError",
     "ChecksumError",
     "DecodeError",
+    "DeviceError",
     "FastloadError",
     "FormatError",
     "FormatVersionError",
@@ -60,6 +63,18 @@ class SampleError(FastloadError):
 
 class StateError(FastloadError, RuntimeError):
     """A call in the wrong state: a closed loader, one used after fork, a state of another dataset."""
+
+
+class CacheError(FastloadError):
+    """The node cache cannot be had as asked for; the message has the numbers, the limit and the option."""
+
+
+class DeviceError(FastloadError, RuntimeError):
+    """The GPU reported an error or was lost while batches were moved to it."""
+
+
+class BackendError(FastloadError, RuntimeError):
+    """Another library's decoder (NVIDIA DALI) fails, and not because of a bad sample."""
 
 
 class PackError(FastloadError):

@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 
 from fastload import errors
 from fastload._native import _C, ERROR_CLASSES
+from fastload.mixture import Packed
 from fastload.prefetch import Feeder, Pending
 from fastload.sampler import Sampler
-from fastload.shard.dataset import PackedDataset
 
 __all__ = ["ON_ERROR", "FaultPolicy", "SampleReport"]
 
@@ -55,7 +55,7 @@ class FaultPolicy:
 
     def __init__(
         self,
-        dataset: PackedDataset,
+        dataset: Packed,
         on_error: str,
         log: str | os.PathLike[str] | None,
         sampler: Sampler,
@@ -108,10 +108,11 @@ class FaultPolicy:
         raise self._error(sample, f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}")
 
     def _error(self, sample: int, message: str) -> errors.SampleError:
-        shard, key = self._dataset.reader.shard_path(sample), self._dataset.key(sample)
+        part, own = self._dataset.locate(sample)
+        shard, key = part.reader.shard_path(own), part.key(own)
         error = errors.SampleError(
             f"Sample {sample} (key {key!r} in {shard}): {message}. Check the set with 'fastload verify "
-            f'{self._dataset.folder} --decode\', or pass on_error="skip" or on_error="replace".'
+            f'{part.folder} --decode\', or pass on_error="skip" or on_error="replace".'
         )
         error.sample, error.key, error.shard = sample, key, shard
         return error
@@ -125,13 +126,14 @@ class FaultPolicy:
         message: str,
         substitute: int | None,
     ) -> None:
+        part, own = self._dataset.locate(sample)
         report = SampleReport(
             pending.key.epoch,
             pending.key.step,
             position,
             sample,
-            self._dataset.reader.shard_path(sample),
-            self._dataset.key(sample),
+            part.reader.shard_path(own),
+            part.key(own),
             cls.__name__,
             message,
             substitute,

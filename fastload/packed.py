@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -13,20 +15,27 @@ import numpy as np
 import torch
 
 from fastload._native import _C
+from fastload.autotune import Autotuner, Bounds, Setting
+from fastload.cache.decoded import tier_of
+from fastload.cache.opening import CacheUse, PartUse, attach_cache, open_cache
+from fastload.cpu_budget import ThreadPlan
+from fastload.decoded import bounded_sizes, decoded_side
 from fastload.faults import FaultPolicy
+from fastload.mixture import Packed
 from fastload.options import Options
 from fastload.pil import decode_with_pil
-from fastload.prefetch import BatchKey, Feeder, Pending, SlotPool, SlotShape
+from fastload.prefetch import BatchKey, Feeder, Pending, SlotPool, Slots, SlotShape
+from fastload.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD
 from fastload.tail import SampleKey, Tail, failed, render
+from fastload.threads import started_pool
 from fastload.transforms.plan import Plan
 
-__all__ = ["PackedBackend", "memory_plan"]
+__all__ = ["PackedBackend", "memory_plan", "planned_shape"]
 
 
-def output_size(dataset: PackedDataset, plan: Plan) -> tuple[int, int] | None:
+def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int] | None:
     """(height, width) of every sample, or None if they may differ and a Python callable will see to it.
 
     Raises:
@@ -36,9 +45,11 @@ def output_size(dataset: PackedDataset, plan: Plan) -> tuple[int, int] | None:
         return plan.output_size
     if plan.tail:
         return None
-    first = dataset.index.records().view(RECORD)[0, 0]
-    size = int(first["height"]), int(first["width"])
-    if plan.geometry_spec().kind != "none" or 0 in size:
+    firsts = [part.index.records().view(RECORD)[0, 0] for part in dataset.parts]
+    bounds = [bounded_sizes(first["width"], first["height"], options.cache_decoded) for first in firsts]
+    sizes = {(int(height), int(width)) for width, height in bounds}
+    size = sizes.pop()
+    if plan.geometry_spec().kind != "none" or 0 in size or sizes:
         raise ValueError(
             "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps "
             "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w))."
@@ -46,16 +57,33 @@ def output_size(dataset: PackedDataset, plan: Plan) -> tuple[int, int] | None:
     return size
 
 
-def memory_plan(dataset: PackedDataset, plan: Plan, options: Options) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`."""
-    size = output_size(dataset, plan)
+def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
+    """The shape of the batches.
+
+    Raises:
+        ValueError: it is not known before samples are decoded.
+    """
+    size = output_size(dataset, plan, options)
     if size is None:
         raise ValueError(
             "Samples differ in size until a Python callable has seen them: memory cannot be planned."
         )
-    shape = SlotShape(options.batch_size, *size, getattr(torch, plan.dtype))
-    slots = options.prefetch_factor + 2  # in work, at the consumer, and one it has not let go of yet
-    return {"slots": slots, "slot_bytes": shape.nbytes, "total": slots * shape.nbytes}
+    return SlotShape(options.batch_size, *size, getattr(torch, plan.dtype))
+
+
+def memory_plan(shape: SlotShape, options: Options) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host."""
+    slots = options.most_prefetch + 2  # in work, at the consumer, and one it has not let go of yet
+    pinned = 0
+    if options.pin_memory and torch.cuda.is_available():
+        pinned = slots * (1 << (shape.nbytes - 1).bit_length())  # torch's allocator rounds to powers of two
+    return {
+        "slots": slots,
+        "slot_bytes": shape.nbytes,
+        "total": max(slots * shape.nbytes, pinned),
+        "pinned_bytes": pinned,
+        "device_bytes": 0,
+    }
 
 
 class PackedBackend:
@@ -66,11 +94,18 @@ class PackedBackend:
         sampler: which samples each batch has.
         plan: the compiled transform.
         options: the loader's options.
-        threads: decoding threads to start.
+        threads: decoding threads.
+        make_slots: the slots for images of a shape; None: memory that the consumer may keep.
     """
 
     def __init__(
-        self, dataset: PackedDataset, sampler: Sampler, plan: Plan, options: Options, threads: int
+        self,
+        dataset: Packed,
+        sampler: Sampler,
+        plan: Plan,
+        options: Options,
+        threads: ThreadPlan,
+        make_slots: Callable[[SlotShape], Slots] | None = None,
     ) -> None:
         self._dataset = dataset
         self._sampler = sampler
@@ -79,62 +114,123 @@ class PackedBackend:
         self._tail = Tail(plan.tail) if plan.tail else None
         self._policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
         self._shape = self._slot_shape()
+        self._cache = self._open_cache()
+        self._ahead = plan_read_ahead(dataset, sampler)
         self._engine = self._make_engine(threads) if self._shape else None
-        self._feeder = self._make_feeder() if self._shape else None
+        self._feeder = self._make_feeder(make_slots or self._own_slots) if self._shape else None
+        self._depth = options.prefetch_factor
         self._python: _PythonStage | None = None
         if self._shape is None or self._tail is not None or options.collate_fn is not None:
-            self._python = _PythonStage(self._finish_in_python, min(threads, options.prefetch_factor + 1))
+            most = min(threads.most, options.most_prefetch + 1)
+            self._python = _PythonStage(self._finish_in_python, most)
+        self._tuner = self._make_tuner(threads) if options.autotune and self._engine is not None else None
 
     @property
     def errors(self) -> list[Any]:
         """Reports of the bad samples met so far."""
         return self._policy.reports
 
+    def _open_cache(self) -> CacheUse:
+        parts, options = self._dataset.parts, self._options
+        if options.cache_decoded is None:
+            return attach_cache(parts, options.cache)
+        tier = tier_of(options.cache_decoded)
+        if self._shape is None:
+            reason = "no cache: samples of different sizes are decoded one by one, for the Python callables"
+            return CacheUse([PartUse(None, reason) for _ in parts], tier.name)
+        return open_cache(parts, options.cache, tier)
+
     def _slot_shape(self) -> SlotShape | None:
-        size = output_size(self._dataset, self._plan)
+        size = output_size(self._dataset, self._plan, self._options)
         if size is None:
             return None
         return SlotShape(self._options.batch_size, *size, getattr(torch, self._plan.dtype))
 
-    def _make_engine(self, threads: int) -> Any:
+    def _make_engine(self, threads: ThreadPlan) -> Any:
         assert self._shape is not None
         limit = self._options.max_pixels
         return _C.Engine(
-            reader=self._dataset.reader,
+            sources=self._dataset.sources,
             geometry=self._plan.geometry_spec(),
             store=self._plan.store_spec(channels_last=self._shape.channels_last),
             out_height=self._shape.height,
             out_width=self._shape.width,
             seed=self._options.seed,
-            threads=threads,
+            threads=threads.threads,
+            most_threads=threads.most,
+            cpus=list(threads.cpus),
             max_pixels=limit,
             fallback=partial(decode_with_pil, max_pixels=limit),
-            entries=self._dataset.entries,
+            read_ahead=self._ahead.buffer_bytes,
+            keep=self._ahead.keep,
+            decoded_side=decoded_side(self._options.cache_decoded),
+            pixels=self._cache.files if self._options.cache_decoded is not None else [],
         )
 
-    def _make_feeder(self) -> Feeder:
+    def _make_feeder(self, make_slots: Callable[[SlotShape], Slots]) -> Feeder:
         assert self._shape is not None
-        depth = self._options.prefetch_factor
+        slots, depth = make_slots(self._shape), self._options.prefetch_factor
+        return Feeder(self._engine, self._sampler, slots, depth, self._ahead.samples)
+
+    def _own_slots(self, shape: SlotShape) -> Slots:
         pin = self._options.pin_memory and torch.cuda.is_available()
-        return Feeder(self._engine, self._sampler, SlotPool(self._shape, keep=depth + 2, pin=pin), depth)
+        return SlotPool(shape, keep=self._options.most_prefetch + 2, pin=pin)
+
+    def _make_tuner(self, threads: ThreadPlan) -> Autotuner:
+        setting = Setting(threads.threads, self._options.prefetch_factor)
+        bounds = Bounds(threads.most, self._options.prefetch_factor, self._options.most_prefetch)
+        return Autotuner(setting, bounds, self._measure, self._apply)
+
+    def _measure(self) -> tuple[float, float]:
+        waiting = self._python or self._feeder
+        assert waiting is not None
+        return waiting.waited, float(sum(thread["seconds"]["idle"] for thread in self.thread_stats()))
+
+    def _apply(self, setting: Setting) -> None:
+        assert self._feeder is not None
+        assert self._engine is not None
+        self._engine.set_threads(setting.threads)
+        self._depth = self._feeder.depth = setting.depth
+
+    @property
+    def feeder(self) -> Feeder:
+        """The queue of host batches, for a transfer that takes them before the consumer does."""
+        assert self._feeder is not None
+        return self._feeder
 
     def batch(self, key: BatchKey) -> Any:
         """The batch ``key``: images and labels, or what ``collate_fn`` made of them.
 
         Blocks until it is complete; the batches after it are in work when it returns.
         """
+        with self.tuning(key):
+            return self._take_batch(key)
+
+    def tuning(self, key: BatchKey) -> AbstractContextManager[None]:
+        """Around what delivers the batch ``key`` to the consumer: measures for autotune, if that is on."""
+        if self._tuner is None:
+            return nullcontext()
+        return self._tuner.waiting(self._options.batch_size, first=key.step == 0)
+
+    def _take_batch(self, key: BatchKey) -> Any:
         if self._python is not None:
-            return self._python.take(key, self._following, self._take, self._options.prefetch_factor)
+            return self._python.take(key, self._following, self._take, self._depth)
         assert self._feeder is not None
         pending = self._feeder.take(key)
         self._complete(pending)
         return pending.slot.images, pending.slot.labels
 
     def _complete(self, pending: Pending) -> None:
-        assert self._feeder is not None
-        faults = self._feeder.wait(pending, self._options.timeout)
+        self.resolve(pending, self.wait(pending))
+
+    def wait(self, pending: Pending) -> list[tuple[int, int, int, str]]:
+        """Block until it is complete; its faults."""
+        return self.feeder.wait(pending, self._options.timeout)
+
+    def resolve(self, pending: Pending, faults: list[tuple[int, int, int, str]]) -> None:
+        """Apply the error policy to the faults of a complete batch."""
         if faults:
-            self._policy.apply(self._feeder, pending, faults)
+            self._policy.apply(self.feeder, pending, faults)
 
     def _following(self, key: BatchKey) -> BatchKey | None:
         if key.step + 1 < self._sampler.num_batches(key.epoch, key.start):
@@ -165,7 +261,8 @@ class PackedBackend:
 
     def _one(self, key: SampleKey, image: Any) -> Any:
         if image is None:
-            image = render(self._dataset, self._plan, key, self._options.max_pixels)
+            limits = self._options.max_pixels, self._options.cache_decoded
+            image = render(self._dataset, self._plan, key, *limits)
         if self._tail is None:
             return image
         try:
@@ -190,14 +287,22 @@ class PackedBackend:
 
     def close(self) -> None:
         """End all threads. Idempotent."""
+        if self._engine is not None:
+            self._engine.close()  # first: the Python stage's threads then have nothing to wait for
         if self._python is not None:
             self._python.close()
-        if self._engine is not None:
-            self._engine.close()
 
     def thread_stats(self) -> list[dict[str, Any]]:
         """Each decoding thread's clocks."""
         return list(self._engine.stats()) if self._engine is not None else []
+
+    def read_ahead_stats(self) -> dict[str, int]:
+        """What was read ahead of decoding; empty where no engine decodes."""
+        return dict(self._engine.read_ahead()) if self._engine is not None else {}
+
+    def cache_stats(self) -> dict[str, Any]:
+        """The node cache's counts; see :meth:`fastload.cache.opening.CacheUse.stats`."""
+        return self._cache.stats()
 
 
 class _PythonStage:
@@ -205,9 +310,10 @@ class _PythonStage:
 
     def __init__(self, finish: Callable[[Any], Any], threads: int) -> None:
         self._finish = finish
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="fastload-python")
+        self._executor = started_pool(threads, "fastload-python")
         self._pid = os.getpid()
         self._queue: deque[tuple[BatchKey, Future[Any]]] = deque()
+        self.waited = 0.0  # seconds in which the consumer was blocked
 
     def take(
         self,
@@ -222,7 +328,11 @@ class _PythonStage:
         while len(self._queue) <= depth and upcoming is not None:
             self._queue.append((upcoming, self._executor.submit(self._finish, start(upcoming))))
             upcoming = following(upcoming)
-        return self._queue.popleft()[1].result()
+        began = time.perf_counter()
+        try:
+            return self._queue.popleft()[1].result()
+        finally:
+            self.waited += time.perf_counter() - began
 
     def cancel(self) -> None:
         while self._queue:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,11 @@ from fastload._native import _C
 from fastload.errors import StateError
 from fastload.sampler import BatchIds, Sampler
 
-__all__ = ["BatchKey", "Feeder", "Pending", "Slot", "SlotPool", "SlotShape"]
+__all__ = ["BatchKey", "Feeder", "Pending", "Slot", "SlotPool", "SlotShape", "Slots"]
 
+Ids = npt.NDArray[np.int64]
+
+_ANNOUNCED_AT_ONCE = 4  # batches
 _POLL_SECONDS = 0.1  # how often a waiting consumer looks for signals
 
 
@@ -58,6 +61,18 @@ class Slot:
     labels: torch.Tensor  # (n,) int64
 
 
+class Slots(Protocol):
+    """Where slots come from: memory of the consumer's (:class:`SlotPool`), or the ring of a transfer."""
+
+    shape: SlotShape
+
+    def lease(self, size: int, must: bool = False) -> Slot | None:
+        """A slot for ``size`` samples; None if there is none now, and it is not a ``must``."""
+
+    def give_back(self, slot: Slot) -> None:
+        """Nobody will use ``slot``: its batch was cancelled."""
+
+
 class SlotPool:
     """Hands out slots; a slot's memory comes back when nobody holds a tensor of it any more.
 
@@ -70,11 +85,11 @@ class SlotPool:
         self._pin = pin
         self._pool = _C.SlotPool(keep)  # more free buffers than ``keep`` go back to the system
 
-    def lease(self, size: int) -> Slot:
-        """A slot for ``size`` samples; its contents are undefined."""
+    def lease(self, size: int, must: bool = False) -> Slot:
+        """A slot for ``size`` samples; its contents are undefined. There always is one."""
         nbytes = size * self.shape.sample_bytes
         if self._pin:
-            memory = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True).numpy()
+            memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
         else:
             memory = self._pool.lease(nbytes)
         flat = torch.from_numpy(memory).view(self.shape.dtype)
@@ -83,7 +98,10 @@ class SlotPool:
             images = flat.view(size, height, width, 3).permute(0, 3, 1, 2)
         else:
             images = flat.view(size, 3, height, width)
-        return Slot(memory, images, torch.empty(size, dtype=torch.int64))
+        return Slot(memory, images, torch.empty(size, dtype=torch.int64, device="cpu"))
+
+    def give_back(self, slot: Slot) -> None:
+        """Nothing to do: the memory comes back when nobody holds it."""
 
 
 @dataclass
@@ -96,28 +114,58 @@ class Pending:
     ticket: int
 
 
-class Feeder:
-    """Keeps ``depth`` batches beyond the consumer's submitted to the engine, across the end of an epoch."""
+@dataclass
+class Announced:
+    """A batch that the engine will be asked for, and whose records it reads meanwhile."""
 
-    def __init__(self, engine: Any, sampler: Sampler, slots: SlotPool, depth: int) -> None:
+    key: BatchKey
+    batch: BatchIds
+    handle: Any
+
+
+class Feeder:
+    """Keeps ``depth`` batches beyond the consumer's submitted to the engine, across the end of an epoch.
+
+    Behind those, batches of ``ahead`` samples in all are announced: they have no slots yet, but their records
+    are being read.
+    """
+
+    def __init__(self, engine: Any, sampler: Sampler, slots: Slots, depth: int, ahead: int = 0) -> None:
         self._engine = engine
         self._sampler = sampler
         self._slots = slots
-        self._depth = depth
+        self.depth = depth
         self._queue: deque[Pending] = deque()
+        self._ahead = ahead
+        self._announced: deque[Announced] = deque()
+        self.waited = 0.0  # seconds in which wait() was blocked; for the consumer's thread alone
+        self._last: BatchKey | None = None  # the last one submitted
 
     def take(self, key: BatchKey) -> Pending:
         """The batch ``key``, perhaps still being filled; the ones after it are submitted."""
         if self._queue and self._queue[0].key != key:
             self.cancel()
         if not self._queue:
-            self._submit(key)
-        while len(self._queue) <= self._depth:
-            following = self._following(self._queue[-1].key)
-            if following is None:
-                break
-            self._submit(following)
+            self._submit(key, must=True)
+        self._fill(self.depth + 1)
+        self._announce()
         return self._queue.popleft()
+
+    def take_if_complete(self) -> Pending | None:
+        """The next batch, if it is submitted and complete; does not block."""
+        if self._queue and self._engine.wait(self._queue[0].ticket, 0.0):
+            return self.take(self._queue[0].key)
+        return None
+
+    def top_up(self) -> None:
+        """Submit the batches that come next, as far as there are slots."""
+        self._fill(self.depth)
+
+    def _fill(self, count: int) -> None:
+        while len(self._queue) < count and self._last is not None:
+            following = self.following(self._last)
+            if following is None or not self._submit(following):
+                break
 
     def wait(self, pending: Pending, timeout: float = 0.0) -> list[tuple[int, int, int, str]]:
         """Block until the batch is complete; its faults as (position, sample id, error kind, message).
@@ -125,7 +173,8 @@ class Feeder:
         Raises:
             RuntimeError: it took more than ``timeout`` seconds (0: no bound), as torch's DataLoader does.
         """
-        limit = time.monotonic() + timeout if timeout > 0 else math.inf
+        start = time.monotonic()
+        limit = start + timeout if timeout > 0 else math.inf
         try:
             while not self._engine.wait(pending.ticket, _POLL_SECONDS):
                 # Back in the interpreter: signal handlers run here.
@@ -135,6 +184,7 @@ class Feeder:
             with suppress(StateError):  # closed meanwhile
                 self._engine.cancel(pending.ticket)
             raise
+        self.waited += time.monotonic() - start
         faults: list[tuple[int, int, int, str]] = self._engine.collect(pending.ticket)
         return faults
 
@@ -151,21 +201,75 @@ class Feeder:
         )
         return self.wait(Pending(pending.key, pending.batch, pending.slot, ticket))
 
+    def submit_apart(self, key: BatchKey, batch: BatchIds, ids: Ids, slot: Slot | None) -> Pending:
+        """A part of a batch, outside of the queue: positions whose id is ``_C.ELSEWHERE`` are left alone.
+
+        Args:
+            key, batch: which batch.
+            ids: (n,) int64 sample ids.
+            slot: memory that other parts of the batch are in already; None: a new one.
+        """
+        slot = slot or self._slots.lease(len(ids), must=True)
+        assert slot is not None
+        ticket = self._engine.submit(slot.memory, slot.labels.numpy(), ids, batch.draws, key.epoch)
+        return Pending(key, batch, slot, ticket)
+
+    def is_complete(self, pending: Pending) -> bool:
+        """Whether :meth:`wait` would return at once."""
+        return bool(self._engine.wait(pending.ticket, 0.0))
+
+    def drop(self, pending: Pending) -> None:
+        """A batch of :meth:`submit_apart` is not wanted; its memory is free afterwards."""
+        self._engine.cancel(pending.ticket)
+
     def cancel(self) -> None:
-        """Drop all submitted batches; their slots are free afterwards."""
+        """Drop all submitted and announced batches; their slots are free afterwards."""
+        self._last = None
+        self._forget()
         while self._queue:
-            self._engine.cancel(self._queue.pop().ticket)
+            pending = self._queue.pop()
+            self._engine.cancel(pending.ticket)
+            self._slots.give_back(pending.slot)
 
-    def _submit(self, key: BatchKey) -> None:
-        batch = self._sampler.batch(*key)
-        slot = self._slots.lease(len(batch.ids))
-        ticket = self._engine.submit(slot.memory, slot.labels.numpy(), batch.ids, batch.draws, key.epoch)
+    def _submit(self, key: BatchKey, must: bool = False) -> bool:
+        if self._announced and self._announced[0].key != key:
+            self._forget()
+        found = self._announced[0] if self._announced else Announced(key, self._sampler.batch(*key), None)
+        batch = found.batch
+        slot = self._slots.lease(len(batch.ids), must)
+        if slot is None:
+            return False
+        ticket = self._engine.submit(
+            slot.memory, slot.labels.numpy(), batch.ids, batch.draws, key.epoch, found.handle
+        )
+        if self._announced:
+            self._announced.popleft()
         self._queue.append(Pending(key, batch, slot, ticket))
+        self._last = key
+        return True
 
-    def _following(self, key: BatchKey) -> BatchKey | None:
+    def _announce(self) -> None:
+        """A few more than are taken each time, so that the first batch does not wait for all of them."""
+        last = self._announced[-1].key if self._announced else self._last
+        samples = sum(len(announced.batch.ids) for announced in self._announced)
+        for _ in range(_ANNOUNCED_AT_ONCE):
+            following = self.following(last) if last is not None and samples < self._ahead else None
+            if following is None:
+                return
+            batch = self._sampler.batch(*following)
+            self._announced.append(Announced(following, batch, self._engine.announce(batch.ids)))
+            samples += len(batch.ids)
+            last = following
+
+    def _forget(self) -> None:
+        while self._announced:
+            self._engine.forget(self._announced.pop().handle)
+
+    def following(self, key: BatchKey) -> BatchKey | None:
+        """The batch after ``key``, perhaps of the next epoch; None if it is not known yet."""
         if key.step + 1 < self._sampler.num_batches(key.epoch, key.start):
             return key._replace(step=key.step + 1)
         # A user's sampler may depend on what happens until its epoch begins: it is not asked early.
-        if self._sampler.order.repeats or self._sampler.num_batches(key.epoch + 1) == 0:
+        if self._sampler.order.is_drawn or self._sampler.num_batches(key.epoch + 1) == 0:
             return None
         return BatchKey(key.epoch + 1, 0, 0)

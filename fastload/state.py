@@ -24,7 +24,7 @@ class LoaderState:
     dataset: str  # dataset id; "" for a torch Dataset
     length: int  # samples in the dataset
     seed: int
-    shuffle: bool
+    shuffle: bool | str  # "block:BLOCK:WINDOW" for the block shuffle
     epoch: int
     position: int  # samples of the epoch received over all ranks (batches, for a batch_sampler)
     version: int = VERSION

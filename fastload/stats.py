@@ -54,27 +54,40 @@ class ConsumerClock:
         return self._ended - self._began if self._began is not None else 0.0
 
 
-def stage_stats(clock: ConsumerClock, threads: list[dict[str, Any]]) -> dict[str, Any]:
+def stage_stats(
+    clock: ConsumerClock,
+    threads: list[dict[str, Any]],
+    entries_damaged: int = 0,
+    transfer: dict[str, Any] | None = None,
+) -> dict[str, Any]:
     """One dict of a loader's clocks since it was made.
 
     Args:
         clock: the consumer's.
         threads: each decoding thread's, as ``_C.Engine.stats()`` gives them.
+        entries_damaged: how many records were decoded without their entry points, which are damaged.
+        transfer: the transfer's; empty where batches stay on the host.
 
     Returns:
         ``stages``: for shard, decode and transform the ``seconds`` summed over threads and the ``count`` of
-        samples; for prefetch the seconds in which threads had nothing to do. ``data_wait``: the consumer's
+        samples; for prefetch the seconds in which threads had nothing to do; for transfer the ``seconds`` of
+        the copy engine, the ``count`` of batches and ``bytes`` copied, ``host_copies`` of pixels between
+        decoding and the bus, ``blocked_seconds`` in which the consumer waited for the device to let go of a
+        slot, and ``pinned_bytes`` (each where known). ``data_wait``: the consumer's
         ``seconds``, their ``share`` of the time since the first batch was asked for, and ``count`` of
-        batches. ``decoded``: records by decoding path. ``samples``, ``bytes`` (encoded), ``faults``,
-        ``threads``, ``images_per_second`` (over the consumer's whole time), ``first_batch_seconds``.
+        batches. ``decoded``: records by decoding path; ``entries_damaged`` as given. ``samples``,
+        ``bytes`` (encoded), ``faults``, ``threads``, ``images_per_second`` (over the consumer's whole
+        time), ``first_batch_seconds``.
     """
     samples = sum(thread["samples"] for thread in threads)
-    stages = {
+    stages: dict[str, dict[str, Any]] = {
         name: {"seconds": sum(thread["seconds"][name] for thread in threads), "count": samples}
         for name in ("shard", "decode", "transform")
     }
     idle = sum(thread["seconds"]["idle"] for thread in threads)
     stages["prefetch"] = {"seconds": idle, "count": clock.batches}
+    if transfer:
+        stages["transfer"] = transfer
     paths = threads[0]["decoded"] if threads else {}
     total = clock.total_seconds
     return {
@@ -85,10 +98,11 @@ def stage_stats(clock: ConsumerClock, threads: list[dict[str, Any]]) -> dict[str
             "count": clock.batches,
         },
         "decoded": {path: sum(thread["decoded"][path] for thread in threads) for path in paths},
+        "entries_damaged": entries_damaged,
         "samples": clock.samples,
         "bytes": sum(thread["bytes"] for thread in threads),
         "faults": sum(thread["faults"] for thread in threads),
-        "threads": len(threads),
+        "threads": sum(thread["in_use"] for thread in threads),
         "images_per_second": clock.samples / total if total > 0 else 0.0,
         "first_batch_seconds": clock.first_batch_seconds,
     }

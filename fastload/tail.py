@@ -13,8 +13,9 @@ import torch
 
 from fastload import errors
 from fastload._native import _C
+from fastload.decoded import bounded_sizes
+from fastload.mixture import Packed
 from fastload.pil import decode_with_pil
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD
 from fastload.transforms.plan import Plan
 
@@ -65,19 +66,25 @@ class Tail:
         return image
 
 
-def render(dataset: PackedDataset, plan: Plan, key: SampleKey, max_pixels: int) -> torch.Tensor:
+def render(
+    dataset: Packed, plan: Plan, key: SampleKey, max_pixels: int, side: int | str | None = None
+) -> torch.Tensor:
     """Decode and transform one sample by itself, for plans whose samples differ in size.
+
+    ``side``: ``cache_decoded``; such samples are scaled every time.
 
     Returns:
         (3, H, W) of the plan's dtype, channels_last strides.
     """
-    data = np.frombuffer(dataset.read(key.sample), np.uint8)
-    record = dataset.index.records().view(RECORD)[key.sample, 0]
+    part, own = dataset.locate(key.sample)
+    data = np.frombuffer(part.read(own), np.uint8)
+    record = part.index.records().view(RECORD)[own, 0]
     decoder = _C.Decoder(max_pixels=max_pixels, fallback=partial(decode_with_pil, max_pixels=max_pixels))
     if record["codec"] == _RAW:
         picture = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
     else:
         picture = decoder.decode_rgb(data)
+    picture = _bounded(picture, side)
     height, width = picture.shape[:2]
     geometry = plan.geometry_spec()
     view = _C.draw_view(geometry, width, height, key.seed, key.epoch, key.sample, key.draw)
@@ -86,12 +93,23 @@ def render(dataset: PackedDataset, plan: Plan, key: SampleKey, max_pixels: int) 
     return pixels.permute(2, 0, 1)
 
 
-def failed(sample: int, dataset: PackedDataset, error: Exception) -> errors.SampleError:
+def _bounded(picture: Any, side: int | str | None) -> Any:
+    height, width = picture.shape[:2]
+    new_width, new_height = (int(size) for size in bounded_sizes(width, height, side))
+    if (new_width, new_height) == (width, height):
+        return picture
+    target, whole = (new_width, new_height), (0, 0, new_width, new_height)
+    scaled = _C.resize(picture, ((0, 0, width, height), target, whole, False))
+    return scaled.reshape(new_height, new_width, 3)
+
+
+def failed(sample: int, dataset: Packed, error: Exception) -> errors.SampleError:
     """The error of a callable, with the sample it happened on."""
+    part, own = dataset.locate(sample)
+    shard, key = part.reader.shard_path(own), part.key(own)
     wrapped = errors.SampleError(
-        f"Sample {sample} (key {dataset.key(sample)!r} in {dataset.reader.shard_path(sample)}): the "
+        f"Sample {sample} (key {key!r} in {shard}): the "
         f"transform or collate function raised {type(error).__name__}: {error}"
     )
-    wrapped.sample, wrapped.key = sample, dataset.key(sample)
-    wrapped.shard = dataset.reader.shard_path(sample)
+    wrapped.sample, wrapped.key, wrapped.shard = sample, key, shard
     return wrapped

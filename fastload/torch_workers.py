@@ -5,7 +5,8 @@ Order, ranks, epochs and state are the same as for a packed dataset, so that cha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch.utils.data as torch_data
@@ -15,8 +16,10 @@ from fastload.sampler import Sampler
 
 __all__ = ["StreamBackend", "TorchBackend", "torch_arguments"]
 
+_DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
 
-def torch_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+
+def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of our DataLoader that torch's own takes over for a torch Dataset."""
     names = ("collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
     passed = {name: arguments[name] for name in names}
@@ -58,10 +61,35 @@ class _Epochs:
             self.cancel()
             self._iterator = begin(key)
         self._next = key._replace(step=key.step + 1)
-        return next(self._iterator)
+        try:
+            return next(self._iterator)
+        except (OSError, EOFError, RuntimeError) as error:
+            named = str(error).startswith("DataLoader worker (pid")
+            killed = None if named else _killed_worker(self._iterator)
+            if killed is None:
+                raise
+            pid, status = killed
+            raise RuntimeError(
+                f"DataLoader worker (pid {pid}) ended with exit status {status} while it handed over a batch."
+            ) from error
 
     def cancel(self) -> None:
         self._iterator = None  # torch ends its workers when the iterator is gone
+
+
+def _killed_worker(iterator: Any) -> tuple[int, int] | None:
+    """Process id and exit status (-9: SIGKILL) of a dead worker of torch's iterator, after an error.
+
+    torch names a dead worker where it waits for a batch, but not where it fetches the batch's memory from it.
+    """
+    workers = getattr(iterator, "_workers", [])
+    until = time.monotonic() + _DYING_SECONDS
+    while workers and time.monotonic() < until:
+        for worker in workers:
+            if worker.exitcode:
+                return worker.pid, worker.exitcode
+        time.sleep(0.01)
+    return None
 
 
 class TorchBackend:
@@ -91,6 +119,14 @@ class TorchBackend:
     def thread_stats(self) -> list[dict[str, Any]]:
         """Nothing is known about torch's workers."""
         return []
+
+    def read_ahead_stats(self) -> dict[str, int]:
+        """What was read ahead of decoding; empty where no engine decodes."""
+        return {}
+
+    def cache_stats(self) -> dict[str, Any]:
+        """What the node cache did; empty where there is none for the dataset."""
+        return {}
 
 
 class StreamBackend:
@@ -128,3 +164,11 @@ class StreamBackend:
     def thread_stats(self) -> list[dict[str, Any]]:
         """Nothing is known about torch's workers."""
         return []
+
+    def read_ahead_stats(self) -> dict[str, int]:
+        """What was read ahead of decoding; empty where no engine decodes."""
+        return {}
+
+    def cache_stats(self) -> dict[str, Any]:
+        """What the node cache did; empty where there is none for the dataset."""
+        return {}

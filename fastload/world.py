@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fastload.errors import WorldError
 
-__all__ = ["World", "available_cores", "find_world"]
+__all__ = ["World", "find_world"]
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,18 @@ _LAUNCHERS = {
 }
 
 
-def _process_group() -> tuple[int, int] | None:
-    """Rank and world size of torch's default process group, without importing torch."""
+def _process_group(group: Any) -> tuple[int, int] | None:
+    """Rank and world size in a process group (None: torch's default one), without importing torch."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
-    return int(distributed.get_rank()), int(distributed.get_world_size())
+    rank = int(distributed.get_rank(group))
+    if rank < 0:
+        raise WorldError(
+            f"process_group does not include this process, global rank {distributed.get_rank()}. Make the "
+            "loader on the group's ranks only."
+        )
+    return rank, int(distributed.get_world_size(group))
 
 
 def _number(environ: Mapping[str, str], name: str) -> int:
@@ -55,6 +62,8 @@ def _launched(environ: Mapping[str, str]) -> World | None:
     for launcher, (rank, size, local_rank, local_size) in _LAUNCHERS.items():
         if launcher == "SLURM" and "SLURM_STEP_ID" not in environ and "SLURM_LOCALID" not in environ:
             continue  # inside a batch script, not a task started by srun
+        if launcher == "SLURM" and "SLURM_STEP_NUM_TASKS" in environ:
+            size = "SLURM_STEP_NUM_TASKS"  # the shell of salloc is one task, whatever the job has
         if rank not in environ and size not in environ:
             continue
         for name in (rank, size):
@@ -72,12 +81,18 @@ def _launched(environ: Mapping[str, str]) -> World | None:
 
 
 def find_world(
-    rank: int | None = None, world_size: int | None = None, environ: Mapping[str, str] | None = None
+    rank: int | None = None,
+    world_size: int | None = None,
+    environ: Mapping[str, str] | None = None,
+    group: Any = None,
 ) -> World:
     """Arguments, else the process group, else torchrun's variables, else SLURM's, else one process.
 
+    ``group`` is a process group of torch.distributed to take instead of the default one.
+
     Raises:
-        WorldError: only one of rank and world size is known, or they contradict each other.
+        WorldError: only one of rank and world size is known, they contradict each other, or this process is
+            not in ``group``.
     """
     environ = os.environ if environ is None else environ
     launched = _launched(environ)
@@ -86,35 +101,11 @@ def find_world(
         raise WorldError(
             f"Pass both rank and world_size or neither. Found: rank={rank}, world_size={world_size}."
         )
+    if rank is not None and group is not None:
+        raise WorldError("Pass process_group or rank and world_size, not both.")
     if rank is not None and world_size is not None:
         return World(rank, world_size, local_rank, local_size)
-    group = _process_group()
-    if group is not None:
-        return World(*group, local_rank, local_size)
+    place = _process_group(group)
+    if place is not None:
+        return World(*place, local_rank, local_size)
     return launched or World()
-
-
-def _quota(root: str = "/sys/fs/cgroup") -> float | None:
-    """CPU quota of this process's cgroup in cores (v2, else v1 at the mount's root), None without one."""
-    for path in (f"{root}/cpu.max", f"{root}/cpu/cpu.cfs_quota_us"):
-        try:
-            with open(path, encoding="ascii") as file:
-                quota, *rest = file.read().split()
-            if quota in ("max", "-1"):
-                return None
-            if not rest:
-                with open(f"{root}/cpu/cpu.cfs_period_us", encoding="ascii") as file:
-                    rest = file.read().split()
-            return int(quota) / int(rest[0])
-        except (OSError, ValueError, IndexError):
-            continue
-    return None
-
-
-def available_cores(local_size: int = 1) -> int:
-    """Cores for one of ``local_size`` processes of this node: affinity mask and cgroup quota, at least 1."""
-    cores = float(len(os.sched_getaffinity(0)))
-    quota = _quota()
-    if quota is not None:
-        cores = min(cores, quota)
-    return max(1, int(cores / local_size))

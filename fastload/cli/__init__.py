@@ -16,7 +16,7 @@ from fastload.errors import FastloadError
 
 __all__ = ["main"]
 
-VERBS = ("pack", "info", "verify", "unpack", "index")
+VERBS = ("pack", "info", "verify", "unpack", "index", "shuffle", "warm", "cache")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(importlib.import_module(f"fastload.cli.{arguments.verb}").run(arguments))
     except KeyboardInterrupt:
-        resume = "; the same command goes on where it was" if arguments.verb == "pack" else ""
+        resume = "; the same command goes on where it was" if arguments.verb in ("pack", "warm") else ""
         print(f"\ninterrupted{resume}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:

@@ -7,16 +7,9 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from fastload.sizes import human_bytes
+
 __all__ = ["human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
-
-
-def human_bytes(size: float) -> str:
-    """``1234567`` as ``1.2 MB`` (powers of 1000)."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if abs(size) < 1000:
-            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
 
 
 def print_json(body: Any) -> None:

@@ -1,4 +1,4 @@
-"""The progress of a pack, and of making entry points: a bar on a terminal, a line now and then in a log."""
+"""The progress of packs, entry points and warming: a bar on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fastload.cli.output import human_bytes
 from fastload.pack.packer import Observer
 from fastload.pack.plan import Plan
 
-__all__ = ["PackProgress"]
+__all__ = ["PackProgress", "WarmProgress"]
 
 _LOG_SECONDS = 10.0  # between two lines where there is no terminal
 
@@ -82,10 +82,53 @@ class PackProgress(Observer):
         sys.stderr.flush()
 
 
+class WarmProgress:
+    """Bytes, rate and time left, on stderr. A context manager; ``quiet`` shows nothing."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._bar = _Bar("warming") if not quiet and sys.stderr.isatty() else None
+        self._log = not quiet and self._bar is None
+        self._name = ""
+        self._began = self._logged = time.monotonic()
+
+    def __enter__(self) -> WarmProgress:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def started(self, name: str, total: int, line: str) -> None:
+        """A dataset of ``total`` bytes; ``line`` says what is done with it."""
+        self._name, self._began = name, time.monotonic()
+        if self._bar is not None:
+            self._bar.say(line)
+            self._bar.start(name, total, 0)
+        elif self._log:
+            self._line(line)
+
+    def advanced(self, counts: dict[str, int]) -> None:
+        """``counts``: as ``_C.Filler.counts()`` gives them."""
+        done, total = counts["there_bytes"] + counts["put_bytes"], counts["bytes"]
+        if self._bar is not None:
+            self._bar.update(done, f"{human_bytes(done)} of {human_bytes(total)}", total)
+        elif self._log and time.monotonic() - self._logged > _LOG_SECONDS:
+            rate = counts["put_bytes"] / (time.monotonic() - self._began)
+            self._line(
+                f"{self._name}: {human_bytes(done)} of {human_bytes(total)}, {rate / 1e6:.0f} MB/s from the "
+                f"source, {(total - done) / max(rate, 1):.0f} s left"
+            )
+
+    def _line(self, text: str) -> None:
+        self._logged = time.monotonic()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+
 class _Bar:
     """rich's bar; imported only where there is a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: str = "scanning") -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -95,7 +138,7 @@ class _Bar:
         ]  # fmt: skip
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._progress.start()
-        self._task = self._progress.add_task("scanning", total=None, files="")
+        self._task = self._progress.add_task(first, total=None, files="")
 
     def scanning(self, name: str, files: int) -> None:
         self._progress.update(self._task, description=f"scanning for {name}", files=f"{files} files")
@@ -103,8 +146,11 @@ class _Bar:
     def start(self, name: str, total: int, done: int) -> None:
         self._progress.reset(self._task, total=total, completed=done, description=name, files="")
 
-    def update(self, done: int, files: str) -> None:
-        self._progress.update(self._task, completed=done, files=files)
+    def update(self, done: int, files: str, total: int | None = None) -> None:
+        self._progress.update(self._task, completed=done, files=files, total=total)
+
+    def say(self, line: str) -> None:
+        self._progress.console.print(line, markup=False, highlight=False)
 
     def stop(self) -> None:
         self._progress.stop()

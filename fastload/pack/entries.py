@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from fastload.pack.summary import CODECS
 from fastload.shard.dataset import PackedDataset
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import write_paged
+from fastload.threads import started_pool
 
 __all__ = [
     "DEFAULT_SPACING",
@@ -84,7 +84,7 @@ def _map_in_order(
     function: Callable[[npt.NDArray[np.uint64]], Any], n: int, threads: int, progress: Callable[[int], None]
 ) -> Iterator[Any]:
     """``function`` of each group of sample ids, in order, from ``threads`` threads, a few groups ahead."""
-    with ThreadPoolExecutor(threads, thread_name_prefix="fastload-entries") as executor:
+    with started_pool(threads, "fastload-entries") as executor:
         waiting = []
         for group in _groups(n):
             waiting.append((len(group), executor.submit(function, group)))

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -16,6 +16,7 @@ from typing import Any, cast
 from fastload.errors import PackError
 from fastload.pack.part import Part
 from fastload.pack.shard_job import Advance, BadFiles, Job
+from fastload.threads import started_pool
 
 __all__ = ["write_shards"]
 
@@ -46,7 +47,7 @@ class _Runner:
 
     def __init__(self, job: Job, advance: Advance) -> None:
         self._job, self._advance = job, advance
-        self._thread = ThreadPoolExecutor(1, "publish")
+        self._thread = started_pool(1, "publish")
         self._pending: Future[None] | None = None
 
     def write(self, number: int) -> None:
@@ -74,23 +75,24 @@ def _serve(job: Job, pipe: Connection, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     _die_with(parent)
     runner = _Runner(job, lambda files, size: pipe.send(("advance", (files, size))))
+    last: tuple[str, Any]
     try:
-        while (number := pipe.recv()) is not None:
-            runner.write(number)
-            pipe.send(("ready", None))
-        runner.drain()
-        pipe.send(("end", None))
+        try:
+            while (number := pipe.recv()) is not None:
+                runner.write(number)
+                pipe.send(("ready", None))
+            runner.drain()
+        finally:
+            runner.close()  # before the last word: it may be the parent's cue to end this process
+        last = ("end", None)
     except BadFiles as error:
-        pipe.send(("bad", error.failures))
+        last = ("bad", error.failures)
     except (EOFError, BrokenPipeError):
-        pass  # the parent is gone
+        return  # the parent is gone
     except Exception as error:
-        pipe.send(
-            ("error", str(error) if isinstance(error, PackError) else f"{type(error).__name__}: {error}")
-        )
-    finally:
-        with contextlib.suppress(Exception):
-            runner.close()
+        last = ("error", str(error) if isinstance(error, PackError) else f"{type(error).__name__}: {error}")
+    with contextlib.suppress(BrokenPipeError):
+        pipe.send(last)
 
 
 def _die_with(parent: int) -> None:

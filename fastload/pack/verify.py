@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from fastload.pil import decode_with_pil
 from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
+from fastload.threads import started_pool
 
 __all__ = ["Problem", "verify"]
 
@@ -128,7 +128,7 @@ class _Checks:
 
     def contents(self, decode: bool, progress: Progress) -> Iterator[Problem]:
         """Records whose bytes differ from their CRC-32C or, with ``decode``, are no whole image."""
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0)), "verify") as threads:
+        with started_pool(len(os.sched_getaffinity(0)), "verify") as threads:
             tasks = ((number, ids) for number in sorted(self._readable) for ids in self._chunks(number))
             for problems, files, size in threads.map(
                 lambda task: self._check(task[0], task[1], decode), tasks

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, order_name
+from fastload.sampler.keyed import SubsetSampler, WeightedSampler
 from fastload.sampler.partition import Partition
 from fastload.sampler.sampler import BatchIds, BatchSampler, Sampler, make_sampler
 
-__all__ = ["BatchIds", "BatchSampler", "Partition", "Sampler", "make_sampler"]
+__all__ = [
+    "BatchIds",
+    "BatchSampler",
+    "BlockOrder",
+    "BlockSampler",
+    "Partition",
+    "Sampler",
+    "SubsetSampler",
+    "WeightedSampler",
+    "default_blocks",
+    "make_sampler",
+    "order_name",
+]

@@ -1,12 +1,15 @@
 """Orders that a user's own sampler draws, made a function of (seed, epoch).
 
-A sampler is asked once an epoch, under a torch random state derived from seed and epoch (its own
-``generator``, if it has one, is seeded likewise), so that every rank, and every restart, sees the same draw.
+A sampler is asked once an epoch, under random states (torch's, Python's and NumPy's global ones) derived
+from seed and epoch (its own ``generator``, if it has one, is seeded likewise), so that every rank, and every
+restart, sees the same draw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +28,19 @@ def _draw_seed(seed: int, epoch: int, own: int) -> int:
     key = ((seed ^ own) & 0xFFFFFFFF, (seed ^ own) >> 32 & 0xFFFFFFFF)
     words = _C.philox4x32((epoch & 0xFFFFFFFF, epoch >> 32 & 0xFFFFFFFF, _DRAW_TAG, 0), key)
     return int(words[0]) << 31 | int(words[1]) >> 1
+
+
+@contextmanager
+def _python_and_numpy(seed: int) -> Iterator[int]:
+    """Python's and NumPy's global generators under ``seed``, and as they were afterwards."""
+    before = random.getstate(), np.random.get_state()
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    try:
+        yield seed
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
 
 
 class _Draws:
@@ -47,8 +63,8 @@ class _Draws:
             setter.set_epoch(epoch)
         for generator, own in self._generators.values():
             generator.manual_seed(_draw_seed(self._seed, epoch, own))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(_draw_seed(self._seed, epoch, 0))
+        with torch.random.fork_rng(devices=[]), _python_and_numpy(_draw_seed(self._seed, epoch, 0)) as seed:
+            torch.manual_seed(seed)
             return list(self._sampler)
 
     def checked(self, ids: IdArray) -> IdArray:
@@ -63,6 +79,7 @@ class DrawnOrder:
     """The ids of a user's sampler, one after the other; they may repeat."""
 
     repeats = True
+    is_drawn = True
 
     def __init__(self, sampler: Iterable[int], n: int, seed: int) -> None:
         self._draws = _Draws(sampler, n, seed)
@@ -82,6 +99,7 @@ class DrawnBatches:
     """The batches of a user's batch sampler; sizes may differ, ids may repeat."""
 
     repeats = True
+    is_drawn = True
 
     def __init__(self, sampler: Iterable[Any], n: int, seed: int) -> None:
         self._draws = _Draws(sampler, n, seed)

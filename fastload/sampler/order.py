@@ -18,11 +18,12 @@ import numpy.typing as npt
 
 from fastload._native import _C
 
-__all__ = ["EXACT_LIMIT", "shuffled"]
+__all__ = ["EXACT_LIMIT", "derived_seed", "keyed_bits", "random_words", "shuffled"]
 
 EXACT_LIMIT = 1 << 16
 _ROUNDS = 12
 _ORDER_TAG = 0x6F726472  # "ordr": keeps these words apart from every sample's
+_PART_BLOCK = 0x70617274  # "part"
 _M1 = np.uint64(0xBF58476D1CE4E5B9)  # SplitMix64's finaliser (Steele, Lea and Flood, 2014)
 _M2 = np.uint64(0x94D049BB133111EB)
 
@@ -70,13 +71,33 @@ def _feistel(values: Words, bits: int, keys: Words) -> Words:
     return joined
 
 
-@lru_cache(maxsize=4)
+def random_words(positions: IdArray, seed: int, epoch: int) -> Words:
+    """64 random bits for each position of an epoch, (k,) uint64."""
+    keys = _round_keys(0, seed, epoch)
+    return _mix(_mix(positions.astype(np.uint64), keys[0]), keys[1])
+
+
+def derived_seed(seed: int, part: int) -> int:
+    """A seed for the ``part``-th of several orders that one seed rules."""
+    first, second, *_ = _words(seed, part, _PART_BLOCK)
+    return first | second << 32
+
+
+@lru_cache(maxsize=16)
 def _exact(n: int, seed: int, epoch: int) -> IdArray:
     keys = _round_keys(n, seed, epoch)
     bits = _mix(_mix(np.arange(n, dtype=np.uint64), keys[0]), keys[1])
     order = np.argsort(bits, kind="stable").astype(np.int64)
     order.setflags(write=False)
     return order
+
+
+def keyed_bits(values: Words, seed: int, epoch: int, purpose: int, number: int) -> Words:
+    """64 random bits for each of ``values`` (k,) uint64: a bijection keyed by all the other arguments."""
+    first, second, *_ = _words(seed, epoch, 0xFFFFFFF0 + purpose)
+    words = np.array(_words(first | second << 32, number, purpose), dtype=np.uint64)
+    keys = words[::2] << np.uint64(32) | words[1::2]
+    return _mix(_mix(values, keys[0]), keys[1])
 
 
 def shuffled(positions: IdArray, n: int, seed: int, epoch: int) -> IdArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.sampler.drawn import DrawnBatches, DrawnOrder
+from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import IdArray, shuffled
 from fastload.sampler.partition import PADDING, Partition
 
@@ -38,6 +39,10 @@ class Order(Protocol):
     def repeats(self) -> bool:
         """Whether a sample id may come twice in an epoch."""
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether a user's sampler is asked, which may depend on all that happens until its epoch begins."""
+
 
 @dataclass(frozen=True)
 class SequentialOrder:
@@ -45,6 +50,7 @@ class SequentialOrder:
 
     n: int
     repeats: bool = False
+    is_drawn: bool = False
 
     def total(self, epoch: int) -> int:
         return self.n
@@ -60,6 +66,7 @@ class ShuffledOrder:
     n: int
     seed: int
     repeats: bool = False
+    is_drawn: bool = False
 
     def total(self, epoch: int) -> int:
         return self.n
@@ -179,10 +186,11 @@ def make_sampler(
     *,
     shuffle: bool,
     seed: int,
-    sampler: Iterable[int] | None = None,
+    sampler: Iterable[int] | KeyedSampler | None = None,
     batch_sampler: Iterable[Any] | None = None,
+    own_order: Callable[[int, bool], Order] | None = None,
 ) -> Sampler:
-    """The sampler for ``n`` samples by torch's arguments.
+    """The sampler for ``n`` samples by torch's arguments; ``own_order(seed, shuffle)`` is the dataset's.
 
     A sampler that already is one rank's share (it has ``num_replicas``, as ``DistributedSampler``) is not
     divided again.
@@ -200,6 +208,10 @@ def make_sampler(
         partition = replace(partition, rank=0, world_size=1)
     if batch_sampler is not None:
         return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition)
+    if isinstance(sampler, KeyedSampler):
+        return Sampler(sampler.order(n, seed), partition)
     if sampler is not None:
         return Sampler(DrawnOrder(sampler, n, seed), partition)
+    if own_order is not None:
+        return Sampler(own_order(seed, shuffle), partition)
     return Sampler(ShuffledOrder(n, seed) if shuffle else SequentialOrder(n), partition)

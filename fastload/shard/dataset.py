@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,8 @@ class PackedDataset:
         self.reader = _C.Reader(self.index, shards)
         path = self.folder / ENTRIES_NAME
         self.entries = _C.Entries(str(path), self.index) if entries and path.exists() else None
+        #: The node cache's file that records come from (``_C.CacheFile``), None: none.
+        self.cache: Any = None
 
     def __reduce__(self) -> tuple[type[PackedDataset], tuple[Path]]:
         return PackedDataset, (self.folder,)
@@ -60,6 +63,35 @@ class PackedDataset:
 
     def __repr__(self) -> str:
         return f"PackedDataset({str(self.folder)!r}, {len(self)} records, {len(self.classes)} classes)"
+
+    def attach(self, cache: Any) -> None:
+        """Take records from a cache file, if they are there, and put those there that are read.
+
+        Args:
+            cache: ``_C.CacheFile`` of this very dataset, as it was packed.
+
+        Raises:
+            ValueError: it is another dataset's.
+        """
+        self.reader.attach(cache)
+        self.index.attach(cache)
+        if self.entries is not None:
+            self.entries.attach(cache)
+        self.cache = cache
+
+    @property
+    def parts(self) -> tuple[PackedDataset, ...]:
+        """The packed folders it consists of: itself; see :func:`fastload.mix`."""
+        return (self,)
+
+    def locate(self, sample: int) -> tuple[PackedDataset, int]:
+        """The packed folder that holds a sample, and its id there."""
+        return self, sample
+
+    @property
+    def sources(self) -> list[tuple[Any, Any, list[int]]]:
+        """What ``_C.Engine`` reads: reader, entry points, and what stands for each label ([]: itself)."""
+        return [(self.reader, self.entries, [])]
 
     @property
     def id(self) -> str:

@@ -1,0 +1,235 @@
+"""``autotune=True``: threads and prefetch depth moved by what is measured, within fixed bounds.
+
+The rules (:class:`Policy`) are a function of the windows they have been shown, nothing else; the meter
+(:class:`Autotuner`) cuts a loader's life into windows, applies what the rules say and logs it. Batches never
+depend on either: they are the same with any number of threads.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+__all__ = ["Autotuner", "Bounds", "Policy", "Setting", "Window"]
+
+_log = logging.getLogger("fastload")
+
+STARVED = 0.05  # data wait share from which on the loader is too slow
+FED = 0.01  # ... and up to which it is fast enough for less
+BUSY = 0.7  # share of time from which on threads count as busy: more of them may help
+SPARE = 1.5  # whole threads that are idle before one is given back
+PATIENCE = 3  # windows in a row that must agree before anything is lowered
+HOLD = 16  # windows for which a limit that was found is believed; doubled each time it is found again
+MOST_HOLD = 1024
+WINDOW_SECONDS = 1.0
+WINDOW_BATCHES = 8
+EXTRA_DEPTH = 4  # batches that prefetch may grow by
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is tuned."""
+
+    threads: int
+    depth: int  # batches in work ahead of the consumer
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where it may go: threads from 1, depth from what the user asked for."""
+
+    most_threads: int
+    least_depth: int
+    most_depth: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a loader's life, without pauses, at one setting."""
+
+    seconds: float
+    wait: float  # share of them that the consumer waited for data
+    idle: float  # share of them that the threads had nothing to do, on average
+    rate: float  # samples a second
+
+    def __str__(self) -> str:
+        return (
+            f"data wait {self.wait:.1%} of {self.seconds:.1f} s, threads idle {self.idle:.0%}, "
+            f"{self.rate:.0f} images/s"
+        )
+
+
+class _Limit:
+    """A value that was found not to be worth passing; believed for a while."""
+
+    def __init__(self, default: int) -> None:
+        self._default = default
+        self._hold = HOLD
+        self._left = 0
+        self.value = default
+
+    def found(self, value: int) -> None:
+        self.value, self._left = value, self._hold
+        self._hold = min(2 * self._hold, MOST_HOLD)
+
+    def pass_window(self) -> None:
+        self._left -= 1
+        if self._left <= 0:
+            self.value = self._default
+
+
+class Policy:
+    """Decides, after each window, what to change.
+
+    * The consumer waits and the threads are busy: more threads, a quarter more at a time. If that did not
+      make it faster (the disk or memory is the limit), back to what it was.
+    * The consumer waits though threads are idle (uneven samples, or a slow Python callable): deeper prefetch.
+    * The consumer does not wait and more than one thread has nothing to do, three windows in a row: threads
+      are given back, half of the idle ones at a time, at last also prefetch depth. If it waits afterwards,
+      they come back, and that number is the least for a while, longer each time.
+    """
+
+    def __init__(self, setting: Setting, bounds: Bounds) -> None:
+        self.setting = setting
+        self._bounds = bounds
+        self._calm = 0  # windows in a row in which less would have done
+        self._raised: tuple[Setting, float] | None = None  # setting and rate before threads were added
+        self._lowered: Setting | None = None  # setting before the last lowering
+        self._most = _Limit(bounds.most_threads)
+        self._least_threads = _Limit(1)
+        self._least_depth = _Limit(bounds.least_depth)
+
+    def decide(self, window: Window) -> str | None:
+        """Look at a window; perhaps change ``setting``, and say why in a few words."""
+        before = self.setting
+        for limit in (self._most, self._least_threads, self._least_depth):
+            limit.pass_window()
+        why = self._starved(window) if window.wait >= STARVED else self._fed(window)
+        return why if self.setting != before else None
+
+    def _starved(self, window: Window) -> str:
+        self._calm = 0
+        raised, self._raised = self._raised, None
+        if self._lowered is not None:
+            self.setting, self._lowered = self._lowered, None
+            self._least_threads.found(self.setting.threads)
+            self._least_depth.found(self.setting.depth)
+            return "the consumer waits since less was tried"
+        now = self.setting
+        if raised is not None:
+            earlier, rate = raised
+            expected = now.threads / earlier.threads - 1
+            if window.rate < rate * (1 + expected / 4):
+                self._most.found(earlier.threads)
+                self.setting = replace(now, threads=earlier.threads)
+                return f"{now.threads} threads were no faster than {earlier.threads}"
+        if window.idle > 1 - BUSY:
+            self.setting = replace(now, depth=min(now.depth + 1, self._bounds.most_depth))
+            return "the consumer waits although threads are idle"
+        more = min(now.threads + max(1, now.threads // 4), self._most.value)
+        if more > now.threads:
+            self._raised = now, window.rate
+            self.setting = replace(now, threads=more)
+        return "the consumer waits and the threads are busy"
+
+    def _fed(self, window: Window) -> str:
+        self._raised = None
+        if window.wait > FED:
+            self._calm, self._lowered = 0, None
+            return ""
+        spare = window.idle * self.setting.threads
+        threads, depth = self.setting.threads, self.setting.depth
+        if spare >= SPARE and threads > self._least_threads.value:
+            threads = max(threads - max(1, int(spare / 2)), self._least_threads.value)
+        elif window.idle > 1 - BUSY and depth > self._least_depth.value:
+            depth -= 1
+        self._calm = self._calm + 1 if (threads, depth) != (self.setting.threads, self.setting.depth) else 0
+        if self._calm >= PATIENCE:
+            self._calm = 0
+            self._lowered = self.setting
+            self.setting = Setting(threads, depth)
+        elif self._calm == 0:
+            self._lowered = None  # it does with what it has
+        return f"less does as well: {spare:.1f} of the threads had nothing to do"
+
+
+class Autotuner:
+    """Measures windows of one loader and moves its setting.
+
+    Args:
+        setting: where to begin.
+        bounds: where it may go.
+        measure: since any fixed moment, the seconds in which the consumer was blocked, and the sum over the
+            threads in use of the seconds without work.
+        apply: called with a new setting.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        bounds: Bounds,
+        measure: Callable[[], tuple[float, float]],
+        apply: Callable[[Setting], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._policy = Policy(setting, bounds)
+        self._measure = measure
+        self._apply = apply
+        self._clock = clock
+        self._skip = setting.depth + 1  # batches until what was prefetched before is used up
+        self._restart(clock())
+
+    def _restart(self, now: float) -> None:
+        self._began = self._ended = now
+        self._waited, self._idle = self._measure()
+        self._longest = 0.0
+        self._batches = self._samples = 0
+
+    @contextmanager
+    def waiting(self, samples: int, first: bool) -> Iterator[None]:
+        """Around the wait for a batch of ``samples``; ``first``: of an epoch, a pause may lie before it."""
+        self._longest = max(self._longest, self._clock() - self._ended)
+        yield
+        now = self._clock()
+        if first or self._skip > 0:
+            self._skip -= 1
+            self._restart(now)
+            return
+        self._ended = now
+        self._batches += 1
+        self._samples += samples
+        if self._batches >= WINDOW_BATCHES and now - self._began >= WINDOW_SECONDS:
+            self._finish(now)
+
+    def _finish(self, now: float) -> None:
+        seconds = now - self._began
+        # A checkpoint or a validation in the middle of the epoch says nothing about training.
+        if self._longest < seconds / 2:
+            threads = self._policy.setting.threads
+            waited, idle = self._measure()
+            wait = (waited - self._waited) / seconds
+            idle = (idle - self._idle) / (seconds * threads)
+            self._move(Window(seconds, wait, min(max(idle, 0.0), 1.0), self._samples / seconds))
+        self._restart(now)
+
+    def _move(self, window: Window) -> None:
+        before = self._policy.setting
+        why = self._policy.decide(window)
+        if why is None:
+            return
+        after = self._policy.setting
+        self._apply(after)
+        self._skip = after.depth + 1
+        _log.info(
+            "autotune: %s (%s): threads %d -> %d, prefetch %d -> %d",
+            why,
+            window,
+            before.threads,
+            after.threads,
+            before.depth,
+            after.depth,
+        )

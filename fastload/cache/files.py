@@ -1,0 +1,308 @@
+"""Cache files: made, attached to, looked at, removed.
+
+A file gets its name when it is complete, so a file with a name has all of its memory; a process that dies
+while it makes one leaves nothing. Whoever uses a file holds a shared ``flock`` on it, which ends with the
+process; so a file whose exclusive lock can be had is not in use, and only such a file is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fastload._native import _C
+from fastload.cache.layout import HEADER, HEADER_BYTES, LIVE_BYTES, MAGIC, Contents, header_of, plan, table_of
+from fastload.errors import CacheError, FastloadError
+
+__all__ = ["CacheInfo", "Folder", "attach", "clean", "create", "inspect", "remove"]
+
+SUFFIX = ".flc"
+_TEMPORARY = ".tmp-"
+_STEP = 1 << 30  # bytes reserved at a time: between two steps signals are handled
+_ATTACH_SECONDS = 10.0  # for a lock that is held for moments only
+_LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
+
+
+class Folder(Protocol):
+    """A private folder, opened and checked."""
+
+    fd: int
+    path: Path
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What a cache file says of itself."""
+
+    path: Path
+    dataset_id: str
+    tier: str
+    source: Path  # the dataset's folder when the file was made
+    version: tuple[int, int]
+    file_bytes: int
+    created: int  # seconds since 1970
+    num_records: int  # of the set
+    set_bytes: int
+    room_records: int  # of them have a place
+    room_bytes: int
+    ready_records: int  # of them are there
+    ready_bytes: int
+    in_use: bool
+
+
+def _open(folder: Folder, name: str, flags: int) -> int:
+    """Open a file of this user's alone, without following a link."""
+    path = folder.path / name
+    try:
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"{path} cannot be opened: {error.strerror}. Remove it with 'fastload cache clear'."
+        ) from error
+    found = os.fstat(descriptor)
+    problem = ""
+    if not stat.S_ISREG(found.st_mode):
+        problem = "is not a file"
+    elif found.st_uid != os.geteuid():
+        problem = f"belongs to user {found.st_uid}, this process runs as {os.geteuid()}"
+    elif found.st_mode & 0o077:
+        problem = f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, needed is 0600)"
+    if problem:
+        os.close(descriptor)
+        raise CacheError(f"{path} {problem}: it is not trusted. Remove it with 'fastload cache clear'.")
+    return descriptor
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_alone(descriptor: int) -> bool:
+    """The exclusive lock. Somebody else may be having the same look, for a moment."""
+    for _ in range(_LOOKS):
+        if _lock(descriptor, fcntl.LOCK_EX):
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return False
+
+
+def attach(folder: Folder, name: str, *, write: bool = True) -> Any:
+    """Attach to a cache file.
+
+    Args:
+        folder: where it lies.
+        name: the file's.
+        write: store records, too, where that is allowed.
+
+    Returns:
+        ``_C.CacheFile``; the file counts as in use as long as it lives.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CacheError: it is not this user's, not valid, or being removed for ten seconds.
+    """
+    limit = time.monotonic() + _ATTACH_SECONDS
+    while True:
+        try:
+            descriptor = _open(folder, name, os.O_RDWR if write else os.O_RDONLY)
+        except CacheError as error:
+            cause = error.__cause__
+            if not (write and isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EROFS)):
+                raise
+            descriptor = _open(folder, name, os.O_RDONLY)
+        if _lock(descriptor, fcntl.LOCK_SH) and os.fstat(descriptor).st_nlink > 0:
+            break
+        os.close(descriptor)  # somebody looks whether it is in use, or removes it
+        if time.monotonic() > limit:
+            raise CacheError(f"{folder.path / name} has been locked for {_ATTACH_SECONDS:g} s.")
+        time.sleep(0.01)
+    return _attached(descriptor, folder.path / name)
+
+
+def _attached(descriptor: int, path: Path) -> Any:
+    try:
+        return _C.CacheFile(descriptor, os.fspath(path))
+    except FastloadError as error:
+        raise CacheError(str(error)) from error
+
+
+def create(
+    folder: Folder,
+    name: str,
+    contents: Contents,
+    limit: int,
+    check: Callable[[int], None] | None = None,
+) -> Any:
+    """Make a cache file, with memory for all that it has room for, and attach to it.
+
+    The caller holds the folder's creation lock, and no file has the name.
+
+    Args:
+        folder: where it will lie.
+        name: the file's.
+        contents: what it is for.
+        limit: bytes of the file, at most.
+        check: called with its size before memory is taken; raises where that would be too much.
+
+    Returns:
+        ``_C.CacheFile``.
+
+    Raises:
+        CacheError: there is no room, with numbers.
+    """
+    clean(folder)
+    layout = plan(contents, limit)
+    size = layout.file_size
+    _check_free(folder, size)
+    if check is not None:
+        check(size)
+    with _unnamed(folder, name) as (descriptor, publish):
+        _reserve(folder, descriptor, size)
+        at = layout.table_offset
+        for piece in table_of(contents, layout):
+            at += os.pwrite(descriptor, piece, at)
+        os.pwrite(descriptor, header_of(contents, layout), 0)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        publish()
+        attached = os.dup(descriptor)  # the same open file, with its lock
+    return _attached(attached, folder.path / name)
+
+
+def _check_free(folder: Folder, size: int) -> None:
+    found = os.fstatvfs(folder.fd)
+    free = found.f_bavail * found.f_frsize
+    if found.f_blocks > 0 and free < size:  # 0 blocks: no limit
+        raise CacheError(
+            f"A cache of {size} bytes does not fit into {folder.path}: {free} bytes of "
+            f"{found.f_blocks * found.f_frsize} are free there. Give the file system more (containers: "
+            f"--shm-size), a smaller size, or another folder in memory: cache=<size>, cache=<folder>."
+        )
+
+
+def _reserve(folder: Folder, descriptor: int, size: int) -> None:
+    """Take the memory now: later there is no lack of it, which would be a SIGBUS."""
+    for begin in range(0, size, _STEP):
+        try:
+            os.posix_fallocate(descriptor, begin, min(_STEP, size - begin))
+        except OSError as error:
+            raise CacheError(
+                f"A cache of {size} bytes cannot be had in {folder.path}: {error.strerror} after {begin} "
+                f"bytes. Give it a smaller size, or another folder in memory: cache=<size>, cache=<folder>."
+            ) from error
+
+
+@contextlib.contextmanager
+def _unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A file without a name (where the kernel has no such files, with a temporary one), and what names it."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    temporary = ""
+    try:
+        descriptor = os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder.fd)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+            raise CacheError(f"No file can be made in {folder.path}: {error.strerror}.") from error
+        temporary = f"{_TEMPORARY}{os.getpid()}-{name}"
+        descriptor = os.open(
+            temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd
+        )
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def publish() -> None:
+        source = temporary or f"/proc/self/fd/{descriptor}"
+        # With a folder's descriptor this is linkat(), which alone follows the link to a file without a name.
+        os.link(source, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd, follow_symlinks=True)
+
+    try:
+        yield descriptor, publish
+    finally:
+        if temporary:
+            os.unlink(temporary, dir_fd=folder.fd)
+        os.close(descriptor)
+
+
+def clean(folder: Folder) -> None:
+    """Remove what processes that were killed have left. The caller holds the folder's creation lock."""
+    for name in os.listdir(folder.fd):
+        if name.startswith(_TEMPORARY):
+            remove(folder, name)
+
+
+def remove(folder: Folder, name: str) -> bool:
+    """Remove a file that is not in use; False if it is. One that is gone is no error."""
+    try:
+        descriptor = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.fd
+        )
+    except FileNotFoundError:
+        return True
+    except OSError:  # a link, or a file that may not be read: nobody can be attached to it
+        os.unlink(name, dir_fd=folder.fd)
+        return True
+    try:
+        if not _lock_alone(descriptor):
+            return False
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder.fd)
+        return True
+    finally:
+        os.close(descriptor)
+
+
+def inspect(folder: Folder, name: str) -> CacheInfo:
+    """What a cache file says of itself. Changes nothing, and looks for a moment whether it is in use.
+
+    Raises:
+        FileNotFoundError: there is none.
+        CacheError: it is not this user's, or not a cache file.
+    """
+    descriptor = _open(folder, name, os.O_RDONLY)
+    try:
+        head = os.pread(descriptor, HEADER_BYTES, 0)
+        live = os.pread(descriptor, LIVE_BYTES, HEADER_BYTES)
+        size = os.fstat(descriptor).st_size
+        in_use = not _lock_alone(descriptor)
+    finally:
+        os.close(descriptor)
+    if len(live) < LIVE_BYTES or head[:8] != MAGIC or _crc_of(head) != int.from_bytes(head[-4:], "little"):
+        raise CacheError(
+            f"{folder.path / name} is not a valid cache file. Remove it with 'fastload cache clear'."
+        )
+    header = np.frombuffer(head, HEADER, 1)[0]
+    source = head[HEADER.itemsize : HEADER.itemsize + int(header["source_bytes"])]
+    ready = np.frombuffer(live, "<u8", 2, 64)
+    return CacheInfo(
+        path=folder.path / name,
+        dataset_id=header["dataset_id"].decode(),
+        tier=header["tier"].decode(),
+        source=Path(os.fsdecode(source)),
+        version=(int(header["major"]), int(header["minor"])),
+        file_bytes=size,
+        created=int(header["created"]),
+        num_records=int(header["num_records"]),
+        set_bytes=int(header["set_bytes"]),
+        room_records=int(header["room_records"]),
+        room_bytes=int(header["data_size"]),
+        ready_records=int(ready[0]),
+        ready_bytes=int(ready[1]),
+        in_use=in_use,
+    )
+
+
+def _crc_of(head: bytes) -> int:
+    return int(_C.crc32c(np.frombuffer(head[:-4], np.uint8)))

@@ -1,0 +1,246 @@
+"""What lies where in a cache file, and which records have room. The layout is normative in FORMAT.md."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.errors import CacheError
+from fastload.shard.dataset import PackedDataset
+from fastload.shard.index import RECORD
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
+
+__all__ = ["ENTRY", "HEADER", "Contents", "Layout", "choose_room", "encoded", "header_of", "plan", "table_of"]
+
+MAGIC = b"FLCACHE1"
+VERSION = (1, 0)
+HEADER_BYTES = 8192  # with the source folder and the CRC-32C
+LIVE_BYTES = 4096
+PAGE = 4096  # regions begin at multiples of this
+NO_ROOM = 2**64 - 1
+_RUN_BYTES = 4 << 20  # records that have room, or not, together
+_LEAST_RUNS = 256  # of a small set
+_MOST_RUNS = 1 << 16
+_TABLE_CHUNK = 1 << 18  # entries
+
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("major", "<u2"),
+        ("minor", "<u2"),
+        ("header_bytes", "<u4"),
+        ("file_size", "<u8"),
+        ("num_records", "<u8"),
+        ("table_offset", "<u8"),
+        ("index_offset", "<u8"),
+        ("index_size", "<u8"),
+        ("entries_offset", "<u8"),
+        ("entries_size", "<u8"),
+        ("data_offset", "<u8"),
+        ("data_size", "<u8"),
+        ("room_records", "<u8"),
+        ("set_bytes", "<u8"),
+        ("created", "<u8"),  # seconds since 1970
+        ("index_digest", "<u4"),
+        ("source_bytes", "<u4"),
+        ("dataset_id", "S32"),
+        ("tier", "S32"),
+        ("reserved", "V328"),
+    ]
+)
+assert HEADER.itemsize == 512
+
+ENTRY = np.dtype(
+    [
+        ("offset", "<u8"),  # in the cache file; NO_ROOM: none
+        ("length", "<u4"),
+        ("width", "<u2"),  # decoded tier: pixels
+        ("height", "<u2"),
+        ("place_crc", "<u4"),  # CRC-32C of the 16 bytes before and the sample id as u64
+        ("crc32c", "<u4"),  # of the record's bytes
+        ("state", "<u4"),  # 0: not there, 1: ready
+        ("reserved", "<u4"),
+    ]
+)
+assert ENTRY.itemsize == 32
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a cache file is for: one packed dataset, in one form.
+
+    Args:
+        dataset_id: 32 hex digits.
+        tier: "encoded" or "decoded-SIDE", at most 32 characters.
+        source: the dataset's folder.
+        index_digest: of its index.
+        lengths: bytes of each record, (n,) uint32; 0: it never has room.
+        crc32c: of each record, (n,) uint32; None: not known before it is stored.
+        sizes: width and height of each record, (n, 2) uint16; None: 0.
+        tables: index.fli and entries.fli, to be copied; None: not.
+    """
+
+    dataset_id: str
+    tier: str
+    source: Path
+    index_digest: int
+    lengths: npt.NDArray[np.uint32]
+    crc32c: npt.NDArray[np.uint32] | None = None
+    sizes: npt.NDArray[np.uint16] | None = None
+    tables: tuple[Path | None, Path | None] = (None, None)
+
+    @property
+    def set_bytes(self) -> int:
+        """Bytes of all records."""
+        return int(self.lengths.sum(dtype=np.uint64))
+
+
+def encoded(dataset: PackedDataset) -> Contents:
+    """The records of a dataset as they are. Reads the whole index."""
+    records = dataset.index.records().view(RECORD)[:, 0]
+    entries = dataset.folder / ENTRIES_NAME if dataset.entries is not None else None
+    return Contents(
+        dataset.id,
+        "encoded",
+        dataset.folder,
+        dataset.index.digest,
+        np.ascontiguousarray(records["length"]),
+        np.ascontiguousarray(records["crc32c"]),
+        tables=(dataset.folder / INDEX_NAME, entries),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Where the regions of a file lie, and which records have room, (n,) bool."""
+
+    table_offset: int
+    index_offset: int
+    index_size: int
+    entries_offset: int
+    entries_size: int
+    data_offset: int
+    data_size: int
+    room: npt.NDArray[np.bool_]
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of the file."""
+        return self.data_offset + self.data_size
+
+
+def choose_room(lengths: npt.NDArray[np.uint32], capacity: int) -> npt.NDArray[np.bool_]:
+    """Which records have room in ``capacity`` bytes.
+
+    Runs of consecutive records, of about 4 MiB, are taken or left out such that at every point of the set the
+    bytes taken so far are the capacity's share of those passed, short of one run (Bresenham, 1965). What is
+    left at the end takes the first records of the first run that was left out.
+
+    Args:
+        lengths: bytes of each record, (n,) uint32.
+        capacity: bytes, >= 0.
+
+    Returns:
+        (n,) bool; records of length 0 have none.
+    """
+    ends = np.cumsum(lengths, dtype=np.uint64)
+    total = int(ends[-1]) if len(ends) else 0
+    if total <= capacity:
+        return lengths > 0
+    run_bytes = max(min(_RUN_BYTES, total // _LEAST_RUNS), total // _MOST_RUNS, 1)
+    runs = (ends - lengths) // np.uint64(run_bytes)
+    starts = np.flatnonzero(np.diff(runs, prepend=np.uint64(2**64 - 1)) != 0)
+    taken = np.zeros(len(starts), np.bool_)
+    used = passed = 0
+    for run, size in enumerate(np.add.reduceat(lengths, starts, dtype=np.uint64).tolist()):
+        passed += size
+        if (used + size) * total <= capacity * passed:
+            taken[run] = True
+            used += size
+    room = np.repeat(taken, np.diff(starts, append=len(lengths)))
+    left_out = np.flatnonzero(~room)
+    fits = np.cumsum(lengths[left_out], dtype=np.uint64) <= capacity - used
+    room[left_out[fits]] = True
+    return room & (lengths > 0)
+
+
+def _pages(size: int) -> int:
+    return -(-size // PAGE) * PAGE
+
+
+def plan(contents: Contents, limit: int) -> Layout:
+    """The layout of a file of at most ``limit`` bytes.
+
+    The tables' copies are left out where they would take more than half of it, that of entries.fli first.
+
+    Raises:
+        CacheError: no record has room.
+    """
+    n = len(contents.lengths)
+    table_offset = HEADER_BYTES + LIVE_BYTES
+    table_end = table_offset + _pages(n * ENTRY.itemsize)
+    sizes = [path.stat().st_size if path is not None else 0 for path in contents.tables]
+    for table in (1, 0):
+        if table_end + sum(map(_pages, sizes)) > limit // 2:
+            sizes[table] = 0
+    entries_offset = table_end + _pages(sizes[0])
+    data_offset = entries_offset + _pages(sizes[1])
+    room = choose_room(contents.lengths, max(0, limit - data_offset))
+    if not room.any():
+        raise CacheError(
+            f"A cache of {limit} bytes has no room for a record of {contents.source}: the table of {n} "
+            f"records takes {data_offset} bytes, the smallest record {int(contents.lengths.min(initial=0))}. "
+            f"All {n} records need {data_offset + contents.set_bytes} bytes."
+        )
+    data_size = int(contents.lengths[room].sum(dtype=np.uint64))
+    return Layout(table_offset, table_end, sizes[0], entries_offset, sizes[1], data_offset, data_size, room)
+
+
+def header_of(contents: Contents, layout: Layout) -> bytes:
+    """The first 8192 bytes."""
+    source = os.fsencode(contents.source)[: HEADER_BYTES - HEADER.itemsize - 4]
+    header = np.zeros((), HEADER)
+    header["magic"] = MAGIC
+    header["major"], header["minor"] = VERSION
+    header["header_bytes"] = HEADER_BYTES
+    header["num_records"] = len(contents.lengths)
+    for name in (
+        "file_size", "table_offset", "index_offset", "index_size", "entries_offset", "entries_size",
+        "data_offset", "data_size",
+    ):  # fmt: skip
+        header[name] = getattr(layout, name)
+    header["room_records"] = int(layout.room.sum())
+    header["set_bytes"] = contents.set_bytes
+    header["created"] = int(time.time())
+    header["index_digest"] = contents.index_digest
+    header["source_bytes"] = len(source)
+    header["dataset_id"] = contents.dataset_id.encode()
+    header["tier"] = contents.tier.encode()
+    text = (header.tobytes() + source).ljust(HEADER_BYTES - 4, b"\0")
+    return text + _C.crc32c(np.frombuffer(text, np.uint8)).to_bytes(4, "little")
+
+
+def table_of(contents: Contents, layout: Layout) -> Iterator[bytes]:
+    """The table, in pieces: entries of records with and without a place, none of them ready."""
+    place = layout.data_offset
+    for first in range(0, len(contents.lengths), _TABLE_CHUNK):
+        piece = slice(first, first + _TABLE_CHUNK)
+        room, lengths = layout.room[piece], contents.lengths[piece]
+        ends = place + np.cumsum(np.where(room, lengths, 0), dtype=np.uint64)
+        entries = np.zeros(len(lengths), ENTRY)
+        entries["offset"] = np.where(room, ends - lengths, np.uint64(NO_ROOM))
+        entries["length"] = lengths
+        if contents.sizes is not None:
+            entries["width"], entries["height"] = contents.sizes[piece].T
+        if contents.crc32c is not None:
+            entries["crc32c"] = contents.crc32c[piece]
+        _C.seal_cache_places(entries.view(np.uint8).reshape(-1, ENTRY.itemsize), first)
+        yield entries.tobytes()
+        place = int(ends[-1])

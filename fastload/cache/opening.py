@@ -1,0 +1,315 @@
+"""From ``cache=`` to cache files: attach to what is there, make what is worth it.
+
+The first process of a node to come makes a file, under the folder's lock; the others attach to it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastload._native import _C
+from fastload.cache.files import CacheInfo, attach, create, inspect, remove
+from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, encoded
+from fastload.cache.policy import Decision, Part, decide, is_large_enough
+from fastload.cache.room import Room, find_room
+from fastload.cache.root import PrivateFolder
+from fastload.cache.sets import cached_sets, remove_stale, set_name
+from fastload.cache.settings import CacheSetting
+from fastload.cache.tables import start_copies
+from fastload.errors import CacheError
+from fastload.shard.dataset import PackedDataset
+from fastload.shard.manifest import ENTRIES_NAME
+from fastload.sizes import human_bytes
+
+__all__ = ["ENCODED", "CacheUse", "PartUse", "Tier", "attach_cache", "open_cache", "planned_bytes"]
+
+_log = logging.getLogger("fastload")
+_LOCK_SECONDS = 30.0  # to wait for another process that makes a file, and
+_LOCK_RATE = 500e6  # bytes a second that it reserves at least
+
+
+@dataclass(frozen=True)
+class Tier:
+    """A form in which a set is kept.
+
+    Args:
+        name: "encoded", or "decoded-SIDE".
+        contents: what a file of it holds; may read the whole index.
+        data_bytes: the bytes of all records in this form, at most; cheap.
+    """
+
+    name: str
+    contents: Callable[[PackedDataset], Contents]
+    data_bytes: Callable[[PackedDataset], int]
+
+
+ENCODED = Tier("encoded", encoded, lambda dataset: dataset.manifest.data_bytes)
+
+
+@dataclass
+class PartUse:
+    """One packed dataset's cache, or why it has none."""
+
+    file: Any  # _C.CacheFile or None
+    reason: str
+    better: str = ""  # see Decision
+
+
+@dataclass
+class CacheUse:
+    """What a loader uses: one part for each packed dataset. The files are in use as long as this lives."""
+
+    parts: list[PartUse] = field(default_factory=list)
+    tier: str = "encoded"
+
+    @property
+    def files(self) -> list[Any]:
+        """``_C.CacheFile`` or None for each packed dataset."""
+        return [part.file for part in self.parts]
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes of records that have a place in memory."""
+        return sum(file.room_bytes for file in self.files if file is not None)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts of this process (hits, misses, stored, damaged, failed: records) and of the node (bytes of
+        the files; ready_records, ready_bytes; room_records), summed over the sets; ``tier``; ``reason``;
+        ``paths``."""
+        files = [file for file in self.files if file is not None]
+        counts = [
+            {**file.counts(), "bytes": file.file_bytes, "room_records": file.room_records} for file in files
+        ]
+        names = counts[0] if counts else ()
+        return {
+            **{name: sum(count[name] for count in counts) for name in names},
+            "tier": self.tier,
+            "paths": [file.path for file in files],
+            "reason": "; ".join(dict.fromkeys(part.reason for part in self.parts)),
+        }
+
+
+@dataclass
+class _Survey:
+    """What was found for a dataset's parts."""
+
+    parts: list[Part]
+    infos: list[CacheInfo | None]  # the files that there are
+    uses: list[bool]  # whether they will do
+    decisions: list[Decision]  # for those that will not, or are not there
+
+
+def open_cache(datasets: Sequence[PackedDataset], setting: CacheSetting, tier: Tier = ENCODED) -> CacheUse:
+    """The cache files of some datasets, made if the setting wants them and they are not there.
+
+    Args:
+        datasets: the parts of what is read: each has a file of its own.
+        setting: how much, and where.
+        tier: in which form.
+
+    Raises:
+        CacheError: an explicit setting that cannot be had, with numbers. "auto" raises nothing.
+    """
+    if setting.mode == "off":
+        return CacheUse([PartUse(None, "switched off") for _ in datasets], tier.name)
+    try:
+        use = _Opening(datasets, setting, tier).run()
+    except (CacheError, OSError) as error:
+        if setting.mode != "auto":
+            raise
+        use = CacheUse([PartUse(None, f"no cache: {error}") for _ in datasets], tier.name)
+    for part, of in zip(use.parts, datasets, strict=True):
+        _log.info("cache of %s: %s", of.folder, part.reason)
+    return use
+
+
+def attach_cache(datasets: Sequence[PackedDataset], setting: CacheSetting) -> CacheUse:
+    """Open the cache files of some datasets' records as they are, and have the datasets use them.
+
+    A dataset that is attached to one already keeps it: another loader's, say, which reads the same object.
+
+    Raises:
+        CacheError: as :func:`open_cache`.
+    """
+    fresh = [dataset for dataset in datasets if dataset.cache is None]
+    opened = iter(open_cache(fresh, setting).parts)
+    use = CacheUse()
+    for dataset in datasets:
+        if dataset.cache is not None:
+            use.parts.append(PartUse(dataset.cache, f"using {dataset.cache.path}, as attached before"))
+            continue
+        use.parts.append(next(opened))
+        if use.parts[-1].file is not None:
+            dataset.attach(use.parts[-1].file)
+            start_copies(dataset)
+    return use
+
+
+def planned_bytes(datasets: Sequence[PackedDataset], setting: CacheSetting, tier: Tier = ENCODED) -> int:
+    """Bytes of memory that the cache files take, or would take, on this node. Makes nothing.
+
+    Raises:
+        CacheError: an explicit setting that cannot be had.
+    """
+    attached = tier.name == ENCODED.name
+    held: int = sum(part.cache.file_bytes for part in datasets if attached and part.cache is not None)
+    fresh = [part for part in datasets if not attached or part.cache is None]
+    if setting.mode == "off" or not fresh:
+        return held
+    try:
+        return held + _Opening(fresh, setting, tier).planned()
+    except (CacheError, OSError):
+        if setting.mode != "auto":
+            raise
+        return held
+
+
+class _Opening:
+    """One call of :func:`open_cache`."""
+
+    def __init__(self, datasets: Sequence[PackedDataset], setting: CacheSetting, tier: Tier) -> None:
+        self._datasets = datasets
+        self._setting = setting
+        self._tier = tier
+        self._names = [set_name(part, tier.name) for part in self._datasets]
+        self._parts = [_describe(part, tier) for part in self._datasets]
+
+    def planned(self) -> int:
+        try:
+            with PrivateFolder(self._setting.folder) as folder:
+                survey = self._survey(folder)
+        except FileNotFoundError:
+            survey = self._survey(None)
+        found = zip(survey.infos, survey.uses, strict=True)
+        held = sum(info.file_bytes for info, used in found if info is not None and used)
+        return held + sum(decision.limit for decision in survey.decisions)
+
+    def run(self) -> CacheUse:
+        uses: list[PartUse | None] = [None] * len(self._datasets)
+        try:
+            with PrivateFolder(self._setting.folder) as folder:
+                survey = self._survey(folder)
+                self._attach(folder, survey, uses)
+        except FileNotFoundError:
+            survey = self._survey(None)
+        limit = sum(decision.limit for decision in survey.decisions)
+        vanished = any(used and use is None for used, use in zip(survey.uses, uses, strict=True))
+        if limit > 0 or vanished:
+            seconds = _LOCK_SECONDS + limit / _LOCK_RATE
+            with PrivateFolder(self._setting.folder, create=True) as folder, folder.creating(seconds):
+                survey = self._survey(folder)
+                self._attach(folder, survey, uses)
+                self._create(folder, survey, uses)
+        decisions = zip(uses, survey.decisions, strict=True)
+        return CacheUse(
+            [use or PartUse(None, decision.reason, decision.better) for use, decision in decisions],
+            self._tier.name,
+        )
+
+    def _survey(self, folder: PrivateFolder | None) -> _Survey:
+        """What is there, and what is to be made in place of what is not."""
+        setting, parts = self._setting, self._parts
+        infos = [_inspect(folder, name) for name in self._names]
+        total = max(1, sum(part.need for part in parts))
+        idle = sum(info.file_bytes for info in infos if info is not None and not info.in_use)
+        room = self._room(folder, idle)
+        uses = [
+            info is not None
+            and (info.in_use or is_large_enough(info.file_bytes, setting, part, part.need / total, room))
+            for info, part in zip(infos, parts, strict=True)
+        ]
+        missing = [part for part, used in zip(parts, uses, strict=True) if not used]
+        if not missing:
+            return _Survey(parts, infos, uses, [Decision(0, "")] * len(parts))
+        freed = sum(i.file_bytes for i, used in zip(infos, uses, strict=True) if i is not None and not used)
+        stale = sum(found.bytes for found in cached_sets(folder) if found.stale) if folder is not None else 0
+        decided = iter(decide(missing, setting, self._room(folder, freed + stale)))
+        return _Survey(parts, infos, uses, [Decision(0, "") if used else next(decided) for used in uses])
+
+    def _room(self, folder: PrivateFolder | None, returned: int) -> Room:
+        return find_room(folder.path if folder is not None else self._setting.folder, returned=returned)
+
+    def _attach(self, folder: PrivateFolder, survey: _Survey, uses: list[PartUse | None]) -> None:
+        for i, (name, used) in enumerate(zip(self._names, survey.uses, strict=True)):
+            if used and uses[i] is None:
+                uses[i] = _attached(folder, name)
+
+    def _create(self, folder: PrivateFolder, survey: _Survey, uses: list[PartUse | None]) -> None:
+        for i, (name, decision) in enumerate(zip(self._names, survey.decisions, strict=True)):
+            if decision.limit == 0 or uses[i] is not None:
+                continue
+            if not remove(folder, name):  # somebody has just begun to use it
+                uses[i] = _attached(folder, name)
+                continue
+            self._make_room(folder, decision.limit)
+            check = partial(_check, folder, self._setting)
+            file = create(folder, name, self._tier.contents(self._datasets[i]), decision.limit, check)
+            uses[i] = PartUse(file, decision.reason)
+
+    def _make_room(self, folder: PrivateFolder, need: int) -> None:
+        if self._room(folder, 0).free >= need:
+            return
+        for found in remove_stale(folder):
+            size = human_bytes(found.bytes)
+            _log.warning("removed the stale cache file %s (%s): %s", found.path, size, found.stale)
+
+
+def _check(folder: PrivateFolder, setting: CacheSetting, size: int) -> None:
+    """Before memory is taken: is there as much?
+
+    Raises:
+        CacheError: no.
+    """
+    room = find_room(folder.path)
+    if room.free < size:
+        raise CacheError(room.lacking(size, str(setting)) + '; or pass cache="off".')
+
+
+def _inspect(folder: PrivateFolder | None, name: str) -> CacheInfo | None:
+    """None: not there, or not valid, which is as good."""
+    if folder is None:
+        return None
+    try:
+        return inspect(folder, name)
+    except (FileNotFoundError, CacheError):
+        return None
+
+
+def _attached(folder: PrivateFolder, name: str) -> PartUse | None:
+    try:
+        file = attach(folder, name)
+    except FileNotFoundError:
+        return None  # removed meanwhile
+    share = f"{human_bytes(file.room_bytes)} of {human_bytes(file.set_bytes)}"
+    return PartUse(file, f"using {file.path}, which has room for {share}")
+
+
+def _describe(dataset: PackedDataset, tier: Tier) -> Part:
+    folders: dict[Path, str] = {}
+    for shard in dataset.manifest.shards:
+        path = dataset.folder / shard.file
+        folders.setdefault(path.parent, str(path))
+    kinds = [_C.file_system(path) for path in folders.values()]
+    return Part(
+        str(dataset.folder),
+        _file_bytes(dataset, tier),
+        in_memory=bool(kinds) and all(kind["in_memory"] for kind in kinds),
+        remote=any(kind["remote"] for kind in kinds),
+        tier=tier.name,
+    )
+
+
+def _file_bytes(dataset: PackedDataset, tier: Tier) -> int:
+    """A file with all records, at most."""
+    manifest = dataset.manifest
+    entries = dataset.folder / ENTRIES_NAME
+    tables = [manifest.num_records * ENTRY.itemsize]
+    if tier.name == ENCODED.name:  # which has copies of the others
+        tables += [manifest.index_size, entries.stat().st_size if dataset.entries is not None else 0]
+    pages = sum(-(-size // PAGE) * PAGE for size in tables)
+    return HEADER_BYTES + LIVE_BYTES + pages + tier.data_bytes(dataset)

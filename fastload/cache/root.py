@@ -1,0 +1,178 @@
+"""The user's private folder in a memory file system.
+
+The root (``/dev/shm``) is a folder in which everybody may write. So nothing there is trusted by its name: the
+folder is opened without following a link, and must belong to this user and be closed to all others; whatever
+is in it was made by this user then. Files in it are opened relative to its descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from fastload._native import _C
+from fastload.errors import CacheError
+
+__all__ = ["LOCK_NAME", "PrivateFolder", "folder_path", "other_folders"]
+
+LOCK_NAME = ".create.lock"
+_LOCK_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def folder_path(root: Path) -> Path:
+    """Where this user's cache files lie below ``root``."""
+    return root / f"fastload-{os.geteuid()}"
+
+
+class PrivateFolder:
+    """``<root>/fastload-<uid>``, opened and checked. A context manager.
+
+    Args:
+        root: the folder of a memory file system.
+        create: make the private folder if it is not there.
+
+    Raises:
+        CacheError: ``root`` is not a folder in memory, or the private one is not this user's alone.
+        FileNotFoundError: it is not there, and ``create`` is false.
+    """
+
+    def __init__(self, root: Path, create: bool = False) -> None:
+        self.root = root
+        self.path = folder_path(root)
+        _check_root(root)
+        if create:
+            try:
+                os.mkdir(self.path, 0o700)
+            except FileExistsError:
+                pass
+            except OSError as error:
+                raise CacheError(
+                    f"{self.path} cannot be made: {error.strerror}. Give a folder in memory where you may "
+                    f"write: cache=<folder>, or FASTLOAD_CACHE_DIR."
+                ) from error
+        self.fd = _open_folder(self.path)
+
+    def __enter__(self) -> PrivateFolder:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the descriptor. Idempotent."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def _open_lock(self) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        path = self.path / LOCK_NAME
+        try:
+            return os.open(LOCK_NAME, flags, 0o600, dir_fd=self.fd)
+        except OSError as error:
+            raise CacheError(f"{path} cannot be opened: {error.strerror}. Remove it.") from error
+
+    def claims_file(self) -> str:
+        """A file whose bytes may be claimed for other ends, whether it has them or not.
+
+        It is the lock's: claims are locks of another kind.
+
+        Raises:
+            CacheError: it cannot be opened.
+        """
+        os.close(self._open_lock())
+        return str(self.path / LOCK_NAME)
+
+    @contextlib.contextmanager
+    def creating(self, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
+        """Hold the lock under which files are made and removed, so that one process of a node does it.
+
+        Raises:
+            CacheError: another process has held it for ``seconds``.
+        """
+        lock = self._open_lock()
+        try:
+            limit = time.monotonic() + seconds
+            while not _try_lock(lock):
+                if time.monotonic() > limit:
+                    raise CacheError(
+                        f"{self.path / LOCK_NAME} has been locked by another process for {seconds:g} s, "
+                        f"which makes or removes a cache file there. End it if it hangs ('fuser' tells which "
+                        f'it is), or pass cache="off".'
+                    )
+                time.sleep(_POLL_SECONDS)
+            yield
+        finally:
+            os.close(lock)
+
+
+def other_folders(root: Path) -> Iterator[tuple[Path, int, int | None]]:
+    """Folders of other users below ``root``: path, owner, bytes of memory (None: may not be looked at)."""
+    for path in sorted(root.glob("fastload-[0-9]*")):
+        with contextlib.suppress(OSError):
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid != os.geteuid():
+                yield path, found.st_uid, _folder_bytes(path)
+
+
+def _folder_bytes(path: Path) -> int | None:
+    try:
+        return sum(each.lstat().st_blocks * 512 for each in path.iterdir())
+    except OSError:
+        return None
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _check_root(root: Path) -> None:
+    try:
+        in_memory = _C.file_system(str(root))["in_memory"]
+    except OSError as error:
+        raise CacheError(
+            f"The node cache has no place: {error}. Give the folder of a memory file system (tmpfs): "
+            f"cache=<folder>, or FASTLOAD_CACHE_DIR."
+        ) from error
+    if not in_memory:
+        raise CacheError(
+            f"{root} is not in memory: the node cache needs a tmpfs, such as /dev/shm. For a copy on a "
+            f"faster disk copy the dataset's folder."
+        )
+
+
+def _open_folder(path: Path) -> int:
+    try:
+        descriptor = os.open(path, _FOLDER_FLAGS)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"{path} is not a folder of yours ({error.strerror}): somebody else may have put it there. "
+            f"Have it removed, or give another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
+        ) from error
+    found = os.fstat(descriptor)
+    problem = ""
+    if found.st_uid != os.geteuid():
+        problem = f"belongs to user {found.st_uid}, this process runs as {os.geteuid()}"
+    elif stat.S_IMODE(found.st_mode) & 0o077:
+        problem = f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, needed is 0700)"
+    if problem:
+        os.close(descriptor)
+        raise CacheError(
+            f"{path} {problem}: what lies there is not trusted. Remove it, or have it removed, or give "
+            f"another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
+        )
+    return descriptor

@@ -1,0 +1,101 @@
+"""Copies of index.fli and entries.fli in the cache, so that no decode waits for a page of them.
+
+One process of a node makes a copy, under a claim that the kernel takes back when it dies; the others look now
+and then whether it is there, and make it if nobody does. Until then they use the file itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastload.shard.dataset import PackedDataset
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
+
+__all__ = ["copy_table", "start_copies"]
+
+_PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
+_LOOK_SECONDS = 0.5
+
+
+def copy_table(cache: Any, table: int, path: Path) -> bool:
+    """Copy a file into a cache.
+
+    Args:
+        cache: ``_C.CacheFile``.
+        table: 0: index.fli, 1: entries.fli.
+        path: the file.
+
+    Returns:
+        Whether nothing is left to do: the copy is complete, has no room or cannot be made. False where
+        another process makes it.
+    """
+    reference = weakref.ref(cache)
+    del cache
+    return _copy(reference, table, path)
+
+
+def _copy(reference: weakref.ref[Any], table: int, path: Path) -> bool:
+    """The cache is held for a piece at a time only: its last user need not wait for the copy."""
+    cache = reference()
+    if cache is None:
+        return True
+    begin, size = cache.copy_range(table)
+    if size == 0 or cache.has_copy(table) or not cache.is_writable:
+        return True
+    if not cache.claim(begin, begin + size):
+        return False
+    if cache.has_copy(table):  # it was being completed
+        cache.release(begin, begin + size)
+        return True
+    del cache
+    try:
+        with path.open("rb", buffering=0) as file:
+            _copy_pieces(reference, table, file.fileno(), size)
+    except OSError:
+        pass  # the file is used as it is, and its errors are reported there
+    cache = reference()
+    if cache is not None:
+        cache.release(begin, begin + size)
+    return True
+
+
+def _copy_pieces(reference: weakref.ref[Any], table: int, descriptor: int, size: int) -> None:
+    if os.fstat(descriptor).st_size != size:
+        return  # another file than the one that the cache was made for
+    at = 0
+    while at < size:
+        piece = os.pread(descriptor, min(_PIECE, size - at), at)
+        cache = reference()
+        if not piece or cache is None or not cache.write_copy(table, at, np.frombuffer(piece, np.uint8)):
+            return
+        at += len(piece)
+
+
+def start_copies(dataset: PackedDataset) -> threading.Thread | None:
+    """Have the tables of a dataset that is attached to a cache copied, by a thread of this process.
+
+    Returns:
+        The thread; None where there is nothing to copy.
+    """
+    cache = dataset.cache
+    tables = {0: dataset.folder / INDEX_NAME, 1: dataset.folder / ENTRIES_NAME}
+    wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}
+    if not wanted or not cache.is_writable:
+        return None
+    reference = weakref.ref(cache)
+    thread = threading.Thread(target=_work, args=(reference, wanted), name="fastload-cache", daemon=True)
+    thread.start()
+    return thread
+
+
+def _work(reference: weakref.ref[Any], tables: dict[int, Path]) -> None:
+    waiting = threading.Event()
+    for table, path in tables.items():
+        while not _copy(reference, table, path):
+            waiting.wait(_LOOK_SECONDS)

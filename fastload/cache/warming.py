@@ -1,0 +1,181 @@
+"""Filling the node's cache, or the page cache, before a job needs it: what ``fastload warm`` does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.cache.opening import ENCODED, CacheUse, Tier, open_cache
+from fastload.cache.root import PrivateFolder
+from fastload.cache.settings import CacheSetting
+from fastload.cache.tables import copy_table
+from fastload.errors import CacheError
+from fastload.memory import available_memory
+from fastload.shard.dataset import PackedDataset
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
+
+__all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]
+
+PAGE_CACHE = "page cache"
+_POLL_SECONDS = 0.1
+_PAGE_CACHE_SHARE = 0.75  # of the available memory: what is kept there without being asked for
+_REGION = np.uint64(4 << 20)  # bytes of a shard that are warmed or not together
+
+Ids: TypeAlias = npt.NDArray[np.int64]
+Wanted: TypeAlias = Callable[[PackedDataset], Ids | None]
+
+
+@dataclass
+class WarmJob:
+    """One packed dataset and where its records go."""
+
+    dataset: PackedDataset
+    place: str  # a cache file's path, PAGE_CACHE, or "" where nothing is to be done
+    reason: str  # why there
+    ids: Ids | None = None  # ascending: the records that are wanted; None: all
+    left_out: int = 0  # records that are wanted, but for which a limit leaves no room
+    cache: Any = None  # _C.CacheFile
+    target: Any = None  # _C.FillTarget; None: the place's own
+
+
+@dataclass(frozen=True)
+class WarmResult:
+    """What became of a job."""
+
+    seconds: float
+    counts: dict[str, int]  # as ``_C.Filler.counts()`` gives them
+    failures: list[tuple[int, str]]  # the first of them: sample id, reason
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all records that were wanted are warm, but for those that cannot be read."""
+        return self.counts["no_room_records"] == 0
+
+
+def plan_jobs(
+    datasets: Sequence[PackedDataset],
+    setting: CacheSetting,
+    wanted: Wanted,
+    page_cache: bool = False,
+    tier: Tier = ENCODED,
+) -> list[WarmJob]:
+    """Decide on the place of each dataset's records, and make the cache files.
+
+    Args:
+        datasets: what to warm.
+        setting: "auto" chooses the better place; "on" is the node cache.
+        wanted: the sample ids of a dataset that are wanted, ascending; None: all.
+        page_cache: the page cache, whatever the setting's mode; its limit counts.
+        tier: the form in the node cache.
+
+    Raises:
+        CacheError: there is no room, or no place.
+    """
+    if page_cache:
+        return _page_cache_jobs(datasets, wanted, setting.limit, ["asked for"] * len(datasets))
+    use: CacheUse = open_cache(datasets, setting, tier)
+    jobs, others = [], []
+    for dataset, part in zip(datasets, use.parts, strict=True):
+        if part.file is not None:
+            jobs.append(WarmJob(dataset, part.file.path, part.reason, wanted(dataset), cache=part.file))
+        elif part.better == PAGE_CACHE:
+            others.append((dataset, part.reason))
+        elif part.better:
+            jobs.append(WarmJob(dataset, "", part.reason))
+        else:
+            raise CacheError(f"{dataset.folder}: {part.reason}.")
+    found, reasons = [dataset for dataset, _ in others], [reason for _, reason in others]
+    return jobs + _page_cache_jobs(found, wanted, setting.limit, reasons)
+
+
+def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]) -> WarmResult:
+    """Warm one dataset; other processes may do the same at the same time, and each record is read once.
+
+    Args:
+        threads: that read.
+        report: called ten times a second with the counts so far.
+    """
+    began = time.monotonic()
+    if not job.place:
+        everything = {"records": len(job.dataset), "bytes": job.dataset.manifest.data_bytes}
+        counts = {**dict.fromkeys(_COUNTS, 0), **everything}
+        counts.update(there_records=counts["records"], there_bytes=counts["bytes"])
+        return WarmResult(0.0, counts, [])
+    filler = _C.Filler(job.dataset.reader, job.target or _target(job), *_claims(job), threads, job.ids)
+    try:
+        filler.start()
+        while not filler.wait(_POLL_SECONDS):
+            report(filler.counts())
+        if job.cache is not None:
+            _copy_tables(job)
+    finally:
+        filler.stop()
+    counts = dict(filler.counts())
+    report(counts)
+    counts["no_room_records"] += job.left_out
+    return WarmResult(time.monotonic() - began, counts, list(filler.failures()))
+
+
+_COUNTS = (
+    "records", "bytes", "no_room_records", "no_room_bytes", "there_records", "there_bytes", "put_records",
+    "put_bytes", "read_bytes", "requests", "failed_records", "claimed_chunks",
+)  # fmt: skip
+
+
+def _copy_tables(job: WarmJob) -> None:
+    """The index and the entry points as well; while another process copies them it is waited for."""
+    folder = job.dataset.folder
+    for table, name in enumerate((INDEX_NAME, ENTRIES_NAME)):
+        while not copy_table(job.cache, table, folder / name):
+            time.sleep(_POLL_SECONDS)
+
+
+def _target(job: WarmJob) -> Any:
+    return _C.PageCacheTarget(job.dataset.reader) if job.cache is None else _C.CacheTarget(job.cache)
+
+
+def _claims(job: WarmJob) -> tuple[str, int]:
+    """A file that all who warm this set here share, and the first of its bytes that stand for sample ids."""
+    if job.cache is not None:
+        return job.cache.path, 0
+    try:
+        with PrivateFolder(CacheSetting().folder, create=True) as folder:
+            return folder.claims_file(), int(job.dataset.id[:5], 16) << 40  # bytes of its own for each set
+    except CacheError:
+        return "", 0  # what two read at the same time the page cache reads once
+
+
+def _page_cache_jobs(
+    datasets: Sequence[PackedDataset], wanted: Wanted, limit: int | None, reasons: Sequence[str]
+) -> list[WarmJob]:
+    """With more than the limit, the same share of every set: the regions that reading ahead keeps there."""
+    total = max(1, sum(dataset.manifest.data_bytes for dataset in datasets))
+    share = (available_memory() * _PAGE_CACHE_SHARE if limit is None else limit) / total
+    jobs = []
+    for dataset, reason in zip(datasets, reasons, strict=True):
+        job = WarmJob(dataset, PAGE_CACHE, reason, wanted(dataset))
+        if share < 1:
+            kept = np.flatnonzero(_kept(dataset, share)).astype(np.int64)
+            ids = kept if job.ids is None else np.intersect1d(kept, job.ids, assume_unique=True)
+            job.left_out = (len(dataset) if job.ids is None else len(job.ids)) - len(ids)
+            job.ids = ids
+        jobs.append(job)
+    return jobs
+
+
+def _kept(dataset: PackedDataset, share: float) -> npt.NDArray[np.bool_]:
+    """Which records ``ReadAhead::keeps`` (csrc/core/prefetch/read_ahead.cpp) keeps at this share."""
+    records = dataset.records
+    region = (records["offset"] // _REGION) ^ (records["shard"].astype(np.uint64) << np.uint64(40))
+    value = region + np.uint64(1)
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    value ^= value >> np.uint64(31)
+    kept: npt.NDArray[np.bool_] = value.astype(np.float64) < share * 2.0**64
+    return kept

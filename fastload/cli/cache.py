@@ -1,0 +1,176 @@
+"""``fastload cache ls | clear | path``."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import pwd
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastload.cache.files import clean, remove
+from fastload.cache.root import PrivateFolder, folder_path, other_folders
+from fastload.cache.sets import CachedSet, cached_sets, set_name, users_of
+from fastload.cache.settings import CacheSetting
+from fastload.cli.output import human_bytes, print_json, print_lines
+from fastload.shard.dataset import PackedDataset
+
+__all__ = ["add", "run"]
+
+_WHERE = "the folder in memory (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
+
+
+def add(verbs: Any) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "cache",
+        help="what the node cache holds; make room",
+        description="The node cache of this user: datasets' records in memory, shared by all processes.",
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    ls = actions.add_parser("ls", help="the cached sets", description="List the cached sets.")
+    clear = actions.add_parser(
+        "clear",
+        help="remove sets that nobody uses",
+        description="Remove cached sets that nobody uses; exit code 1 if one that was named is in use.",
+    )
+    clear.add_argument(
+        "datasets", metavar="DATASET", nargs="*", type=Path, help="only those of these datasets"
+    )
+    clear.add_argument("--stale", action="store_true", help="only those whose dataset is gone or changed")
+    path = actions.add_parser("path", help="where it lies", description="Print the cache's folder or files.")
+    path.add_argument("datasets", metavar="DATASET", nargs="*", type=Path, help="print these datasets' files")
+    for action in (ls, clear, path):
+        action.add_argument("--dir", metavar="DIR", type=Path, help=_WHERE)
+        action.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what the action says."""
+    root = (arguments.dir or CacheSetting().folder).absolute()
+    if arguments.action == "path":
+        return _path(root, arguments)
+    try:
+        folder = PrivateFolder(root)
+    except FileNotFoundError:
+        _print_nothing(root, arguments)
+        return 0
+    with folder:
+        return _ls(folder, arguments) if arguments.action == "ls" else _clear(folder, arguments)
+
+
+def _print_nothing(root: Path, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print_json({"folder": str(folder_path(root)), "sets": []})
+    else:
+        print_lines([f"{folder_path(root)}: nothing"])
+
+
+def _path(root: Path, arguments: argparse.Namespace) -> int:
+    folder = folder_path(root)
+    names = [set_name(PackedDataset(path, entries=False), "encoded") for path in arguments.datasets]
+    paths = [str(folder / name) for name in names] or [str(folder)]
+    if arguments.json:
+        print_json({"paths": paths})
+    else:
+        print_lines(paths)
+    return 0
+
+
+def _ls(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
+    found = cached_sets(folder)
+    others = list(other_folders(folder.root))
+    if arguments.json:
+        owners = [{"folder": str(path), "owner": owner, "bytes": size} for path, owner, size in others]
+        print_json({"folder": str(folder.path), "sets": [_facts(each) for each in found], "others": owners})
+        return 0
+    total = sum(each.bytes for each in found)
+    lines = [f"{folder.path} ({_user(os.geteuid())}): {human_bytes(total)} in {len(found)} sets"]
+    lines += map(_line, found)
+    for path, owner, size in others:
+        lines.append(f"{path} ({_user(owner)}): {'not known' if size is None else human_bytes(size)}")
+    print_lines(lines)
+    return 0
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:  # a container knows its own users only
+        return f"user {uid}"
+
+
+def _facts(found: CachedSet) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "path": str(found.path),
+        "bytes": found.bytes,
+        "owner": found.path.parent.stat().st_uid,
+        "stale": found.stale or None,
+    }
+    info = found.info
+    if info is not None:
+        facts |= {
+            "dataset": str(info.source),
+            "id": info.dataset_id,
+            "tier": info.tier,
+            "created": info.created,
+            "records": info.num_records,
+            "set_bytes": info.set_bytes,
+            "room_records": info.room_records,
+            "room_bytes": info.room_bytes,
+            "ready_records": info.ready_records,
+            "ready_bytes": info.ready_bytes,
+            "in_use": info.in_use,
+            "pids": list(users_of(found.path)) if info.in_use else [],
+        }
+    return facts
+
+
+def _line(found: CachedSet) -> str:
+    info = found.info
+    if info is None:
+        return f"  {found.name}  {human_bytes(found.bytes)}  stale: {found.stale}"
+    filled = info.ready_bytes / info.room_bytes if info.room_bytes else 1.0
+    held = info.room_bytes / info.set_bytes if info.set_bytes else 1.0
+    made = datetime.datetime.fromtimestamp(info.created).strftime("%Y-%m-%d %H:%M")
+    state = f"stale: {found.stale}" if found.stale else _use(found) if info.in_use else "not in use"
+    return (
+        f"  {info.source}  {info.tier}  {human_bytes(found.bytes)}  room for {held:.0%} of "
+        f"{human_bytes(info.set_bytes)}, {filled:.0%} of it filled  made {made}  {state}"
+    )
+
+
+def _use(found: CachedSet) -> str:
+    pids = users_of(found.path)
+    if not pids:
+        return "in use, by processes that cannot be seen from here"
+    return f"in use by {len(pids)} process{'es' if len(pids) > 1 else ''}: {', '.join(map(str, pids))}"
+
+
+def _clear(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
+    removed: list[CachedSet] = []
+    kept: list[CachedSet] = []
+    with folder.creating():
+        clean(folder)
+        for found in _chosen(cached_sets(folder), arguments):
+            (removed if remove(folder, found.name) else kept).append(found)
+    freed = sum(found.bytes for found in removed)
+    if arguments.json:
+        names = {"removed": [str(s.path) for s in removed], "in_use": [str(s.path) for s in kept]}
+        print_json({"folder": str(folder.path), "bytes": freed, **names})
+    else:
+        lines = [f"{folder.path}: {len(removed)} sets removed, {human_bytes(freed)}"]
+        print_lines([*lines, *(f"  kept {found.path}: {_use(found)}" for found in kept)])
+    return 1 if kept and arguments.datasets else 0
+
+
+def _chosen(found: Sequence[CachedSet], arguments: argparse.Namespace) -> list[CachedSet]:
+    sources = {path.absolute() for path in arguments.datasets}
+    return [
+        each
+        for each in found
+        if (not arguments.stale or each.stale)
+        and (not sources or (each.info is not None and each.info.source in sources))
+    ]

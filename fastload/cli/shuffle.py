@@ -1,0 +1,80 @@
+"""``fastload shuffle FOLDER``."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fastload.cli.output import human_bytes, print_json, print_lines
+from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
+from fastload.sampler.quality import Quality, measure
+from fastload.shard.dataset import PackedDataset
+
+__all__ = ["add", "run"]
+
+_COLUMNS = {
+    "classes": "classes a batch",
+    "class_chi2": "chi-square",
+    "together": "with neighbour",
+    "distance": "distance",
+}
+
+
+def add(verbs: Any) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "shuffle",
+        help="how well shuffle='block' mixes a packed dataset",
+        description="How well shuffle='block' mixes a packed dataset, beside a uniform shuffle and none: "
+        "distinct classes in a batch; chi-square of a batch's classes, 1 for independent draws; share of "
+        "samples with their neighbour on disk in the same batch; mean distance between place on disk and "
+        "in the epoch.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a packed dataset")
+    parser.add_argument("--block", type=int, help="records read together (default: about 1 MiB)")
+    parser.add_argument("--window", type=int, help="records mixed at a time (default: about 256 MiB)")
+    parser.add_argument(
+        "--batch-size", type=int, default=256, help="samples a step, of all ranks (default 256)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the loader's seed (default 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure the three orders."""
+    dataset = PackedDataset(arguments.folder, entries=False)
+    n, data_bytes = len(dataset), dataset.manifest.data_bytes
+    try:
+        block, window = default_blocks(n, data_bytes, arguments.block, arguments.window)
+        partition = Partition(max(1, min(arguments.batch_size, n)))
+    except ValueError as error:
+        raise SystemExit(f"fastload shuffle: {error}") from None
+    samplers: dict[str, Sampler] = {
+        "uniform": make_sampler(n, partition, shuffle=True, seed=arguments.seed),
+        "block": BlockSampler(BlockOrder(n, arguments.seed, block, window), partition),
+        "none": make_sampler(n, partition, shuffle=False, seed=arguments.seed),
+    }
+    found = {name: measure(sampler, dataset.labels) for name, sampler in samplers.items()}
+    mean = data_bytes / max(1, n)
+    if arguments.json:
+        orders = {name: asdict(quality) for name, quality in found.items()}
+        sizes = {"block": block, "window": window, "batch_size": partition.batch_size}
+        print_json({"id": dataset.id, **sizes, "window_bytes": round(window * mean), "orders": orders})
+        return 0
+    print_lines(
+        [
+            f"{dataset.folder}: blocks of {block} records ({human_bytes(block * mean)}), windows of {window} "
+            f"({human_bytes(window * mean)}), batches of {partition.batch_size}",
+            "  ".join(["shuffle".ljust(8), *_COLUMNS.values()]),
+            *(_row(name, quality) for name, quality in found.items()),
+        ]
+    )
+    return 0
+
+
+def _row(name: str, quality: Quality) -> str:
+    values = asdict(quality)
+    cells = [f"{values[key]:.{1 if key == 'classes' else 3}f}".rjust(len(_COLUMNS[key])) for key in _COLUMNS]
+    return "  ".join([name.ljust(8), *cells])

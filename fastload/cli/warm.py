@@ -1,0 +1,198 @@
+"""``fastload warm DATASET...``.
+
+Exit codes: 0 everything that was asked for is warm; 1 an error; 2 wrong usage; 3 a part of it, as far as the
+limit or the memory allows; 4 all but records that cannot be read; 130 interrupted (run again, it goes on).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.cache.decoded import fill_target, tier_of
+from fastload.cache.settings import CacheSetting
+from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
+from fastload.cli.output import human_bytes, print_json, print_lines
+from fastload.cli.progress import WarmProgress
+from fastload.cpu_budget import find_budget
+from fastload.decoded import check_decoded
+from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
+from fastload.shard.dataset import PackedDataset
+from fastload.sizes import parse_size
+
+__all__ = ["add", "run"]
+
+PARTLY, UNREADABLE = 3, 4
+_READERS = 16  # threads that wait for storage
+_SHOWN_FAILURES = 5
+
+
+def add(verbs: Any) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "warm",
+        help="bring packed datasets into the node's memory before a job",
+        description="Bring packed datasets into the node's memory: into the node cache (a tmpfs), where "
+        "every DataLoader of this user finds them, or into the page cache. Without --to and --page-cache "
+        "the better one is chosen. Several at once on a node divide the work; killed and run again it "
+        "goes on.",
+        epilog="Exit codes: 0 all is warm; 1 error; 2 wrong usage; 3 a part, as far as the limit or the "
+        "memory allows; 4 all but records that cannot be read; 130 interrupted.",
+    )
+    parser.add_argument("datasets", metavar="DATASET", nargs="+", type=Path, help="packed datasets")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--to", metavar="DIR", type=Path, help="the node cache, in this folder in memory")
+    where.add_argument("--page-cache", action="store_true", help="the page cache")
+    parser.add_argument(
+        "--decoded",
+        metavar="SIDE",
+        type=_side,
+        help="keep pictures decoded, the longer side at most so many pixels, or 'full': what "
+        "DataLoader(cache_decoded=SIDE) uses",
+    )
+    parser.add_argument("--limit", metavar="SIZE", type=_size, help="at most so much, in all: 64GB")
+    parser.add_argument(
+        "--ranks", metavar="A-B/W", type=_ranks, help="only what ranks A to B of W read in one epoch: 0-7/32"
+    )
+    parser.add_argument("--batch-size", metavar="N", type=int, default=1, help="with --ranks: of a rank")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="with --ranks: the loader's seed")
+    parser.add_argument("--epoch", metavar="E", type=int, default=0, help="with --ranks: which epoch")
+    parser.add_argument(
+        "--shuffle", choices=("exact", "block", "none"), default="exact", help="with --ranks: the loader's"
+    )
+    parser.add_argument(
+        "--threads",
+        metavar="N",
+        type=_threads,
+        help=f"that read (default {_READERS}), or decode (default: the CPU budget)",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _side(text: str) -> int | str:
+    side = int(text) if text.isdigit() else text
+    try:
+        check_decoded(side)
+    except (TypeError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error).replace("cache_decoded", "SIDE")) from None
+    return side
+
+
+def _threads(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"threads must be in [1, 1024]. Found: {text}.")
+    return int(text)
+
+
+def _ranks(text: str) -> tuple[range, int]:
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?/(\d+)", text)
+    first, last, world = (int(found[1]), int(found[2] or found[1]), int(found[3])) if found else (1, 0, 0)
+    if not first <= last < world:
+        raise argparse.ArgumentTypeError(f"ranks are A-B/W or A/W, A <= B < W. Found: {text!r}.")
+    return range(first, last + 1), world
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Warm one dataset after the other."""
+    datasets = [PackedDataset(path) for path in arguments.datasets]
+    side = arguments.decoded
+    if side is not None and arguments.page_cache:
+        raise SystemExit("fastload warm: --decoded is for the node cache; leave out --page-cache.")
+    threads = arguments.threads or (_READERS if side is None else find_budget().threads)
+    chosen = arguments.to is not None or arguments.limit is not None
+    root = arguments.to.absolute() if arguments.to is not None else None
+    asked = [f"--to {arguments.to}"] * (root is not None)
+    asked += [f"--limit {arguments.limit}B"] * (arguments.limit is not None)
+    setting = CacheSetting("on" if chosen else "auto", limit=arguments.limit, root=root, text=" ".join(asked))
+
+    def wanted(dataset: PackedDataset) -> npt.NDArray[np.int64] | None:
+        return _ids_of_ranks(dataset, arguments) if arguments.ranks is not None else None
+
+    began = time.monotonic()
+    results = []
+    with WarmProgress(quiet=arguments.json) as progress:
+        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier_of(side)):
+            if side is not None:
+                job.target = fill_target(job.cache, side)
+            line = f"{job.dataset.folder} into {job.place or 'nothing'} ({job.reason})"
+            progress.started(job.dataset.folder.name, job.dataset.manifest.data_bytes, line)
+            results.append((job, run_job(job, threads, progress.advanced)))
+    seconds = time.monotonic() - began
+    if arguments.json:
+        print_json({"seconds": seconds, "sets": [_facts(job, result) for job, result in results]})
+    else:
+        for job, result in results:
+            print_lines(_lines(job, result))
+    if not all(result.is_whole for _, result in results):
+        return PARTLY
+    return UNREADABLE if any(result.failures for _, result in results) else 0
+
+
+def _ids_of_ranks(dataset: PackedDataset, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
+    """The sample ids that these ranks read in the epoch, ascending."""
+    ranks, world = arguments.ranks
+    n, seen = len(dataset), np.zeros(len(dataset), np.bool_)
+    for rank in ranks:
+        try:
+            partition = Partition(arguments.batch_size, rank, world, padding="repeat")
+            sampler = _sampler(dataset, partition, arguments)
+        except ValueError as error:
+            raise SystemExit(f"fastload warm: {error}") from None
+        for step in range(sampler.num_batches(arguments.epoch)):
+            ids = sampler.batch(arguments.epoch, 0, step).ids
+            seen[ids[(ids >= 0) & (ids < n)]] = True
+    return np.flatnonzero(seen).astype(np.int64)
+
+
+def _sampler(dataset: PackedDataset, partition: Partition, arguments: argparse.Namespace) -> Sampler:
+    n = len(dataset)
+    if arguments.shuffle == "block":
+        block, window = default_blocks(n, dataset.manifest.data_bytes, None, None)
+        return BlockSampler(BlockOrder(n, arguments.seed, block, window), partition)
+    return make_sampler(n, partition, shuffle=arguments.shuffle == "exact", seed=arguments.seed)
+
+
+def _facts(job: WarmJob, result: WarmResult) -> dict[str, Any]:
+    counts = result.counts
+    return {
+        "dataset": str(job.dataset.folder),
+        "id": job.dataset.id,
+        "place": "page cache" if job.place == PAGE_CACHE else "cache" if job.place else "memory",
+        "path": job.place if job.cache is not None else None,
+        "reason": job.reason,
+        "whole": result.is_whole,
+        "seconds": result.seconds,
+        **{name: counts[name] for name in counts if name != "claimed_chunks"},
+        "failures": [{"sample": sample, "reason": reason} for sample, reason in result.failures],
+    }
+
+
+def _lines(job: WarmJob, result: WarmResult) -> list[str]:
+    counts = result.counts
+    warm = counts["there_bytes"] + counts["put_bytes"]
+    rate = counts["put_bytes"] / result.seconds / 1e9 if result.seconds > 0 else 0.0
+    lines = [
+        f"{job.dataset.folder}: {human_bytes(warm)} warm in {job.place or 'memory'} "
+        f"after {result.seconds:.1f} s: {human_bytes(counts['put_bytes'])} from the source "
+        f"({rate:.2f} GB/s), {human_bytes(counts['there_bytes'])} there already"
+    ]
+    if not result.is_whole:
+        lines.append(f"  no room for {counts['no_room_records']} records")
+    for sample, reason in result.failures[:_SHOWN_FAILURES]:
+        lines.append(f"  sample {sample}: {reason}")
+    if counts["failed_records"] > _SHOWN_FAILURES:
+        lines.append(f"  {counts['failed_records']} records in all could not be read")
+    return lines

@@ -1,0 +1,130 @@
+"""The block shuffle: whole blocks of consecutive records, in random order, mixed within a window of many.
+
+A uniform shuffle reads each record by itself. Here ``block`` consecutive records come close to each other,
+so that storage is read in larger pieces: the blocks are permuted (as :mod:`fastload.sampler.order` permutes
+samples), and the positions of each window of ``window / block`` blocks are permuted again. All three are
+functions of (seed, epoch) alone, so this order is divided among ranks and resumed as any other.
+
+Two things keep it apart from a uniform shuffle: samples that lie side by side on disk meet in a window, and
+a global batch is made of one window's blocks. ``fastload shuffle`` measures both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from fastload.sampler.order import IdArray, keyed_bits, shuffled
+from fastload.sampler.partition import Partition
+from fastload.sampler.sampler import BatchIds, Sampler
+
+__all__ = ["BlockOrder", "BlockSampler", "default_blocks", "order_name"]
+
+BLOCK_BYTES = 1 << 20
+WINDOW_BYTES = 256 << 20
+ARRANGE_LIMIT = 1 << 16  # samples of a global batch
+
+_REST, _WINDOW, _BATCH = 1, 2, 3  # what keyed bits are for
+
+
+def default_blocks(n: int, data_bytes: int, block: int | None, window: int | None) -> tuple[int, int]:
+    """(records a block, records a window): by default about 1 MiB and 256 MiB.
+
+    Depends on the dataset alone, so that the order does.
+
+    Raises:
+        ValueError: out of range.
+    """
+    mean = max(1.0, data_bytes / max(1, n))
+    if block is None:
+        block = max(1, round(BLOCK_BYTES / mean))
+        block = min(block, window or block)
+    if window is None:
+        window = max(block, round(WINDOW_BYTES / mean))
+    if block < 1 or window < block:
+        raise ValueError(
+            f"shuffle_block must be at least 1 and shuffle_window at least shuffle_block. Found: "
+            f"shuffle_block={block}, shuffle_window={window}."
+        )
+    return block, -(-window // block) * block
+
+
+@lru_cache(maxsize=32)
+def _permutation(n: int, seed: int, epoch: int, window: int) -> IdArray:
+    order = np.argsort(keyed_bits(np.arange(n, dtype=np.uint64), seed, epoch, _WINDOW, window), kind="stable")
+    order.setflags(write=False)
+    return order
+
+
+@dataclass(frozen=True)
+class BlockOrder:
+    """Each sample once an epoch; O(1) for a position, but for a sort of its window now and then."""
+
+    n: int
+    seed: int
+    block: int  # records
+    window: int  # records, a multiple of ``block``
+    repeats: bool = False
+    is_drawn: bool = False
+
+    def total(self, epoch: int) -> int:
+        return self.n
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        """Sample ids at ``positions``."""
+        return self._laid_out(self._mixed(positions, epoch), epoch)
+
+    def _mixed(self, positions: IdArray, epoch: int) -> IdArray:
+        """Permutes the positions of each window."""
+        windows = positions // self.window
+        mixed = np.empty_like(positions)
+        for window in np.unique(windows):
+            first = int(window) * self.window
+            size = min(self.window, self.n - first)
+            here = windows == window
+            mixed[here] = first + _permutation(size, self.seed, epoch, int(window))[positions[here] - first]
+        return mixed
+
+    def _laid_out(self, positions: IdArray, epoch: int) -> IdArray:
+        """Blocks in random order; the last, partial one stands somewhere among the whole ones."""
+        blocks, rest = divmod(self.n, self.block)
+        if blocks == 0:
+            return positions
+        word = int(keyed_bits(np.zeros(1, np.uint64), self.seed, epoch, _REST, 0)[0])
+        begin = (word * (blocks + 1) >> 64) * self.block  # of the partial block
+        before, after = positions < begin, positions >= begin + rest
+        whole = np.where(after, positions - rest, positions)
+        number = np.where(before | after, whole // self.block, 0)
+        ids = shuffled(number, blocks, self.seed, epoch) * self.block + whole % self.block
+        return np.where(before | after, ids, blocks * self.block + positions - begin)
+
+
+def order_name(order: object, shuffle: bool | str) -> bool | str:
+    """What a loader's state says of its order: ``shuffle``, with the sizes of a block shuffle."""
+    return f"block:{order.block}:{order.window}" if isinstance(order, BlockOrder) else shuffle
+
+
+class BlockSampler(Sampler):
+    """Batches of a block order: each rank gets whole blocks, as far as equal batches allow.
+
+    A global batch's samples are fixed by the order. Within it they are arranged by a random number of their
+    block that holds for the whole epoch, and a rank takes its part of that. So most of a block's records go
+    to one rank, for any number of ranks, and ranks joined give the batches of one rank.
+    """
+
+    def __init__(self, order: BlockOrder, partition: Partition) -> None:
+        super().__init__(order, partition)
+        self._blocks = order
+
+    def batch(self, epoch: int, start: int, step: int) -> BatchIds:
+        part = self.partition
+        first = start + step * part.global_batch
+        if first + part.global_batch > self.total(epoch) or part.global_batch > ARRANGE_LIMIT:
+            return super().batch(epoch, start, step)
+        ids = self._blocks.ids(np.arange(first, first + part.global_batch, dtype=np.int64), epoch)
+        blocks = (ids // self._blocks.block).astype(np.uint64)
+        place = np.argsort(keyed_bits(blocks, self._blocks.seed, epoch, _BATCH, 0), kind="stable")
+        own = slice(part.rank * part.batch_size, (part.rank + 1) * part.batch_size)
+        return BatchIds(ids[place[own]], None)

@@ -1,0 +1,176 @@
+"""Samplers whose draws are a function of (seed, epoch, position): nothing is listed, every rank agrees.
+
+Given to a DataLoader as ``sampler=``. Unlike torch's, which are asked for a whole epoch's list, they answer
+for the positions that are needed, so a resumed epoch costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.sampler.order import IdArray, random_words, shuffled
+
+__all__ = ["KeyedSampler", "SubsetSampler", "WeightedSampler"]
+
+
+class KeyedSampler:
+    """What the DataLoader asks for an order instead of a list."""
+
+    def order(self, n: int, seed: int) -> Any:
+        """The :class:`~fastload.sampler.sampler.Order` over a dataset of ``n`` samples.
+
+        Raises:
+            ValueError, IndexError: the sampler does not fit the dataset.
+        """
+        raise NotImplementedError
+
+
+class WeightedSampler(KeyedSampler):
+    """Samples drawn in proportion to their weights: torch's ``WeightedRandomSampler`` for all ranks.
+
+    With replacement a position costs a binary search. Without, the epoch's order is made when it begins, in
+    O(n log n) time and 8 n bytes: the largest of the keys ``log(u) / weight`` (Efraimidis and Spirakis,
+    "Weighted random sampling with a reservoir", 2006).
+
+    Args:
+        weights: one for each sample, >= 0, finite, not all 0.
+        num_samples: positions of an epoch over all ranks.
+        replacement: whether a sample may come several times in an epoch; its augmentation differs each time.
+
+    Raises:
+        ValueError: weights or num_samples out of range.
+    """
+
+    def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True) -> None:
+        self.weights: npt.NDArray[np.float64] = np.asarray(weights, np.float64)
+        self.num_samples = num_samples
+        self.replacement = replacement
+        if self.weights.ndim != 1:
+            raise ValueError(
+                f"weights must be one list, a number for each sample. Found the shape {self.weights.shape}."
+            )
+        bad = np.flatnonzero(~(np.isfinite(self.weights) & (self.weights >= 0)))
+        if bad.size:
+            raise ValueError(
+                f"weights must be finite numbers >= 0. Found: {self.weights[bad[0]]} for sample {bad[0]} and "
+                f"{bad.size - 1} more."
+            )
+        possible = int(np.count_nonzero(self.weights))
+        if possible == 0:
+            raise ValueError(f"weights must not be all 0. Found: {len(self.weights)} weights, none above 0.")
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be >= 1. Found: {num_samples}.")
+        if not replacement and num_samples > possible:
+            raise ValueError(
+                f"Without replacement num_samples must be at most {possible}, the number of weights that are "
+                f"not 0. Found: {num_samples}."
+            )
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def order(self, n: int, seed: int) -> Any:
+        if len(self.weights) != n:
+            raise ValueError(
+                f"weights must have {n} numbers, one for each sample. Found: {len(self.weights)}."
+            )
+        kind = _WithReplacement if self.replacement else _WithoutReplacement
+        return kind(self.weights, self.num_samples, seed)
+
+
+class SubsetSampler(KeyedSampler):
+    """Only these samples: torch's ``SubsetRandomSampler`` for all ranks.
+
+    Args:
+        ids: sample ids; one that is listed twice comes twice.
+        shuffle: False: in the order of the list.
+    """
+
+    def __init__(self, ids: Sequence[int], shuffle: bool = True) -> None:
+        self.ids: IdArray = np.asarray(ids, np.int64)
+        self.shuffle = shuffle
+        if self.ids.ndim != 1 or len(self.ids) == 0:
+            raise ValueError("ids must be a list of at least one sample id.")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def order(self, n: int, seed: int) -> Any:
+        wrong = self.ids[(self.ids < 0) | (self.ids >= n)]
+        if len(wrong):
+            raise IndexError(f"SubsetSampler has sample id {wrong[0]}; legal are 0 to {n - 1}.")
+        return _Subset(self.ids, self.shuffle, seed, len(np.unique(self.ids)) < len(self.ids))
+
+
+@dataclass(frozen=True, eq=False)
+class _Subset:
+    listed: IdArray
+    shuffle: bool
+    seed: int
+    repeats: bool
+    is_drawn: bool = False
+
+    def total(self, epoch: int) -> int:
+        return len(self.listed)
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        if self.shuffle:
+            positions = shuffled(positions, len(self.listed), self.seed, epoch)
+        return self.listed[positions]
+
+
+def _uniform(positions: IdArray, seed: int, epoch: int) -> npt.NDArray[np.float64]:
+    """In (0, 1), 53 bits each."""
+    bits = random_words(positions, seed, epoch) >> np.uint64(11)
+    uniform: npt.NDArray[np.float64] = (bits.astype(np.float64) + 0.5) * 2.0**-53
+    return uniform
+
+
+class _WithReplacement:
+    repeats = True
+    is_drawn = False
+
+    def __init__(self, weights: npt.NDArray[np.float64], num_samples: int, seed: int) -> None:
+        # Zero weights are left out: no rounding can draw them.
+        self._possible = np.flatnonzero(weights)
+        self._ends = np.cumsum(weights[self._possible])
+        self._num_samples = num_samples
+        self._seed = seed
+
+    def total(self, epoch: int) -> int:
+        return self._num_samples
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        wanted = _uniform(positions, self._seed, epoch) * self._ends[-1]
+        found = np.searchsorted(self._ends, wanted, side="right")
+        ids: IdArray = self._possible[np.minimum(found, len(self._possible) - 1)]
+        return ids
+
+
+class _WithoutReplacement:
+    repeats = False
+    is_drawn = False
+
+    def __init__(self, weights: npt.NDArray[np.float64], num_samples: int, seed: int) -> None:
+        self._weights = weights
+        self._num_samples = num_samples
+        self._seed = seed
+        self._drawn = lru_cache(maxsize=2)(self._draw)
+
+    def _draw(self, epoch: int) -> IdArray:
+        possible = np.flatnonzero(self._weights)
+        keys = np.log(_uniform(possible, self._seed, epoch)) / self._weights[possible]
+        order: IdArray = possible[np.argsort(-keys, kind="stable")[: self._num_samples]]
+        return order
+
+    def total(self, epoch: int) -> int:
+        return self._num_samples
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        return self._drawn(epoch)[positions]

@@ -1,0 +1,131 @@
+"""The order of several datasets mixed by weights, position by position.
+
+An epoch is cut into blocks. How many samples of each part a block has is fixed beforehand, so that the
+shares are exact over the epoch and within two samples of it at the end of every block; which positions of the
+block they have is a shuffle keyed by (seed, epoch, block). Each part is walked in an order of its own, a new
+shuffle each time it has been gone through, however many of the mix's epochs that takes.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.sampler.order import IdArray, derived_seed, shuffled
+
+__all__ = ["MixedOrder", "block_ends", "shares"]
+
+_BLOCK = 4096
+_LONG = 1 << 26  # samples an epoch from which on blocks are larger, so that there are not too many
+_LONG_BLOCK = 1 << 16
+
+
+def shares(weights: npt.NDArray[np.float64], total: int) -> IdArray:
+    """``total`` samples divided in proportion to ``weights``, by largest remainders."""
+    ideal = weights / weights.sum() * total
+    counts: IdArray = np.floor(ideal).astype(np.int64)
+    rest = total - int(counts.sum())
+    counts[np.argsort(counts - ideal, kind="stable")[:rest]] += 1
+    return counts
+
+
+def block_ends(counts: IdArray, block: int) -> IdArray:
+    """How many samples of each part lie before the end of each block.
+
+    Returns:
+        (blocks + 1, parts) int64, from 0 to ``counts``. Every row is ``counts`` in proportion, rounded; no
+        column ever falls.
+    """
+    total = int(counts.sum())
+    blocks = -(-total // block)
+    ends = np.zeros((blocks + 1, len(counts)), np.int64)
+    for number in range(1, blocks):
+        before = ends[number - 1]
+        missing = number * block * counts - before * total  # in units of 1 / total samples
+        added = np.maximum(missing // total, 0)
+        rest = block - int(added.sum())
+        if rest > 0:
+            added[np.argsort(added * total - missing, kind="stable")[:rest]] += 1
+        elif rest < 0:
+            added[np.argmax(added)] += rest
+        ends[number] = before + added
+    ends[-1] = counts
+    return ends
+
+
+class MixedOrder:
+    """Sample ids of a mix: those of a part follow those of the part before it.
+
+    Args:
+        sizes: samples in each part, >= 1.
+        counts: samples of each part in an epoch.
+        seed: of the whole order.
+        shuffle: False: every epoch is the same, part after part, each from its beginning.
+    """
+
+    is_drawn = False
+
+    def __init__(self, sizes: IdArray, counts: IdArray, seed: int, shuffle: bool) -> None:
+        self._sizes = sizes
+        self._counts = counts
+        self._seed = seed
+        self._shuffle = shuffle
+        self._firsts = np.cumsum(sizes) - sizes
+        self._total = int(counts.sum())
+        self._block = _BLOCK if self._total < _LONG else _LONG_BLOCK
+        self._ends = block_ends(counts, self._block) if shuffle else np.array([counts * 0, counts])
+        self._part_seeds = [derived_seed(seed, part) for part in range(len(sizes))]
+        self._walk = lru_cache(maxsize=4)(self._make_walk)
+
+    @property
+    def repeats(self) -> bool:
+        """A part that is not gone through exactly once an epoch may begin anew within one."""
+        return bool((self._counts != self._sizes).any())
+
+    def total(self, epoch: int) -> int:
+        return self._total
+
+    def ids(self, positions: IdArray, epoch: int) -> IdArray:
+        found = np.empty(len(positions), np.int64)
+        blocks = positions // self._block if self._shuffle else np.zeros(len(positions), np.int64)
+        for block in np.unique(blocks):
+            inside = blocks == block
+            parts, steps = self._steps(positions[inside], int(block), epoch)
+            found[inside] = self._ids(parts, steps)
+        return found
+
+    def _steps(self, positions: IdArray, block: int, epoch: int) -> tuple[IdArray, IdArray]:
+        """Part of each position, and the step in that part's walk."""
+        if self._shuffle:
+            parts, steps = self._walk(epoch, block)
+            inside = positions - block * self._block
+            return parts[inside], steps[inside]
+        ends = np.cumsum(self._counts)
+        parts = np.searchsorted(ends, positions, side="right")
+        return parts, positions - (ends - self._counts)[parts]
+
+    def _make_walk(self, epoch: int, block: int) -> tuple[IdArray, IdArray]:
+        """The same for all positions of a block."""
+        before, after = self._ends[block], self._ends[block + 1]
+        size = int((after - before).sum())
+        number = epoch * (len(self._ends) - 1) + block
+        places = shuffled(np.arange(size, dtype=np.int64), size, self._seed, number)
+        parts = np.searchsorted(np.cumsum(after - before), places, side="right")
+        steps = np.empty(size, np.int64)
+        for part in range(len(self._sizes)):
+            mine = np.flatnonzero(parts == part)
+            steps[mine] = epoch * self._counts[part] + before[part] + np.arange(len(mine))
+        return parts, steps
+
+    def _ids(self, parts: IdArray, steps: IdArray) -> IdArray:
+        rounds, places = np.divmod(steps, self._sizes[parts])
+        if self._shuffle:
+            for part in np.unique(parts):
+                for turn in np.unique(rounds[parts == part]):
+                    mine = (parts == part) & (rounds == turn)
+                    size, seed = int(self._sizes[part]), self._part_seeds[part]
+                    places[mine] = shuffled(places[mine], size, seed, int(turn))
+        ids: IdArray = self._firsts[parts] + places
+        return ids

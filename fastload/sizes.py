@@ -1,0 +1,37 @@
+"""Sizes in bytes as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+__all__ = ["human_bytes", "parse_size"]
+
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|)\s*", re.IGNORECASE)
+_MOST = 2**63  # bytes
+
+
+def human_bytes(size: float) -> str:
+    """``1234567`` as ``1.2 MB`` (powers of 1000)."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if abs(size) < 1000:
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def parse_size(text: str) -> int:
+    """Bytes: ``"64GB"`` is 64 * 1000**3, ``"64GiB"`` and ``"64G"`` are 64 * 1024**3. At least 1.
+
+    Raises:
+        ValueError: not a size.
+    """
+    found = _SIZE.fullmatch(text)
+    if found is None or not (found[2] or found[3].lower() == "b"):
+        raise ValueError(f'A size is a number and a unit, such as "64GB" or "512MiB". Found: {text!r}.')
+    base = 1000 if found[3].lower() == "b" else 1024
+    size = int(Fraction(found[1].rstrip(".")) * base ** _UNITS[found[2].lower()])
+    if not 0 < size < _MOST:
+        raise ValueError(f"A size must be in [1, 2**63) bytes. Found: {text!r}, which is {size}.")
+    return size

@@ -1,0 +1,44 @@
+"""Pools of Python threads."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["started_pool"]
+
+
+def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
+    """A pool whose ``threads`` threads run already.
+
+    A ThreadPoolExecutor starts its threads when work is submitted. If a KeyboardInterrupt comes while it
+    does, the new thread is not yet on the list of those that the interpreter ends when it exits, which
+    then waits for it for ever. Here a Ctrl-C waits until they run: a millisecond.
+    """
+    with _interrupts_wait():
+        pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        everyone = threading.Barrier(threads)
+        for _ in range(threads):
+            pool.submit(everyone.wait)
+    return pool
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """SIGINT is handled at the end. Only the main thread handles signals."""
+    former = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(former):
+        yield
+        return
+    noted: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *arguments: noted.append(arguments))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+        if noted:
+            former(*noted[0])

@@ -1,0 +1,1 @@
+"""transfer: host batches onto the device. ``cuda.py`` alone talks to CUDA."""

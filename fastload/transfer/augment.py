@@ -1,0 +1,205 @@
+"""Augmentation of whole batches by torch operations, the same on the host and on the device."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fastload.prefetch import BatchKey
+from fastload.sampler import BatchIds, Sampler
+from fastload.transfer.color import color_jitter
+from fastload.transfer.draws import BatchKeyed, erasing_boxes, jitter_factors
+from fastload.transforms.batch import BATCH_SPECS, ColorJitter, CutMix, MixUp, RandomChoice, RandomErasing
+
+__all__ = ["Augmenter", "check_parts", "host_seeded", "parameters_of", "parts_of"]
+
+Seeded = Callable[[int], AbstractContextManager[None]]
+
+
+@contextmanager
+def host_seeded(seed: int) -> Iterator[None]:
+    """torch's global random numbers of the host begin at ``seed`` inside, and go on as before afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def parts_of(transform: Any) -> tuple[Any, ...]:
+    """The parts of ``batch_transform=``: our specs and callables ``(images, labels) -> batch``."""
+    if transform is None:
+        return ()
+    return tuple(transform) if isinstance(transform, Sequence) else (transform,)
+
+
+def parameters_of(parts: tuple[Any, ...]) -> int:
+    """Numbers drawn for each sample."""
+    return 4 * sum(isinstance(part, (ColorJitter, RandomErasing)) for part in parts)
+
+
+def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
+    """Check what ``batch_transform=`` consists of.
+
+    Args:
+        parts: from :func:`parts_of`.
+        dtype: the images' by the loader's transform; None: not known.
+
+    Raises:
+        TypeError: neither a spec nor callable.
+        ValueError: a ColorJitter that is not the first, two RandomErasing, or a transform that needs float
+            images where they are uint8.
+    """
+    for position, part in enumerate(parts):
+        if not isinstance(part, BATCH_SPECS) and not callable(part):
+            raise TypeError(
+                f"batch_transform takes what fastload.transforms.batch has, and callables (images, labels). "
+                f"Found: {part!r}."
+            )
+        if isinstance(part, ColorJitter) and position > 0:
+            raise ValueError("ColorJitter works on pictures before normalisation: it must come first.")
+        if isinstance(part, (ColorJitter, MixUp, RandomChoice)) and dtype == "uint8":
+            raise ValueError(
+                f"{type(part).__name__} needs float images: add ToDtype or Normalize to the transform."
+            )
+    if sum(isinstance(part, RandomErasing) for part in parts) > 1:
+        raise ValueError("RandomErasing can be there once: two would draw the same rectangles.")
+
+
+class Augmenter:
+    """Applies ``batch_transform=`` to batches.
+
+    Args:
+        parts: from :func:`parts_of`, checked.
+        seed: the loader's.
+        sampler: which samples a batch has.
+        seeded: seeds torch's global random numbers for a callable.
+    """
+
+    def __init__(
+        self, parts: tuple[Any, ...], seed: int, sampler: Sampler, seeded: Seeded = host_seeded
+    ) -> None:
+        self._parts = parts
+        self._seed = seed
+        self._sampler = sampler
+        self._seeded = seeded
+        self._jitter = next((part for part in parts if isinstance(part, ColorJitter)), None)
+        self._erasing = next((part for part in parts if isinstance(part, RandomErasing)), None)
+        self._values: torch.Tensor | None = None  # to erase with, on the images' device
+
+    @property
+    def jitters(self) -> bool:
+        """Whether pictures are changed before normalisation."""
+        return self._jitter is not None
+
+    @property
+    def parameters(self) -> int:
+        """Numbers drawn for each sample."""
+        return parameters_of(self._parts)
+
+    def draw(self, epoch: int, batch: BatchIds, height: int, width: int) -> npt.NDArray[np.float32]:
+        """(n, parameters) for the samples of a batch of pictures of this size."""
+        columns = []
+        if self._jitter is not None:
+            columns.append(jitter_factors(self._jitter, self._seed, epoch, batch))
+        if self._erasing is not None:
+            columns.append(erasing_boxes(self._erasing, self._seed, epoch, batch, height, width))
+        return np.concatenate(columns, axis=1).astype(np.float32)
+
+    def jitter(self, pixels: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
+        """Colour jitter of (n, 3, h, w) uint8; float32 in [0, 1]."""
+        assert self._jitter is not None
+        spec = self._jitter
+        unit = torch.mul(pixels, 1.0 / 255.0)
+        neutral = ((1.0, 1.0), (1.0, 1.0), (1.0, 1.0), (0.0, 0.0))
+        ranges = (spec.brightness, spec.contrast, spec.saturation, spec.hue)
+        brightness, contrast, saturation, hue = (r != n for r, n in zip(ranges, neutral, strict=True))
+        return color_jitter(unit, parameters[:, :4], (brightness, contrast, saturation, hue))
+
+    def pair(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """``batch`` as images and labels.
+
+        Raises:
+            TypeError: it is something else.
+        """
+        if isinstance(batch, (tuple, list)) and len(batch) == 2 and isinstance(batch[0], torch.Tensor):
+            return batch[0], batch[1]
+        raise TypeError(f"batch_transform needs batches of (images, labels). Found: {type(batch).__name__}.")
+
+    def __call__(
+        self, images: torch.Tensor, labels: torch.Tensor, parameters: torch.Tensor, key: BatchKey
+    ) -> Any:
+        """All but the colour jitter, in order.
+
+        Args:
+            images: (n, 3, h, w).
+            labels: (n,) int64.
+            parameters: (n, parameters) float32 on the images' device, from :meth:`draw`.
+            key: which batch.
+
+        Returns:
+            (images, labels), or what the last callable returned.
+        """
+        keyed = BatchKeyed(self._seed, key.epoch, self._sampler.batch(*key))
+        batch: Any = images, labels
+        for part in self._parts:
+            if isinstance(part, ColorJitter):
+                continue
+            if isinstance(part, RandomErasing):
+                batch = self._erase(batch[0], parameters[:, -4:], part), batch[1]
+            elif isinstance(part, (MixUp, CutMix, RandomChoice)):
+                batch = _mixed(part, batch[0], batch[1], keyed)
+            else:
+                with self._seeded(keyed.seed()):
+                    batch = part(*batch)
+        return batch
+
+    def _erase(self, images: torch.Tensor, boxes: torch.Tensor, spec: RandomErasing) -> torch.Tensor:
+        """The pictures with rows boxes[0] to boxes[1] and columns boxes[2] to boxes[3] filled."""
+        if self._values is None or self._values.device != images.device or self._values.dtype != images.dtype:
+            values = torch.tensor(spec.value, device="cpu").to(images.dtype)
+            self._values = values.to(images.device).view(1, 3, 1, 1)
+        top, bottom, left, right = boxes.view(-1, 4, 1, 1).unbind(1)
+        rows = torch.arange(images.shape[2], device=images.device).view(1, -1, 1)
+        columns = torch.arange(images.shape[3], device=images.device).view(1, 1, -1)
+        inside = (rows >= top) & (rows < bottom) & (columns >= left) & (columns < right)
+        return torch.where(inside.unsqueeze(1), self._values, images)
+
+
+def _mixed(
+    spec: MixUp | CutMix | RandomChoice, images: torch.Tensor, labels: torch.Tensor, keyed: BatchKeyed
+) -> tuple[torch.Tensor, torch.Tensor]:
+    if isinstance(spec, RandomChoice):
+        return _mixed(spec.transforms[keyed.below(len(spec.transforms))], images, labels, keyed)
+    lam = keyed.beta(spec.alpha)
+    if isinstance(spec, MixUp):
+        if not images.is_floating_point():
+            raise ValueError("MixUp needs float images: add ToDtype or Normalize to the transform.")
+        mixed = torch.lerp(images.roll(1, 0), images, lam)
+    else:
+        mixed, lam = _cut(images, lam, keyed)
+    return mixed, _soft(labels, spec.num_classes, lam)
+
+
+def _cut(images: torch.Tensor, lam: float, keyed: BatchKeyed) -> tuple[torch.Tensor, float]:
+    """The batch with a rectangle of its neighbours, and the share of a picture that is its own."""
+    height, width = images.shape[2:]
+    x, y = keyed.below(width), keyed.below(height)
+    half = 0.5 * math.sqrt(1.0 - lam)
+    left, right = max(0, x - int(half * width)), min(width, x + int(half * width))
+    top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))
+    mixed = images.clone()
+    mixed[..., top:bottom, left:right] = images[..., top:bottom, left:right].roll(1, 0)
+    return mixed, 1.0 - (right - left) * (bottom - top) / (width * height)
+
+
+def _soft(labels: torch.Tensor, num_classes: int, lam: float) -> torch.Tensor:
+    """(n, num_classes) float32: the labels mixed as the images are. Labels out of range give zeros."""
+    if labels.dim() == 1:
+        classes = torch.arange(num_classes, device=labels.device)
+        labels = (labels.unsqueeze(1) == classes).to(torch.float32)
+    return torch.lerp(labels.roll(1, 0), labels, lam)

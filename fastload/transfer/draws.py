@@ -1,0 +1,146 @@
+"""Random parameters of batch transforms: Philox by NumPy, for all samples of a batch at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.sampler import BatchIds
+from fastload.transforms.batch import ColorJitter, RandomErasing
+
+__all__ = ["BatchKeyed", "erasing_boxes", "jitter_factors", "philox", "sample_words"]
+
+# Follow DrawOp in csrc/core/base/philox.h: 1 crop, 2 flip, 3 substitute; 4 is a callable's (tail.py).
+_ERASE_OP, _JITTER_OP, _BATCH_OP = 5, 6, 7
+_TRIES = 10
+_MASK = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+
+Words = npt.NDArray[np.uint64]  # of 32 bits each
+Floats = npt.NDArray[np.float64]
+
+
+def philox(counter: Words, key: tuple[int, int]) -> Words:
+    """Philox4x32-10 of many counters: (..., 4) words in and out. The reference is base/philox.h."""
+    c0, c1, c2, c3 = (counter[..., i] for i in range(4))
+    k0, k1 = key
+    for _ in range(10):
+        p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1, c2, c3 = (
+            (p1 >> _32) ^ c1 ^ np.uint64(k0),
+            p1 & _MASK,
+            (p0 >> _32) ^ c3 ^ np.uint64(k1),
+            p0 & _MASK,
+        )
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=-1)
+
+
+def _epoch_key(seed: int, epoch: int) -> tuple[int, int]:
+    counter = [epoch & 0xFFFFFFFF, epoch >> 32, 0x6661737A, 0x6C6F6164]
+    words = _C.philox4x32(counter, [seed & 0xFFFFFFFF, seed >> 32])
+    return int(words[0]), int(words[1])
+
+
+def sample_words(seed: int, epoch: int, batch: BatchIds, op: int, blocks: int) -> Words:
+    """(n, blocks, 4) words: what ``SampleRng::words`` gives for each sample and each block."""
+    ids = batch.ids.astype(np.int64).view(np.uint64)
+    counter = np.zeros((len(ids), blocks, 4), np.uint64)
+    counter[..., 0] = (ids & _MASK)[:, None]
+    counter[..., 1] = (ids >> _32)[:, None]
+    if batch.draws is not None:
+        counter[..., 2] = batch.draws.astype(np.uint64)[:, None]
+    counter[..., 3] = np.uint64(op << 16) | np.arange(blocks, dtype=np.uint64)
+    return philox(counter, _epoch_key(seed, epoch))
+
+
+def _uniform(words: Words, low: float = 0.0, high: float = 1.0) -> Floats:
+    """Uniform in [low, high) with 32 bits."""
+    result: Floats = low + (high - low) * (words.astype(np.float64) * 2.0**-32)
+    return result
+
+
+def jitter_factors(spec: ColorJitter, seed: int, epoch: int, batch: BatchIds) -> Floats:
+    """(n, 4): brightness, contrast, saturation and hue."""
+    words = sample_words(seed, epoch, batch, _JITTER_OP, 1)[:, 0]
+    ranges: list[Any] = [spec.brightness, spec.contrast, spec.saturation, spec.hue]
+    return np.stack([_uniform(words[:, i], *ranges[i]) for i in range(4)], axis=1)
+
+
+def erasing_boxes(
+    spec: RandomErasing, seed: int, epoch: int, batch: BatchIds, height: int, width: int
+) -> Floats:
+    """(n, 4): first and last (exclusive) row, first and last column to erase; zeros: nothing.
+
+    torchvision's ``RandomErasing.get_params``: a try fits if both its sides are below the picture's.
+    """
+    words = sample_words(seed, epoch, batch, _ERASE_OP, _TRIES + 1)
+    applies = _uniform(words[:, 0, 0]) < spec.p
+    tries = words[:, 1:]
+    area = height * width * _uniform(tries[..., 0], *spec.scale)
+    aspect = np.exp(_uniform(tries[..., 1], math.log(spec.ratio[0]), math.log(spec.ratio[1])))
+    h, w = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
+    fits = (h < height) & (w < width)
+    first = fits.argmax(axis=1)
+    rows = np.arange(len(first))
+    h, w = h[rows, first], w[rows, first]
+    top = np.floor(_uniform(tries[rows, first, 2]) * (height - h + 1))
+    left = np.floor(_uniform(tries[rows, first, 3]) * (width - w + 1))
+    boxes = np.stack([top, top + h, left, left + w], axis=1)
+    return np.where((applies & fits.any(axis=1))[:, None], boxes, 0.0)
+
+
+class BatchKeyed:
+    """Random numbers of one batch: key (seed, epoch), counter (first sample id, its draw, operation)."""
+
+    def __init__(self, seed: int, epoch: int, batch: BatchIds) -> None:
+        self._first = BatchIds(batch.ids[:1], None if batch.draws is None else batch.draws[:1])
+        self._words = self._stream(seed, epoch)
+
+    def _stream(self, seed: int, epoch: int) -> Iterator[int]:
+        key = _epoch_key(seed, epoch)
+        ids = int(self._first.ids[0]) & 0xFFFFFFFFFFFFFFFF
+        draw = 0 if self._first.draws is None else int(self._first.draws[0])
+        for block in range(1 << 16):
+            counter = [ids & 0xFFFFFFFF, ids >> 32, draw, _BATCH_OP << 16 | block]
+            yield from map(int, _C.philox4x32(counter, list(key)))
+
+    def seed(self) -> int:
+        """63 bits for a generator."""
+        return next(self._words) << 31 | next(self._words) >> 1
+
+    def uniform(self) -> float:
+        """Uniform in [0, 1)."""
+        return ((next(self._words) << 32 | next(self._words)) >> 11) * 2.0**-53
+
+    def below(self, n: int) -> int:
+        """A uniform integer in [0, n)."""
+        return (next(self._words) << 32 | next(self._words)) * n >> 64
+
+    def beta(self, alpha: float) -> float:
+        """Beta(alpha, alpha), as a ratio of gammas in logarithms: small ones would underflow."""
+        difference = self._log_gamma(alpha) - self._log_gamma(alpha)
+        return 1.0 / (1.0 + math.exp(-difference)) if difference > -700 else 0.0
+
+    def _log_gamma(self, alpha: float) -> float:
+        """The logarithm of a Gamma(alpha) number: Marsaglia and Tsang (2000), for alpha < 1 boosted."""
+        boost = 0.0
+        if alpha < 1.0:
+            boost, alpha = math.log(1.0 - self.uniform()) / alpha, alpha + 1.0
+        d = alpha - 1.0 / 3.0
+        c = 1.0 / math.sqrt(9.0 * d)
+        while True:
+            x = self._normal()
+            v = (1.0 + c * x) ** 3
+            if v > 0 and math.log(1.0 - self.uniform()) < 0.5 * x * x + d - d * v + d * math.log(v):
+                return math.log(d * v) + boost
+
+    def _normal(self) -> float:
+        """Box and Muller (1958), one of the pair."""
+        radius = math.sqrt(-2.0 * math.log(1.0 - self.uniform()))
+        return radius * math.cos(2.0 * math.pi * self.uniform())

@@ -1,0 +1,286 @@
+"""The ring: pinned memory of exactly the planned size, cut into slots with one state each.
+
+torch's pinned allocator is not used here: it rounds every block up to a power of two, which for 256 pictures
+of 224x224 is 64 MiB instead of 36.75. The ring is one anonymous mapping, registered with the driver
+(cudaHostRegister) and known to nobody else, so the only copies from it are the ones that the pipeline issues.
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fastload.errors import StateError
+from fastload.prefetch import Slot, SlotShape
+from fastload.transfer.streams import Gpu
+
+__all__ = ["Ring", "RingSlot", "SlotLayout", "SlotState"]
+
+_ALIGN = 512  # bytes; divides the page, and no two slots share a cache line
+_POLL_SECONDS = 1e-4  # between looks at an event
+_DRAIN_SECONDS = 10.0  # how long close() waits for the device
+_ABANDONED: list[mmap.mmap] = []  # mappings of rings whose device never came back
+
+
+class SlotState(enum.Enum):
+    """What a slot is doing."""
+
+    FREE = "free"
+    FILLING = "filling"  # the core writes it
+    READY = "ready"  # complete, not yet given to the copy stream
+    COPYING = "copying"  # the device reads it
+
+
+_LEGAL = {
+    (SlotState.FREE, SlotState.FILLING),  # leased
+    (SlotState.FILLING, SlotState.READY),  # collected
+    (SlotState.FILLING, SlotState.FREE),  # cancelled
+    (SlotState.READY, SlotState.COPYING),  # issued
+    (SlotState.READY, SlotState.FREE),  # cancelled
+    (SlotState.COPYING, SlotState.FREE),  # the copy's event has passed
+}
+
+
+def round_up(n: int, unit: int) -> int:
+    """The least multiple of ``unit`` that is not below ``n``."""
+    return -(-n // unit) * unit
+
+
+@dataclass(frozen=True)
+class SlotLayout:
+    """Where things lie in a slot: labels and parameters first, so that one copy moves any number of samples.
+
+    Args:
+        shape: the images.
+        parameters: float32 numbers a sample for augmentation on the device.
+    """
+
+    shape: SlotShape
+    parameters: int = 0
+
+    @property
+    def parameters_at(self) -> int:
+        """Where the parameters begin, in bytes."""
+        return self.shape.batch_size * 8
+
+    @property
+    def images_at(self) -> int:
+        """Where the images begin, in bytes."""
+        return round_up(self.parameters_at + self.shape.batch_size * 4 * self.parameters, _ALIGN)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a slot."""
+        return round_up(self.images_at + self.shape.nbytes, _ALIGN)
+
+    def used(self, size: int) -> int:
+        """Bytes of a slot that a batch of ``size`` samples needs, from the slot's beginning."""
+        return self.images_at + size * self.shape.sample_bytes
+
+    def views(self, slot: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Images, labels and parameters of ``size`` samples in a slot's bytes.
+
+        Args:
+            slot: (nbytes,) uint8, host or device.
+
+        Returns:
+            (size, 3, height, width) of the shape's dtype, (size,) int64, (size, parameters) float32.
+        """
+        shape, n = self.shape, self.shape.batch_size
+        flat = slot[self.images_at : self.used(size)].view(shape.dtype)
+        if shape.channels_last:
+            images = flat.view(size, shape.height, shape.width, 3).permute(0, 3, 1, 2)
+        else:
+            images = flat.view(size, 3, shape.height, shape.width)
+        labels = slot[: 8 * n].view(torch.int64)[:size]
+        end = self.parameters_at + 4 * n * self.parameters
+        parameters = slot[self.parameters_at : end].view(torch.float32).view(n, self.parameters)[:size]
+        return images, labels, parameters
+
+    def ring_bytes(self, slots: int) -> int:
+        """Bytes of a ring: whole pages, which is what pinning counts."""
+        return round_up(slots * self.nbytes, mmap.PAGESIZE)
+
+
+@dataclass
+class RingSlot(Slot):
+    """A slot of the ring; the tensors are views for the leased batch's size."""
+
+    number: int
+    bytes: torch.Tensor  # (used,) uint8: what crosses the bus
+    parameters: torch.Tensor  # (n, parameters) float32
+
+
+def _mapping(size: int) -> mmap.mmap:
+    """Anonymous memory of exactly ``size`` bytes, not given to forked children."""
+    try:
+        mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise StateError(
+            f"No memory for slots of {size} bytes: {error.strerror}. Lower batch_size or prefetch_factor."
+        ) from error
+    with suppress(OSError):  # kernels may lack either
+        # After fork() the first write of either process would move the page away from what the device reads.
+        mapping.madvise(mmap.MADV_DONTFORK)
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
+
+
+class Ring:
+    """Slots for the engine to fill and the copy stream to read. All calls on the consumer's thread.
+
+    Args:
+        gpu: whose driver pins the memory.
+        layout: of a slot.
+        slots: how many.
+    """
+
+    def __init__(self, gpu: Gpu, layout: SlotLayout, slots: int) -> None:
+        self.layout = layout
+        self.shape = layout.shape
+        self._gpu = gpu
+        self._states = [SlotState.FREE] * slots
+        self._events: list[Any] = [None] * slots  # of the copy that reads the slot
+        self._done: list[Callable[[], None] | None] = [None] * slots  # told when the copy is done
+        self.blocked_seconds = 0.0  # spent waiting for the device to let go of a slot
+        self.timeout = 0.0  # seconds, 0: no bound
+        size = layout.ring_bytes(slots)
+        self._map = _mapping(size)
+        memory = np.frombuffer(self._map, np.uint8)
+        self._memory: npt.NDArray[np.uint8] | None = memory
+        self._address = int(memory.__array_interface__["data"][0])
+        self.nbytes = size
+        self.pinned = self._pin()
+
+    def _pin(self) -> bool:
+        reason = self._gpu.pin(self._address, self.nbytes)
+        if reason is None:
+            return True
+        limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+        text = "unlimited" if limit == resource.RLIM_INFINITY else f"{limit} bytes"
+        warnings.warn(
+            f"{self.nbytes} bytes could not be pinned ({reason}; RLIMIT_MEMLOCK is {text}): batches are "
+            f"copied from pageable memory, which the training step waits for. Raise the limit (ulimit -l; "
+            f"docker run --ulimit memlock=-1), or lower batch_size or prefetch_factor.",
+            stacklevel=2,
+        )
+        return False
+
+    @property
+    def states(self) -> tuple[SlotState, ...]:
+        """Each slot's state."""
+        return tuple(self._states)
+
+    def _move(self, number: int, to: SlotState) -> None:
+        if (self._states[number], to) not in _LEGAL:
+            raise StateError(f"Slot {number} is {self._states[number].value}: it cannot become {to.value}.")
+        self._states[number] = to
+
+    def lease(self, size: int, must: bool = False) -> RingSlot | None:
+        """A free slot for ``size`` samples, contents undefined.
+
+        Args:
+            must: wait for the device to let go of one, instead of returning None.
+
+        Raises:
+            RuntimeError: that takes longer than ``timeout``.
+        """
+        number = self._free(must)
+        if number is None or self._memory is None:
+            return None
+        self._move(number, SlotState.FILLING)
+        begin = number * self.layout.nbytes
+        memory = self._memory[begin : begin + self.layout.nbytes]
+        whole = torch.from_numpy(memory)
+        images, labels, parameters = self.layout.views(whole, size)
+        first = self.layout.images_at
+        return RingSlot(
+            memory[first : first + size * self.shape.sample_bytes],
+            images,
+            labels,
+            number,
+            whole[: self.layout.used(size)],
+            parameters,
+        )
+
+    def _free(self, must: bool) -> int | None:
+        self.reclaim()
+        if must and SlotState.FREE not in self._states:
+            self._wait_for_a_slot()
+        return self._states.index(SlotState.FREE) if SlotState.FREE in self._states else None
+
+    def _wait_for_a_slot(self) -> None:
+        start = time.monotonic()
+        while SlotState.COPYING in self._states and SlotState.FREE not in self._states:
+            time.sleep(_POLL_SECONDS)  # and not in the driver: signal handlers run here
+            self.reclaim()
+            waited = time.monotonic() - start
+            if self.timeout and waited > self.timeout:
+                raise RuntimeError(
+                    f"DataLoader timed out after {waited:.1f} seconds: the device is not done."
+                )
+        self.blocked_seconds += time.monotonic() - start
+        if SlotState.FREE not in self._states:
+            raise StateError("All slots were lost by interrupts. Create a new DataLoader.")
+
+    def collected(self, slot: RingSlot) -> None:
+        """The core has filled it."""
+        self._move(slot.number, SlotState.READY)
+
+    def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
+        """The device reads it until ``event`` passes; then ``done`` is called."""
+        self._move(slot.number, SlotState.COPYING)
+        self._events[slot.number] = event
+        self._done[slot.number] = done
+
+    def give_back(self, slot: Slot) -> None:
+        """It was cancelled; nobody writes it any more."""
+        assert isinstance(slot, RingSlot)
+        self._move(slot.number, SlotState.FREE)
+
+    def reclaim(self) -> None:
+        """Free the slots whose copies are done; does not block."""
+        for number, state in enumerate(self._states):
+            if state is SlotState.COPYING and self._gpu.passed(self._events[number]):
+                self._move(number, SlotState.FREE)
+                done, self._done[number], self._events[number] = self._done[number], None, None
+                if done is not None:
+                    done()
+
+    def close(self) -> None:
+        """Let the copies end, unpin and let go of the memory. The engine must be closed. Idempotent.
+
+        If the device does not end its copies within some seconds, the memory stays as it is until the process
+        ends: pages that a device may still read are not given away.
+        """
+        if self._memory is None:
+            return
+        self._memory = None
+        if self._drained() and self.pinned:
+            self._gpu.unpin(self._address)
+        elif self.pinned:
+            _ABANDONED.append(self._map)
+        self.pinned = False
+
+    def _drained(self) -> bool:
+        limit = time.monotonic() + _DRAIN_SECONDS
+        while SlotState.COPYING in self._states:
+            try:
+                self.reclaim()
+            except RuntimeError:
+                return True  # the device is lost: nobody reads any more
+            if time.monotonic() > limit:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True

@@ -1,0 +1,187 @@
+"""Transforms of whole batches, for ``fastload.DataLoader(batch_transform=...)``: descriptions only.
+
+They run after decoding, on the device if the loader has one. :class:`ColorJitter` and :class:`RandomErasing`
+draw for each sample, from (seed, epoch, sample id): threads, ranks and restarts change nothing.
+:class:`MixUp`, :class:`CutMix` and :class:`RandomChoice` draw once a batch, and pair each sample with its
+neighbour in the batch; their key is (seed, epoch, first sample id of the batch), so the same batch is mixed
+in the same way in every run, but with another number of ranks, or another batch size, batches hold other
+samples and are mixed otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.transforms import arguments
+
+__all__ = ["BATCH_SPECS", "ColorJitter", "CutMix", "MixUp", "RandomChoice", "RandomErasing"]
+
+
+def _set(spec: Any, name: str, value: Any) -> None:
+    object.__setattr__(spec, name, value)
+
+
+def _in_range(where: str, value: float, low: float, high: float) -> float:
+    (number,) = arguments.floats(where, (value,), 1)
+    if not low <= number <= high:
+        raise ValueError(f"{where} must be in [{low:g}, {high:g}]. Found: {value!r}.")
+    return number
+
+
+def _check_mix(where: str, alpha: float, num_classes: int) -> None:
+    if _in_range(f"{where}.alpha", alpha, 0.0, 1e6) == 0.0:
+        raise ValueError(f"{where}.alpha must be above 0. Found: {alpha!r}.")
+    if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
+        raise ValueError(f"{where}.num_classes must be an int of at least 1. Found: {num_classes!r}.")
+
+
+@dataclass(frozen=True)
+class MixUp:
+    """``lam * batch + (1 - lam) * batch.roll(1, 0)``, labels alike; ``lam`` from Beta(alpha, alpha), as
+    torchvision's.
+
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Labels become (n, num_classes) float32;
+    the row of a padded or skipped sample (label -100) has no weight: zeros are mixed in.
+
+    Args:
+        num_classes: width of the labels.
+        alpha: above 0; 1 is uniform.
+
+    Raises:
+        TypeError, ValueError: an argument outside its range.
+    """
+
+    num_classes: int
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_mix("MixUp", self.alpha, self.num_classes)
+
+
+@dataclass(frozen=True)
+class CutMix:
+    """A rectangle of ``batch.roll(1, 0)`` pasted into each picture, labels mixed by its area, as
+    torchvision's.
+
+    Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable Features"
+    (2019). Its area is 1 - lam of the picture's, lam from Beta(alpha, alpha), its centre uniform, what hangs
+    over the edge is cut off. Labels as :class:`MixUp`'s.
+
+    Args:
+        num_classes: width of the labels.
+        alpha: above 0; 1 is uniform.
+
+    Raises:
+        TypeError, ValueError: an argument outside its range.
+    """
+
+    num_classes: int
+    alpha: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_mix("CutMix", self.alpha, self.num_classes)
+
+
+@dataclass(frozen=True)
+class RandomErasing:
+    """A random rectangle of a picture filled with ``value``, as torchvision's on the normalised picture.
+
+    Zhong et al., "Random Erasing Data Augmentation" (2017). Ten tries at an area of ``scale`` times the
+    picture's and a height over width uniform in logarithm over ``ratio``; if none fits, the picture stays.
+
+    Args:
+        p: probability, in [0, 1].
+        scale: least and greatest share of the area, ``0 <= least <= greatest <= 1``.
+        ratio: least and greatest height over width, ``0 < least <= greatest``.
+        value: a number, or three, in the units of the delivered images.
+
+    Raises:
+        TypeError, ValueError: an argument outside its range.
+    """
+
+    p: float = 0.5
+    scale: Sequence[float] = (0.02, 0.33)
+    ratio: Sequence[float] = (0.3, 3.3)
+    value: float | Sequence[float] = 0.0
+
+    def __post_init__(self) -> None:
+        where = "RandomErasing"
+        _set(self, "p", _in_range(f"{where}.p", self.p, 0.0, 1.0))
+        low, high = arguments.floats(f"{where}.scale", self.scale, 2)
+        if not 0 <= low <= high <= 1:
+            raise ValueError(f"{where}.scale must be 0 <= least <= greatest <= 1. Found: {(low, high)}.")
+        _set(self, "scale", (low, high))
+        low, high = arguments.floats(f"{where}.ratio", self.ratio, 2)
+        if not 0 < low <= high:
+            raise ValueError(f"{where}.ratio must be 0 < least <= greatest. Found: {(low, high)}.")
+        _set(self, "ratio", (low, high))
+        values = self.value if isinstance(self.value, Sequence) else (self.value,) * 3
+        _set(self, "value", arguments.floats(f"{where}.value", values, 3))
+
+
+@dataclass(frozen=True)
+class ColorJitter:
+    """Brightness, contrast, saturation and hue changed at random, in this order, before normalisation.
+
+    The operations are torchvision's on float pictures in [0, 1]; torchvision draws their order anew for each
+    picture, here it is fixed, so that a batch is one sequence of operations. Must come first.
+
+    Args:
+        brightness, contrast, saturation: the factor is uniform in [max(0, 1 - x), 1 + x], or in (least,
+        greatest). hue: the shift, in turns of the colour circle, is uniform in [-x, x], or in (least,
+        greatest); within
+            [-0.5, 0.5].
+
+    Raises:
+        TypeError, ValueError: an argument outside its range.
+    """
+
+    brightness: float | Sequence[float] = 0.0
+    contrast: float | Sequence[float] = 0.0
+    saturation: float | Sequence[float] = 0.0
+    hue: float | Sequence[float] = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("brightness", "contrast", "saturation"):
+            _set(self, name, _factors(f"ColorJitter.{name}", getattr(self, name), 1.0, 0.0, math.inf))
+        _set(self, "hue", _factors("ColorJitter.hue", self.hue, 0.0, -0.5, 0.5))
+
+
+def _factors(where: str, value: Any, center: float, low: float, high: float) -> tuple[float, float]:
+    if isinstance(value, Sequence):
+        least, greatest = arguments.floats(where, value, 2)
+    else:
+        (spread,) = arguments.floats(where, (value,), 1)
+        if spread < 0:
+            raise ValueError(f"{where} must be at least 0. Found: {value!r}.")
+        least, greatest = max(low, center - spread), center + spread
+    if not low <= least <= greatest <= high:
+        raise ValueError(f"{where} must be in [{low:g}, {high:g}]. Found: {(least, greatest)}.")
+    return least, greatest
+
+
+@dataclass(frozen=True)
+class RandomChoice:
+    """One of several :class:`MixUp` and :class:`CutMix`, drawn anew for each batch with equal probability.
+
+    Raises:
+        TypeError: something else among them.
+        ValueError: none.
+    """
+
+    transforms: Sequence[MixUp | CutMix]
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.transforms)
+        if not parts:
+            raise ValueError("RandomChoice needs at least one transform.")
+        for part in parts:
+            if not isinstance(part, (MixUp, CutMix)):
+                raise TypeError(f"RandomChoice takes MixUp and CutMix. Found: {part!r}.")
+        _set(self, "transforms", parts)
+
+
+BATCH_SPECS = (ColorJitter, RandomErasing, MixUp, CutMix, RandomChoice)
