@@ -3,10 +3,12 @@
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 SANITIZED := build/sanitize
+# What tools/setup.sh installs must run: its tests do not skip.
+REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test fuzz py-test bench clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test bench gpu clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -15,9 +17,10 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 	@tools/setup.sh demo
 	@PATH="$(BIN):$$PATH" tools/demo.sh demo
 
-test:  ## install what is missing, then lint, C++ tests under ASan and UBSan, fuzzing, and pytest
+test:  ## install what is missing, then lint, C++ tests under ASan and UBSan and for Arm, fuzzing, and pytest
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory lint cpp-test fuzz py-test
+	@$(MAKE) --no-print-directory lint cpp-test
+	@$(MAKE) --no-print-directory -j2 py-test beside
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
@@ -26,8 +29,9 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd tests && $(BIN)/mypy --config-file ../pyproject.toml -p fastload
-	cd tests && MYPYPATH=../tools $(BIN)/mypy --config-file ../pyproject.toml \
-	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py
+	cd tests && MYPYPATH=../tools:../benchmarks $(BIN)/mypy --config-file ../pyproject.toml \
+	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/gpu_report.py \
+	  ../tools/profile_training.py
 
 # -O1: sanitized code is slow enough, and GCC warns wrongly about sanitized -O3 code.
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
@@ -39,16 +43,35 @@ cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBeh
 	$(BIN)/cmake --build $(SANITIZED)
 	$(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure
 
+tsan:  ## the tests of the pool and the engine under ThreadSanitizer (after "make setup")
+	@mkdir -p build
+	@PATH="$(BIN):$$PATH" cmake -S . -B build/tsan -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+	  -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g -D_GLIBCXX_ASSERTIONS" -DFASTLOAD_CPP_TESTS=ON -DFASTLOAD_PYTHON=OFF \
+	  -DFASTLOAD_SANITIZE=thread > build/tsan.log 2>&1 || { cat build/tsan.log; exit 1; }
+	$(BIN)/cmake --build build/tsan --target fastload_tests
+	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine
+
+test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run under qemu; installs what it needs
+	@PATH="$(BIN):$$PATH" tools/test_arm.sh
+
+# What may take whatever time pytest, which waits a lot, leaves. Without MAKEFLAGS: ninja would look for make's jobs.
+beside:
+	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python env -u MAKEFLAGS nice -n 19 tools/fuzz.sh
+	@PATH="$(BIN):$$PATH" env -u MAKEFLAGS nice -n 19 tools/test_arm.sh --if-possible
+
 fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/fuzz.sh
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
 py-test:  ## pytest on the installed package
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(BIN)/pytest
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"
 	@ls benchmarks/bench_*.py 2>/dev/null | sed 's|^|  .venv/bin/python |; s|$$| --help|' || true
+
+gpu:  ## on a machine with an NVIDIA GPU: build, GPU tests, benchmarks, docs/gpu.md; no network, < 8 minutes
+	@tools/gpu.sh
 
 clean:  ## remove .venv, build/ and demo/
 	rm -rf .venv build demo

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -15,15 +17,28 @@ from process import threads
 from fastload.shard.dataset import PackedDataset
 
 
+def pytest_configure() -> None:
+    """Ctrl-C is heard, by the tests' processes too: a shell starts what runs in the background deaf to it.
+
+    The node cache has no place but in tests of its own: where temporary files are on a network file system,
+    each loader would leave one in memory.
+    """
+    os.environ["FASTLOAD_CACHE_DIR"] = "/proc/no-cache-in-tests"
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """GPU tests skip without CUDA, but fail where FASTLOAD_REQUIRE_CUDA=1 promises one."""
+    """Tests of what is not here skip, but fail where FASTLOAD_REQUIRE_CUDA=1 or _DALI=1 promises it."""
     import torch
 
-    if torch.cuda.is_available() or os.environ.get("FASTLOAD_REQUIRE_CUDA") == "1":
-        return
-    for item in items:
-        if item.get_closest_marker("cuda") is not None:
-            item.add_marker(pytest.mark.skip(reason="needs CUDA"))
+    here = {"cuda": torch.cuda.is_available(), "dali": find_spec("nvidia") and find_spec("nvidia.dali")}
+    for marker, found in here.items():
+        if found or os.environ.get(f"FASTLOAD_REQUIRE_{marker.upper()}") == "1":
+            continue
+        for item in items:
+            if item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"needs {marker.upper()}"))
 
 
 @pytest.fixture(scope="session")

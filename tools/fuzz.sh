@@ -4,6 +4,7 @@
 # inputs run once each, built by g++.
 #   FUZZ_SECONDS  for each target (default: 60)
 #   FUZZ_JOBS     targets at a time (default: 2)
+#   FUZZ_TARGETS  which of them, separated by spaces (default: all)
 #   CLANGXX       the compiler (default: clang++)
 #   PYTHON        with Pillow, for the seeds (default: python3)
 set -euo pipefail
@@ -12,7 +13,7 @@ cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-60}
 jobs=${FUZZ_JOBS:-2}
 clangxx=${CLANGXX:-clang++}
-targets=(fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_decode fuzz_index)
+read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_decode fuzz_index}"
 out=build/fuzz
 say() { printf '[fuzz] %s\n' "$*"; }
 

@@ -5,7 +5,8 @@
 
 DATA holds ``train`` and usually ``val``: packed by ``fastload pack``, or, with ``--loader torch``, the
 image folder itself; then torch's DataLoader with Pillow does the same work, for comparison. Ctrl-C finishes
-the step, saves and leaves; the same command with ``--resume`` goes on with the next batch.
+the step, saves and leaves; the same command with ``--resume`` goes on with the next batch. With
+``--global-batch`` it may do so on any number of ranks that divides it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import functools
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,12 @@ import torch
 from torch import nn
 from training.checkpoint import Position, read_checkpoint, write_checkpoint
 from training.data import Data, open_data
-from training.loop import EpochResult, EvalResult, Run, evaluate, train_epoch
+from training.loop import Batch, EpochResult, EvalResult, Run, evaluate, train_epoch
 from training.models import MODELS, build_model
 from training.progress import Progress
 from training.schedule import SCHEDULES
 from training.stop import StopSignal
+from training.trace import Trace
 from training.world import World, close_world, open_world
 
 from fastload.errors import StateError
@@ -53,6 +56,7 @@ def parser() -> argparse.ArgumentParser:
     add("--resize", type=int, help="shorter side before the central crop; default: size x 8/7")
     add("--epochs", type=int, default=90)
     add("--batch-size", type=int, default=256, help="images a rank (%(default)s)")
+    add("--global-batch", type=int, metavar="N", help="images over all ranks, instead of --batch-size")
     add(
         "--accumulate",
         type=int,
@@ -73,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     add("--checkpoint", type=Path, metavar="FOLDER", help="keep a checkpoint there")
     add("--save-every", type=int, metavar="N", help="save after every N updates, too")
     add("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+    add("--trace", type=Path, metavar="FOLDER", help="write down the labels of every batch of every rank")
     # Not "--log", which torchrun would take for one of its own.
     add("--log-file", type=Path, metavar="FILE", help="append a line of JSON for each epoch")
     return parser
@@ -89,7 +94,22 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error(f"--save-every must be at least 1. Found: {options.save_every}")
     if (options.resume or options.save_every) and options.checkpoint is None:
         parser.error("--resume and --save-every need --checkpoint FOLDER")
+    if options.global_batch is not None and options.global_batch < 1:
+        parser.error(f"--global-batch must be at least 1. Found: {options.global_batch}")
     options.resize = options.resize or round(options.size * 8 / 7)
+
+
+def share_batch(options: argparse.Namespace, world: World) -> None:
+    """Make ``batch_size`` this rank's share of ``global_batch``, or ``global_batch`` the sum of all.
+
+    Raises:
+        ValueError: the ranks cannot have equal shares.
+    """
+    if options.global_batch is None:
+        options.global_batch = options.batch_size * world.size
+    elif options.global_batch % world.size:
+        raise ValueError(f"--global-batch {options.global_batch} cannot be divided among {world.size} ranks.")
+    options.batch_size = options.global_batch // world.size
 
 
 def make_optimizer(model: nn.Module, options: argparse.Namespace) -> torch.optim.SGD:
@@ -117,7 +137,7 @@ def make_run(options: argparse.Namespace, world: World, data: Data) -> Run:
     model = relayout(memory_format=layout)
     optimizer = make_optimizer(model, options)
     total = options.epochs * -(-len(data.train) // options.accumulate)
-    peak = options.lr or 0.1 * options.batch_size * options.accumulate * world.size / 256
+    peak = options.lr or 0.1 * options.global_batch * options.accumulate / 256
     if world.size > 1:
         ids = [world.device] if world.device.type == "cuda" else None
         model = nn.parallel.DistributedDataParallel(model, device_ids=ids)
@@ -145,6 +165,7 @@ class Training:
         self.stopping = False
         if options.resume:
             self.restore()
+        self.trace = Trace(options.trace, world) if options.trace is not None else None
 
     def plain_model(self) -> nn.Module:
         """The model without its DistributedDataParallel wrapper."""
@@ -158,6 +179,7 @@ class Training:
         self.position.updates = self.run.updates
         body = {
             "loader_kind": self.options.loader,
+            "global_batch": self.options.global_batch,
             "position": asdict(self.position),
             "loader": self.data.train.state_dict(),
             "model": self.plain_model().state_dict(),
@@ -175,6 +197,12 @@ class Training:
         if body["loader_kind"] != self.options.loader:
             raise ValueError(
                 f"The checkpoint in {self.options.checkpoint} was made with --loader {body['loader_kind']}."
+            )
+        batch, saved = self.options.global_batch, body["global_batch"]
+        if batch != saved:
+            raise ValueError(
+                f"The checkpoint was made with batches of {saved} images over all ranks, here they have "
+                f"{batch}: its steps are not these steps. Add --global-batch {saved}."
             )
         self.position = Position(**body["position"])
         self.run.updates = self.position.updates
@@ -205,8 +233,11 @@ class Training:
         self.data.train.set_epoch(epoch)
         title = f"epoch {epoch + 1}/{self.options.epochs}"
         span = range(self.position.step, steps)
+        batches: Iterable[Batch] = self.data.train
+        if self.trace is not None:
+            batches = self.trace.batches(batches, epoch, span.start)
         with Progress(title, steps, span.start, self.world.is_first) as progress:
-            return train_epoch(self.run, self.data.train, span, progress, self.after_update)
+            return train_epoch(self.run, batches, span, progress, self.after_update)
 
     def go(self) -> bool:
         """Train until the last epoch; False where a signal ended it before.
@@ -269,6 +300,7 @@ def train(options: argparse.Namespace, world: World) -> int:
     """One run in an open world; the exit status."""
     with contextlib.ExitStack() as stack:
         try:
+            share_batch(options, world)
             data = open_data(options, world)
             stack.callback(data.close)
             training = Training(options, world, data)

@@ -15,7 +15,7 @@ DOCUMENT = ROOT / "ARCHITECTURE.md"
 FOLDERS = ("csrc", "fastload", "tools")
 HEADING = "## The tree"
 WIDTH = 85  # of a description
-KERNEL = re.compile(r"(_(scalar|avx2|avx512|simd|sse42))?\.(h|cpp)$")
+KERNEL = re.compile(r"(_(scalar|avx2|avx512|neon|simd|sse42|arm))?\.(h|cpp)$")
 
 
 def module_of(path: Path) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from epochs import all_batches, joined, same
+from pictures import jpegs
+from plain_pack import plain_pack
 
 from fastload import DataLoader, errors
 from fastload import transforms as T
@@ -89,21 +91,61 @@ def test_state_after_the_epochs_end_is_the_next_epochs_beginning(folder: Path) -
     assert same(all_batches(resumed), all_batches(loader))
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (4, 1), (2, 4), (1, 8)])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_resume_on_another_number_of_ranks(folder: Path, before: int, after: int, steps: int) -> None:
-    whole = all_batches(train(folder, drop_last=True))
-    stopped = train(folder, drop_last=True, batch_size=8 // before, rank=0, world_size=before)
-    iterator = iter(stopped)
-    for _ in range(steps):
-        next(iterator)
-    state = stopped.state_dict()
-    ranks = []
-    for rank in range(after):
-        loader = train(folder, drop_last=True, batch_size=8 // after, rank=rank, world_size=after)
+WORLDS = [1, 2, 3, 4, 6, 8]
+GLOBAL_BATCH = 24  # all of them divide it
+
+
+def rank_of(folder: Path, rank: int, world: int, **options: Any) -> DataLoader:
+    size = GLOBAL_BATCH // world
+    return train(folder, batch_size=size, rank=rank, world_size=world, num_workers=1, **options)
+
+
+@pytest.mark.parametrize("after", WORLDS)
+@pytest.mark.parametrize("before", WORLDS)
+def test_resume_on_another_number_of_ranks(folder: Path, before: int, after: int) -> None:
+    """The union is the remainder of the same global order; every rank's state says the same."""
+    whole = all_batches(train(folder, batch_size=GLOBAL_BATCH, drop_last=True))
+    states = []
+    for rank in range(before):
+        stopped = rank_of(folder, rank, before, drop_last=True)
+        next(iter(stopped))
+        states.append(stopped.state_dict())
+    assert all(state == states[0] for state in states)
+    resumed = [rank_of(folder, rank, after, drop_last=True) for rank in range(after)]
+    for loader in resumed:
+        loader.load_state_dict(states[0])
+    assert same(joined(all_batches(loader) for loader in resumed), whole[1:])
+    following = all_batches(train_in_epoch(folder, 1))
+    assert same(joined(all_batches(loader) for loader in resumed), following)
+
+
+def train_in_epoch(folder: Path, epoch: int) -> DataLoader:
+    loader = train(folder, batch_size=GLOBAL_BATCH, drop_last=True)
+    loader.set_epoch(epoch)
+    return loader
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_ranks_come_and_go_within_an_epoch(tmp_path: Path, shuffle: bool) -> None:
+    """A step on each number of ranks in turn, the global batch with it; three take the uneven rest."""
+    numbered = plain_pack(tmp_path, jpegs(53), range(53)).folder
+    options = {"batch_size": 1, "shuffle": shuffle, "padding": "mark", "transform": T.RandomResizedCrop(8)}
+    state: dict[str, Any] | None = None
+    seen: list[int] = []
+    for world in [*WORLDS, *reversed(WORLDS)]:
+        ranks = [train(numbered, rank=rank, world_size=world, **options) for rank in range(world)]
+        for loader in ranks:
+            if state is not None:
+                loader.load_state_dict(state)
+            seen += next(iter(loader))[1].tolist()
+        state = ranks[0].state_dict()
+    assert state is not None
+    assert len(seen) == 48
+    for rank in range(3):
+        loader = train(numbered, rank=rank, world_size=3, **options)
         loader.load_state_dict(state)
-        ranks.append(all_batches(loader))
-    assert same(joined(ranks), whole[steps:])
+        seen += [label for _, labels in all_batches(loader) for label in labels.tolist()]
+    assert sorted(seen) == [-100, *range(53)]
 
 
 def test_state_counts_what_was_received_not_what_was_prefetched(folder: Path) -> None:

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from fastload import DataLoader
 from fastload import transforms as T
 from fastload.errors import WorldError
-from fastload.world import World, _quota, available_cores, find_world
+from fastload.world import World, find_world
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1", "SLURM_NTASKS_PER_NODE": "2"}
@@ -28,6 +28,12 @@ def test_torchrun_comes_before_slurm() -> None:
 
 def test_a_slurm_batch_script_is_one_process() -> None:
     assert find_world(environ={"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}) == World()
+
+
+def test_the_step_counts_not_the_job() -> None:
+    """The shell that salloc opens is a step of one task in a job of several."""
+    shell = {**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}
+    assert (find_world(environ=shell).rank, find_world(environ=shell).size) == (0, 1)
 
 
 def test_arguments_come_first() -> None:
@@ -59,25 +65,3 @@ def test_the_loader_uses_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
     assert len(DataLoader(folder, 2, transform=T.RandomResizedCrop(8))) == 4
-
-
-@pytest.mark.parametrize(
-    ("files", "cores"),
-    [
-        ({"cpu.max": "150000 100000"}, 1.5),
-        ({"cpu.max": "max 100000"}, None),
-        ({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4.0),
-        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
-        ({}, None),
-    ],
-)
-def test_cgroup_quota(tmp_path: Path, files: dict[str, str], cores: float | None) -> None:
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text + "\n")
-    assert _quota(str(tmp_path)) == cores
-
-
-def test_cores_are_shared_by_local_ranks_and_never_none() -> None:
-    assert available_cores(10_000) == 1
-    assert available_cores() >= available_cores(2) >= 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import platform
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,7 +24,10 @@ FACTORS = {
 }
 
 
-@pytest.fixture(params=["scalar", "avx2", "avx512"])
+LEVELS = ("scalar", "neon") if platform.machine() == "aarch64" else ("scalar", "avx2", "avx512")
+
+
+@pytest.fixture(params=LEVELS)
 def level(request: pytest.FixtureRequest) -> Iterator[str]:
     before = _C.simd_level()
     _C.set_simd_level(request.param)
@@ -71,11 +75,20 @@ def test_every_sampling_and_size(level: str, sampling: str, size: tuple[int, int
     check(write_jpeg(layout, coefficients(layout, 1, 0.3, 40)), level)
 
 
+def skip_where_libjpeg_overflows_otherwise() -> None:
+    """For coefficients that no encoder makes, libjpeg-turbo's Arm code differs from its x86 code, which ours
+    follows on every machine (tests/cpp compares the levels with the scalar one)."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("libjpeg-turbo overflows in another way here")
+
+
 @pytest.mark.parametrize("skewed", [False, True], ids=["codes of 9 bits", "codes of 1 to 16 bits"])
 @pytest.mark.parametrize("largest", [1, 60, 1023, 16383])
 @pytest.mark.parametrize("density", [0.03, 0.3, 1.0])
 def test_any_values(level: str, skewed: bool, largest: int, density: float) -> None:
     """Long values, long runs, long codes, full blocks; wrapping and saturation as in libjpeg-turbo."""
+    if largest > 1000:
+        skip_where_libjpeg_overflows_otherwise()
     layout = Layout(61, 43, FACTORS["4:2:0"], skewed=skewed, steps=1 if largest < 1000 else 255)
     check(write_jpeg(layout, coefficients(layout, largest, density, largest)), level)
 
@@ -83,6 +96,8 @@ def test_any_values(level: str, skewed: bool, largest: int, density: float) -> N
 @pytest.mark.parametrize("steps", [0, 1, 255, 4096, 65535])
 def test_flat_blocks_overflow_as_in_libjpeg(level: str, steps: int) -> None:
     """Blocks with a first row only take another path in libjpeg-turbo, seen where 16 bits overflow."""
+    if steps > 1:
+        skip_where_libjpeg_overflows_otherwise()
     layout = Layout(128, 128, steps=steps)
     values = coefficients(layout, steps, 0.5, 255)
     values[: len(values) // 2, 8:] = 0

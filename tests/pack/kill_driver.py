@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from killer import Killer
 from pack_trees import snapshot
 
 from fastload.pack import PackOptions, pack
@@ -24,27 +22,6 @@ from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 
 CALLS = ("replace", "fsync", "unlink", "rmdir", "mkdir", "ftruncate")
-
-
-class Killer:
-    """Sends SIGKILL to this process around the k-th call: even k before it, odd k after it."""
-
-    def __init__(self, at: int) -> None:
-        self.at, self.count = at, 0
-
-    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any, **named: Any) -> Any:
-            self.step()
-            result = call(*arguments, **named)
-            self.step()
-            return result
-
-        return counted
-
-    def step(self) -> None:
-        if self.count == self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        self.count += 1
 
 
 def run_pack(source: Path, output: Path, format_name: str) -> None:

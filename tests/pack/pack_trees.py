@@ -6,11 +6,15 @@ import io
 import os
 import subprocess
 import sys
+import time
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from fastload.errors import PackError
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -89,3 +93,22 @@ def run_cli(*arguments: object, timeout: float = 60, **extra: str) -> subprocess
         env=environment(**extra),
         check=False,
     )
+
+
+@dataclass
+class SlowDisk:
+    """Stands in for a job: shard 0 takes long to publish, shard 1 cannot be written."""
+
+    published: Path
+
+    def write(self, number: int, advance: object) -> int:
+        if number == 1:
+            raise PackError("no room")
+        return number
+
+    def publish(self, number: int, part: int) -> None:
+        time.sleep(0.5)
+        self.published.touch()
+
+    def discard(self, number: int) -> None:
+        pass

@@ -85,7 +85,8 @@ def test_damaged_pages_are_counted_and_change_no_pixel(dataset: PackedDataset) -
     assert opened.entries.damaged == 0
     loader = DataLoader(opened, 4, transform=TRAIN, on_error="skip")
     all_batches(loader)
-    assert opened.entries.damaged >= 12
+    # The next epoch's first batches are being decoded.
+    assert 12 <= loader.stats()["entries_damaged"] <= opened.entries.damaged
     with pytest.raises(ChecksumError):
         verify_entries(opened, 1)
 

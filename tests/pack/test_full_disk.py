@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import resource
@@ -10,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pack_trees import class_tree, command, environment, run_cli, snapshot
+from pack_trees import SlowDisk, class_tree, command, environment, run_cli, snapshot
 
 from fastload.errors import PackError
-from fastload.pack import PackOptions, pack, packer
+from fastload.pack import PackOptions, pack, packer, pool
 from fastload.shard.dataset import PackedDataset
 
 
@@ -91,3 +92,18 @@ def test_a_limit_on_file_sizes(tmp_path: Path, format_name: str) -> None:
     assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".tmp-")]
     assert run_cli(*arguments).returncode == 0
     assert len(PackedDataset(tmp_path / "out")) == 48
+
+
+def test_a_process_publishes_what_it_has_written_before_its_last_word(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=pool._serve, args=(SlowDisk(tmp_path / "shard"), there, os.getpid()))
+    process.start()
+    there.close()  # so that its end is seen here
+    here.send(0)
+    assert here.recv() == ("ready", None)
+    here.send(1)
+    assert here.recv() == ("error", "no room")
+    assert (tmp_path / "shard").exists()  # the parent may end the process from here on
+    process.join(10)
+    assert process.exitcode == 0

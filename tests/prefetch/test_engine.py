@@ -25,7 +25,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 
 def engine_of(dataset: PackedDataset, threads: int = 2, **options: Any) -> Any:
     settings = {"out_height": 4, "out_width": 4, "seed": 0, "max_pixels": 100, "fallback": None, **options}
-    return _C.Engine(dataset.reader, _C.GeometrySpec(), _C.StoreSpec(), threads=threads, **settings)
+    return _C.Engine(dataset.sources, _C.GeometrySpec(), _C.StoreSpec(), threads=threads, **settings)
 
 
 class Order:
@@ -142,3 +142,17 @@ def test_stats_add_up(tiny: PackedDataset, tmp_path: Path) -> None:
     assert sum(thread["decoded"]["raw"] for thread in stats) == 700
     assert sum(thread["bytes"] for thread in stats) == 700 * SIZE
     assert engine.sample_bytes == SIZE
+
+
+def test_positions_of_somebody_else_are_left_alone(tiny: PackedDataset) -> None:
+    engine, order = engine_of(tiny), Order([3, 4, 5])
+    ids = np.array([3, _C.ELSEWHERE, 5])
+    order.images[:], order.labels[:] = 77, 88
+    ticket = engine.submit(order.images, order.labels, ids, None, 0)
+    assert engine.wait(ticket, 20.0)
+    assert engine.collect(ticket) == []
+    assert (order.images[SIZE : 2 * SIZE] == 77).all()
+    assert order.labels[1] == 88
+    wanted = Order([3, 5])
+    assert engine.wait(wanted.submit(engine), 20.0)
+    assert np.array_equal(np.delete(order.images.reshape(3, SIZE), 1, 0).ravel(), wanted.images)

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 
 def threads() -> int:
@@ -10,7 +16,36 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
+def decoding_threads() -> int:
+    """The same without those that read ahead: each loader has at least one."""
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has just ended
+            names.append((task / "comm").read_text().strip())
+    return sum(name != "fastload-read" for name in names)
+
+
 def resident() -> int:
     """Bytes of anonymous memory of this process (shares of libraries change with other processes)."""
     with open("/proc/self/smaps_rollup", encoding="ascii") as file:
         return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Anonymous:"))
+
+
+def in_child(action: Any, seconds: float = 10.0) -> int:
+    """Run ``action`` in a forked child that must end within so many seconds; its exit status."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            action()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    for _ in range(int(10 * seconds)):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")

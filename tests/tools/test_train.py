@@ -115,6 +115,15 @@ def test_stopped_and_resumed_gives_the_same_weights(
     assert all(torch.equal(through[name], stopped[name]) for name in through)
 
 
+def test_another_global_batch_is_refused(
+    sample: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--epochs", "1", "--checkpoint", str(tmp_path), "--resume"]
+    assert run(sample, *arguments) == 0
+    assert run(sample, *arguments, "--global-batch", "12") == 1
+    assert "Add --global-batch 8." in capsys.readouterr().err
+
+
 def test_resuming_with_nothing_saved_starts(sample: Path, tmp_path: Path) -> None:
     assert run(sample, "--epochs", "1", "--checkpoint", str(tmp_path / "new"), "--resume") == 0
     assert weights(tmp_path / "new")

@@ -300,3 +300,17 @@ def test_options_are_checked(arguments: list[str], text: str, capsys: pytest.Cap
     with pytest.raises(SystemExit):
         train.check(parser, parser.parse_args(["data", *arguments]))
     assert re.search(text, capsys.readouterr().err)
+
+
+def test_a_global_batch_is_shared_out() -> None:
+    import train
+
+    def share(*arguments: str, ranks: int) -> tuple[int, int]:
+        options = train.parser().parse_args(["data", *arguments])
+        train.share_batch(options, World(0, ranks, ranks, torch.device("cpu")))
+        return options.batch_size, options.global_batch
+
+    assert share("--batch-size", "8", ranks=3) == (8, 24)
+    assert share("--global-batch", "24", ranks=3) == (8, 24)
+    with pytest.raises(ValueError, match="--global-batch 25 cannot be divided among 2 ranks"):
+        share("--global-batch", "25", ranks=2)

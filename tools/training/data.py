@@ -90,6 +90,7 @@ def open_fastload(folder: Path, options: argparse.Namespace, world: World, train
         num_workers=thread_count(options, world),
         seed=options.seed,
         transform=T.Compose([*steps, T.Normalize(mean=MEAN, std=STD)]),
+        device=world.device,
     )
     return loader, len(loader.dataset.classes)
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from training.progress import Progress
 from training.world import World, sum_over_ranks
 
-__all__ = ["IGNORED", "EpochResult", "EvalResult", "Run", "evaluate", "train_epoch"]
+__all__ = ["IGNORED", "Batch", "EpochResult", "EvalResult", "Run", "evaluate", "train_epoch"]
 
 IGNORED = -100
 READ_EVERY = 10  # updates between two readings of the loss, which make the host wait for the device

@@ -1,0 +1,139 @@
+"""A process that ends in the middle of an epoch: torch's test_proper_exit, with the cases that torch skips.
+
+For packed data, a map-style and an iterable torch Dataset: break, an exception in the loop, sys.exit, Ctrl-C,
+a failing sample, SIGKILL of the consumer (torch's loader_kill) and of a worker (worker_kill). With the
+iterator in a global, alive until the interpreter's own end, and without. All must end, with the right status,
+and leave neither process nor shared memory behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(__file__).with_name("exits.py")
+SECONDS = 200  # all cases together; more is a hang
+ENDS = {
+    "break": 0,
+    "error": 1,
+    "exit": 7,
+    "interrupt": -signal.SIGINT,
+    "worker_error": 1,
+    "loader_kill": -signal.SIGKILL,
+    "worker_kill": 1,
+}
+IMPOSSIBLE = {("packed", "worker_kill"), ("stream", "worker_error")}
+CASES = [
+    f"{loader}-{end}-{reference}"
+    for loader in ("packed", "map", "stream")
+    for end in ENDS
+    for reference in ("held", "dropped")
+    if (loader, end) not in IMPOSSIBLE
+]
+TEXTS = {
+    "error": "RuntimeError: the training step failed",
+    "interrupt": "KeyboardInterrupt",
+    "worker_error": " is bad",
+    "worker_kill": "RuntimeError: DataLoader worker (pid",
+}
+
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a case ended."""
+
+    status: int | str
+    errors: str
+    workers: list[int]  # process ids
+
+
+def shared_memory() -> set[str]:
+    return {name for name in os.listdir("/dev/shm") if "torch" in name or "fastload" in name}
+
+
+@pytest.fixture(scope="module")
+def outcomes(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """All cases, run at once."""
+    output = tmp_path_factory.mktemp("exits")
+    before = sorted(path.name for path in folder.iterdir())
+    command = [sys.executable, str(PROGRAM), str(folder), str(output), str(SECONDS), *CASES]
+    subprocess.run(command, check=True, timeout=SECONDS + 30)
+    assert sorted(path.name for path in folder.iterdir()) == before
+    statuses = json.loads((output / "statuses.json").read_text())
+    found = {}
+    for case, status in statuses.items():
+        note = output / f"{case}.json"
+        workers = json.loads(note.read_text()) if note.exists() else []
+        found[case] = Outcome(status, (output / f"{case}.err").read_text(), workers)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_ends(outcomes: dict[str, Outcome], case: str) -> None:
+    loader, end, _ = case.split("-")
+    found = outcomes[case]
+    assert found.status == ENDS[end], found.errors
+    assert TEXTS.get(end, "") in found.errors
+    if end == "break":
+        assert found.errors == ""
+    if end == "worker_kill":
+        assert str(found.workers[0]) in found.errors
+    assert len(found.workers) == (0 if loader == "packed" else 2)
+
+
+def test_nothing_is_left(outcomes: dict[str, Outcome]) -> None:
+    """torch's workers look for their parent every five seconds; their memory goes with them."""
+    workers = {worker for found in outcomes.values() for worker in found.workers}
+    end = time.monotonic() + 30
+    while left := {worker for worker in workers if Path(f"/proc/{worker}/cmdline").exists()}:
+        if not any("exits.py" in Path(f"/proc/{pid}/cmdline").read_text() for pid in left):
+            break  # the numbers belong to others by now
+        assert time.monotonic() < end, f"workers {left} are still there"
+        time.sleep(0.1)
+    mine = {name for name in shared_memory() if any(f"_{worker}_" in name for worker in workers)}
+    assert mine == set()
+
+
+INTERRUPTED = """
+import random, signal
+from fastload.threads import started_pool
+
+armed, hits = False, 0
+
+def interrupt(signum, frame):
+    global armed
+    if armed:
+        armed = False
+        signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGALRM, interrupt)
+random.seed(3)
+for _ in range(300):
+    try:
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 4e-4))
+        pool = started_pool(3, "interrupted")
+        armed = False
+        pool.submit(int).result()
+    except KeyboardInterrupt:
+        hits += 1
+print(hits)
+"""
+
+
+def test_an_interrupt_while_a_pool_starts_leaves_no_thread_that_exit_waits_for() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert int(run.stdout) > 10, run.stderr

@@ -1,0 +1,279 @@
+"""What the ranks do: training scripts in miniature, each a function. Started by launch.py.
+
+programs.py PROGRAM ARGUMENTS...                     one rank; the launcher's variables say which
+programs.py --fork RANKS PORT PROGRAM ARGUMENTS...   so many ranks, with torchrun's variables
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from fastload import DataLoader, errors, handshake
+from fastload import transforms as T
+
+CROP = T.RandomResizedCrop(8)
+
+
+def join(patience: float = 60) -> int:
+    """Join the process group that the launcher's variables describe; this rank.
+
+    ``patience``: seconds that handshakes wait for the other ranks.
+    """
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=90))
+    handshake.WAIT_SECONDS = patience
+    return dist.get_rank()
+
+
+def write(folder: str, rank: int, result: Any) -> None:
+    """This rank's result, whole or not at all."""
+    path = Path(folder) / f"rank{rank}.json"
+    path.with_suffix(".part").write_text(json.dumps(result))
+    path.with_suffix(".part").rename(path)
+
+
+def labels_of(batches: Any) -> list[list[int]]:
+    return [labels.tolist() for _, labels in batches]
+
+
+def everything(data: str, folder: str) -> None:
+    """Two epochs, exact evaluation with summed metrics, stop and resume; nothing names a rank."""
+    if "RANK" in os.environ:
+        join()
+    world = dist.get_world_size() if dist.is_initialized() else 0
+    train = DataLoader(data, batch_size=3, shuffle=True, num_workers=1, transform=CROP)
+    epochs = [labels_of(train), labels_of(train)]
+    stopped = DataLoader(data, batch_size=3, shuffle=True, num_workers=1, transform=CROP)
+    iterator = iter(stopped)
+    next(iterator)
+    next(iterator)
+    resumed = DataLoader(data, batch_size=3, shuffle=True, num_workers=1, transform=CROP)
+    resumed.load_state_dict(stopped.state_dict())
+    val = labels_of(DataLoader(data, batch_size=3, num_workers=1, transform=CROP))
+    # A metric as users compute it: hits and samples, marked rows left out, summed over the ranks.
+    counted = [label for batch in val for label in batch if label != -100]
+    metric = torch.tensor([sum(label % 3 == 0 for label in counted), sum(counted), len(counted)])
+    if world:
+        dist.all_reduce(metric)
+    result = {
+        "length": len(train),
+        "epochs": epochs,
+        "resumed": labels_of(resumed),
+        "val": val,
+        "metric": metric.tolist(),
+        "world": [train._world.rank, train._world.size, train._world.local_rank, train._world.local_size],
+    }
+    write(folder, train._world.rank, result)
+    if world:
+        dist.destroy_process_group()
+
+
+def everything_by_slurm(data: str, folder: str, address: str) -> None:
+    """The same as a task of srun, which joins the group by SLURM's variables itself."""
+    numbers = {"rank": int(os.environ["SLURM_PROCID"]), "world_size": int(os.environ["SLURM_NTASKS"])}
+    dist.init_process_group("gloo", init_method=address, **numbers)
+    everything(data, folder)
+
+
+def spawned(rank: int, world: int, store: str, data: str, folder: str) -> None:
+    """A rank of torch.multiprocessing.spawn: no launcher's variables at all."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    everything(data, folder)
+
+
+def spawn(world: str, data: str, folder: str) -> None:
+    """mp.spawn."""
+    arguments = (int(world), f"{folder}/store", data, folder)
+    torch.multiprocessing.spawn(spawned, arguments, nprocs=int(world))
+
+
+def first_batch(data: str, **options: Any) -> str:
+    """ "" or the error's text, of a loader's first batch."""
+    settings = {"batch_size": 2, "shuffle": True, "num_workers": 1, "transform": CROP, **options}
+    loader = DataLoader(data, **settings)
+    try:
+        next(iter(loader))
+    except errors.WorldError as error:
+        return str(error)
+    return ""
+
+
+def handshakes(data: str, copy: str, other: str, folder: str) -> None:
+    """Loaders that are equal, and that differ on the last rank, one after the other."""
+    rank = join()
+    last = rank == dist.get_world_size() - 1
+    found = {
+        "equal": first_batch(data, num_workers=1 + rank, prefetch_factor=1 + rank),
+        "copy": first_batch(copy if last else data),
+        "dataset": first_batch(other if last else data),
+        "order": first_batch(data, shuffle=None, sampler=list(range(53))[:: -1 if last else 1]),
+        "seed": first_batch(data, seed=5 if last else 0),
+        "batch_size": first_batch(data, batch_size=3 if last else 2),
+        "transform": first_batch(data, transform=T.RandomResizedCrop(9) if last else CROP),
+        "torch": first_batch(torch.utils.data.TensorDataset(torch.zeros(9 + last)), transform=None),
+    }
+    loader = DataLoader(data, 2, num_workers=1, transform=CROP)
+    next(iterator := iter(loader))
+    state = loader.state_dict()
+    del iterator
+    resumed = DataLoader(data, 2, num_workers=1, transform=CROP)
+    if last:
+        resumed.load_state_dict(state)
+    try:
+        next(iter(resumed))
+    except errors.WorldError as error:
+        found["state"] = str(error)
+    found["afterwards"] = first_batch(data)
+    value = torch.ones(1)
+    dist.all_reduce(value)  # the handshakes left the group's own collectives alone
+    write(folder, rank, {**found, "sum": value.item()})
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def absent(data: str, folder: str, policy: str) -> None:
+    """The last rank makes no loader; the others find out."""
+    rank = join(patience=5)
+    if rank == dist.get_world_size() - 1:
+        Path(folder, "absent").touch()
+        while not all(Path(folder, f"rank{other}.json").exists() for other in range(rank)):
+            time.sleep(0.05)
+        return
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        error = first_batch(data, handshake=policy)
+    write(folder, rank, {"error": error, "warnings": [str(warning.message) for warning in caught]})
+    os._exit(0)
+
+
+def orphaned(data: str, folder: str) -> None:
+    """The first rank, which hosts the store, dies while the others wait for it at the handshake."""
+    rank = join()
+    if rank == 0:
+        while not Path(folder, "waiting").exists():
+            time.sleep(0.02)
+        time.sleep(0.3)
+        os._exit(0)
+    Path(folder, "waiting").touch()
+    write(folder, rank, first_batch(data))
+    os._exit(0)
+
+
+def late(data: str, folder: str) -> None:
+    """The last rank comes after the others have gone on without it, and differs."""
+    rank = join(patience=3)
+    last = rank == dist.get_world_size() - 1
+    if last:
+        while not all(Path(folder, f"passed{other}").exists() for other in range(rank)):
+            time.sleep(0.05)
+    warnings.simplefilter("ignore")
+    loader = DataLoader(data, 1, num_workers=1, seed=int(last), transform=CROP)
+    error = ""
+    try:
+        while not error:
+            for _ in loader:
+                Path(folder, f"passed{rank}").touch()
+                time.sleep(0.01)
+    except errors.WorldError as raised:
+        error = str(raised)
+    write(folder, rank, error)
+    os._exit(0)  # the store's host may be gone already
+
+
+def groups(data: str, folder: str) -> None:
+    """Four ranks, two by two: in each pair (tensor parallelism) the same batches; then one alone."""
+    rank = join()
+    pairs = [dist.new_group([0, 2]), dist.new_group([1, 3])]  # data parallel: the same half of each model
+    own = pairs[rank % 2]
+    loader = DataLoader(data, 3, shuffle=True, num_workers=1, transform=CROP, process_group=own)
+    labels = labels_of(loader)
+    refused = ""
+    try:
+        DataLoader(data, 3, num_workers=1, transform=CROP, process_group=pairs[1 - rank % 2])
+    except errors.WorldError as error:
+        refused = str(error)
+    alone = -1
+    if rank == 1:  # a loader that only one rank makes, and gives it a world of its own
+        alone = len(labels_of(DataLoader(data, 3, num_workers=1, transform=CROP, rank=0, world_size=1)))
+    value = torch.ones(1)
+    dist.all_reduce(value)
+    write(folder, rank, {"labels": labels, "refused": refused, "alone": alone})
+    dist.destroy_process_group()
+
+
+def steps(data: str, folder: str, timeout: str = "60") -> None:
+    """Trains without end: a batch, a collective. Says how far it is, and what ended it."""
+    rank = join()
+    group = dist.new_group(timeout=datetime.timedelta(seconds=float(timeout)))
+    Path(folder, f"pid{rank}").write_text(str(os.getpid()))
+    loader = DataLoader(data, 2, shuffle=True, num_workers=1, transform=CROP)
+    done = 0
+    try:
+        while True:
+            for _, labels in loader:
+                dist.all_reduce(labels.double().sum(), group=group)
+                done += 1
+                Path(folder, f"step{rank}").write_text(str(done))
+    except Exception as error:
+        ended = time.time()
+        batches = len(labels_of(loader)) if "WorldError" not in type(error).__name__ else 0
+        name = type(error).__name__
+        write(folder, rank, {"ended": ended, "error": f"{name}: {error}", "batches_afterwards": batches})
+    os._exit(0)  # destroying a broken group may wait for the dead
+
+
+def meet_when_told(data: str, folder: str) -> None:
+    """Join, wait for a sign, then come to the first batch."""
+    rank = join(patience=4)
+    Path(folder, f"joined{rank}").touch()
+    while not Path(folder, "go").exists():
+        time.sleep(0.02)
+    write(folder, rank, first_batch(data, handshake="raise"))
+    os._exit(0)
+
+
+def forked(count: int, port: str, program: str, arguments: list[str]) -> int:
+    """``count`` ranks by fork, before any thread begins; 0 if all of them ended well."""
+    pids = []
+    first, world = int(os.environ.get("FIRST_RANK", "0")), int(os.environ.get("ALL_RANKS", str(count)))
+    for local in range(count):
+        pid = os.fork()
+        if pid == 0:
+            numbers = {
+                "RANK": first + local,
+                "LOCAL_RANK": local,
+                "WORLD_SIZE": world,
+                "LOCAL_WORLD_SIZE": count,
+            }
+            os.environ.update({name: str(value) for name, value in numbers.items()})
+            os.environ.update({"MASTER_ADDR": os.environ.get("FIRST_HOST", "127.0.0.1"), "MASTER_PORT": port})
+            try:
+                globals()[program](*arguments)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        pids.append(pid)
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    return int(any(statuses))
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[0] == "--fork":
+        return forked(int(arguments[1]), arguments[2], arguments[3], arguments[4:])
+    globals()[arguments[0]](*arguments[1:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

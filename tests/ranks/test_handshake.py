@@ -1,0 +1,73 @@
+"""The ranks compare their loaders at the first batch: differences in words, on all ranks, and no hang."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from launch import finish, forked, results, started
+from pictures import encoded, picture
+from plain_pack import plain_pack
+
+
+def test_equal_loaders_go_on_and_different_ones_fail_on_every_rank(numbered: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(numbered, tmp_path / "elsewhere" / "copy")
+    other = plain_pack(tmp_path / "other", [encoded(picture(99, 24, 20))] * 53, range(53)).folder
+    with started(forked("handshakes", 3, numbered, copy, other, tmp_path)) as process:
+        finish(process)
+    ranks = results(tmp_path, 3)
+    for found in ranks:
+        assert found["equal"] == found["copy"] == found["afterwards"] == ""
+        assert "made in programs.py, first_batch differ: dataset is " in found["dataset"]
+        assert "seed is 0 on ranks 0-1 and 5 on rank 2; order (a hash) is " in found["seed"]
+        assert "differ: order (a hash) is " in found["order"]
+        assert "on rank 2. Give all ranks the same data, options" in found["order"]
+        assert "batch_size is 2 on ranks 0-1 and 3 on rank 2" in found["batch_size"]
+        assert "transform's out_height is 8 on ranks 0-1 and 9 on rank 2" in found["transform"]
+        assert "samples is 9 on ranks 0-1 and 10 on rank 2" in found["torch"]
+        assert "position is 0 on ranks 0-1 and 6 on rank 2" in found["state"]
+        assert found["sum"] == 3
+        assert found == ranks[0]
+
+
+@pytest.mark.parametrize("policy", ["warn", "raise", "off"])
+def test_a_rank_that_never_comes_is_named(numbered: Path, tmp_path: Path, policy: str) -> None:
+    with started(forked("absent", 3, numbered, tmp_path, policy)) as process:
+        finish(process)
+    text = "rank 2 did not come to the first batch of the loader made in programs.py, first_batch"
+    for found in results(tmp_path, 2):
+        if policy == "warn":
+            assert found["error"] == ""
+            assert any(text in warning and "process_group=" in warning for warning in found["warnings"])
+        else:
+            assert not any("first batch" in warning for warning in found["warnings"])
+            assert (text in found["error"]) == (policy == "raise")
+
+
+def test_a_rank_that_comes_late_is_still_compared(numbered: Path, tmp_path: Path) -> None:
+    with started(forked("late", 2, numbered, tmp_path)) as process:
+        finish(process)
+    for error in results(tmp_path, 2):
+        assert "seed is 0 on rank 0 and 1 on rank 1" in error
+
+
+def test_the_stores_host_dies(numbered: Path, tmp_path: Path) -> None:
+    """The others need not wait for any timeout."""
+    with started(forked("orphaned", 2, numbered, tmp_path)) as process:
+        finish(process)
+    error = json.loads((tmp_path / "rank1.json").read_text())
+    assert "could not be compared: the process group's store failed" in error
+
+
+def test_a_process_group_may_be_a_part_of_the_ranks(numbered: Path, tmp_path: Path) -> None:
+    with started(forked("groups", 4, numbered, tmp_path)) as process:
+        finish(process)
+    ranks = results(tmp_path, 4)
+    assert ranks[0]["labels"] == ranks[1]["labels"]
+    assert ranks[2]["labels"] == ranks[3]["labels"]
+    both = [label for rank in (0, 2) for batch in ranks[rank]["labels"] for label in batch]
+    assert set(both) == set(range(53))
+    assert all("does not include this process" in rank["refused"] for rank in ranks)
+    assert ranks[1]["alone"] == 18
