@@ -1,0 +1,1 @@
+"""The tables of bench_articles.py, one a file."""

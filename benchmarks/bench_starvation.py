@@ -1,0 +1,128 @@
+"""Does training wait for data? ResNets on synthetic batches, on fastload, and on other loaders.
+
+    python benchmarks/bench_starvation.py IMAGE_FOLDER                     # ResNet-18 and ResNet-50 on a GPU
+    python benchmarks/bench_starvation.py IMAGE_FOLDER --device cpu        # a small network, to try it
+
+"synthetic" are two random batches that already lie on the device: the bound. The other feeds are in feeds.py.
+Mixed precision, channels_last, cuDNN's search for algorithms. All feeds train in turns, each in a process
+that stays alive; medians of at least five rounds and their range.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from images import repeat_images
+from machine import facts
+from measure import MINIMUM_REPEATS, Candidate, Run, check_repeats, write_results
+from pack_folder import pack_folder
+from starvation_tables import failed_feeds, tables
+from turns import take_turns
+
+HERE = Path(__file__).resolve().parent
+FEED_NAMES = ("synthetic", "fastload", "fastload_host", "fastload_dali", "torch_pil")
+START_SECONDS = 6.0  # of one feed's process on a GPU: CUDA context, cuDNN's search, first batches
+
+
+def cuda_is_there() -> bool:
+    """Whether torch sees a GPU."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line, with the defaults of the device."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("folder", type=Path, metavar="IMAGE_FOLDER")
+    add("--device", choices=("cuda", "cpu"), help="default: cuda where there is any")
+    add("--models", type=lambda text: text.split(","), help="default: resnet18,resnet50; on the CPU resnet8")
+    add("--feeds", type=lambda text: text.split(","), default=list(FEED_NAMES), help=",".join(FEED_NAMES))
+    add("--amp", choices=("off", "bf16", "fp16"), help="default: bf16; on the CPU off")
+    add("--batch", type=int, help="images a step; default: 256, on the CPU 16")
+    add("--size", type=int, help="pixels a side of the crops; default: 224, on the CPU 64")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each loader (%(default)s)")
+    add("--repeats", type=int, default=MINIMUM_REPEATS)
+    add("--seconds", type=float, default=3.0, help="measured in each round, after warm-up (%(default)s)")
+    add("--budget", type=float, help="seconds for everything: shorter rounds, and none begins later")
+    add("--images", type=int, default=8000, help="an epoch has at least so many files (%(default)s)")
+    add("--output", type=Path, default=HERE.parent / "build" / "bench" / "starvation.json")
+    options = parser.parse_args(argv)
+    options.device = options.device or ("cuda" if cuda_is_there() else "cpu")
+    gpu = options.device == "cuda"
+    options.models = options.models or (["resnet18", "resnet50"] if gpu else ["resnet8"])
+    options.amp = options.amp or ("bf16" if gpu else "off")
+    options.batch = options.batch or (256 if gpu else 16)
+    options.size = options.size or (224 if gpu else 64)
+    unknown = set(options.feeds) - set(FEED_NAMES)
+    if unknown:
+        parser.error(f"there is no feed {', '.join(sorted(unknown))}; there are {', '.join(FEED_NAMES)}")
+    if not options.folder.is_dir():
+        parser.error(f"{options.folder} is not a folder")
+    if gpu and not cuda_is_there():
+        parser.error("--device cuda: torch sees no CUDA device here")
+    return options
+
+
+def round_seconds(options: argparse.Namespace) -> float:
+    """Seconds of a round, so that all of them fit the budget: half of a round is warm-up."""
+    if options.budget is None:
+        return float(options.seconds)
+    feeds = len(options.models) * len(options.feeds)
+    left = options.budget - feeds * (START_SECONDS if options.device == "cuda" else 4.0)
+    return min(options.seconds, max(0.3, left / (2 * feeds * options.repeats)))
+
+
+def candidates(options: argparse.Namespace, workdir: Path, model: str) -> list[Candidate]:
+    """A process for each feed."""
+    common = ["--images", workdir / "images", "--packed", workdir / "packed", "--model", model, "--copies"]
+    for name in ("device", "amp", "batch", "size", "threads"):
+        common += [f"--{name}", getattr(options, name)]
+    common += ["--seconds", round_seconds(options)]
+    script = str(HERE / "starvation_run.py")
+    return [
+        Candidate(f"{model} | {feed}", [sys.executable, script, feed, *map(str, common)])
+        for feed in options.feeds
+    ]
+
+
+def measure_in(options: argparse.Namespace, workdir: Path, started: float) -> int:
+    """Everything, in ``workdir``; the exit status."""
+    count, others = repeat_images(options.folder, workdir / "images", options.images)
+    pack_folder(workdir / "images", workdir / "packed")
+    runs: list[Run] = []
+    for number, model in enumerate(options.models, 1):
+        share = number / len(options.models)
+        until = started + options.budget * share if options.budget else float("inf")
+        runs += take_turns(candidates(options, workdir, model), options.repeats, until=until)
+    settings = vars(options) | {"epoch_images": count, "files_left_out": others}
+    write_results(options.output, "bench_starvation", settings, runs)
+    text = tables(runs, options)
+    options.output.with_suffix(".md").write_text(text + "\n")
+    print(" ".join(f"{name}: {value};" for name, value in facts().items()))
+    print(f"{count} images an epoch; median [min-max] of the rounds. Data: {options.output}\n")
+    print(text)
+    return 1 if failed_feeds(runs) else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    started = time.monotonic()
+    options = parse(argv)
+    check_repeats(options.repeats)
+    parent = HERE.parent / "build" / "bench"
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=parent, prefix="starvation-") as workdir:
+        return measure_in(options, Path(workdir), started)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""From pinned slots to tensors on the GPU: copies, conversion, and two ways to make tensors that may be kept.
+
+    python benchmarks/bench_transfer.py
+
+Needs a CUDA device. Three tables:
+
+- the copy of one uint8 batch, from the ring (registered memory), from torch's pinned allocator, and from
+  pageable memory;
+- the conversion of a batch on the device to each dtype;
+- a loop whose host runs ahead of the device, where a batch reaches the consumer in memory of the consumer's
+  stream ("fresh", what the loader does) or in memory of the copy stream with ``record_stream``: milliseconds
+  a step, and how much memory torch's allocator reserves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from machine import facts
+from measure import table
+
+from fastload import transforms as T
+from fastload.prefetch import SlotShape
+from fastload.transfer.convert import Converter
+from fastload.transfer.cuda import CudaGpu, find_gpu
+from fastload.transfer.ring import Ring, RingSlot, SlotLayout
+from fastload.transforms.plan import Plan, compile_plan
+
+NUMBERS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+STEP_CYCLES = 5_000_000  # of the device's clock: some milliseconds
+
+
+def plan_for(dtype: str) -> Plan:
+    """Normalisation to ``dtype``."""
+    steps = [T.ToDtype("float32", scale=True), T.Normalize(*NUMBERS), T.ToDtype(dtype)]
+    return compile_plan(T.Compose(steps))
+
+
+def milliseconds(work: Callable[[], Any], repeats: int) -> list[float]:
+    """Device time of ``work`` on the current stream, after two runs to warm up."""
+    times = []
+    for turn in range(repeats + 2):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        work()
+        last.record()
+        last.synchronize()
+        if turn >= 2:
+            times.append(first.elapsed_time(last))
+    return times
+
+
+def shown(times: list[float], nbytes: int) -> tuple[str, str]:
+    """Median and range of milliseconds; GB/s by the median."""
+    median = statistics.median(times)
+    return f"{median:.3f} [{min(times):.3f}-{max(times):.3f}]", f"{nbytes / median / 1e6:.1f}"
+
+
+def copies(slot: RingSlot, repeats: int) -> list[tuple[str, ...]]:
+    """One row for each kind of host memory."""
+    sources = {
+        "ring (registered)": slot.bytes,
+        "torch, pinned": torch.empty_like(slot.bytes, pin_memory=True),
+        "pageable": torch.empty_like(slot.bytes),
+    }
+    to = torch.empty(len(slot.bytes), dtype=torch.uint8, device="cuda")
+    rows = []
+    for name, source in sources.items():
+        source.fill_(1)
+        times = milliseconds(lambda source=source: to.copy_(source, non_blocking=True), repeats)
+        rows.append((name, *shown(times, to.nbytes)))
+    return rows
+
+
+def conversions(pixels: torch.Tensor, repeats: int) -> list[tuple[str, ...]]:
+    """One row for each dtype; GB/s of reading and writing together."""
+    rows = []
+    for dtype in ("uint8", "float16", "bfloat16", "float32"):
+        converter = Converter(compile_plan(None) if dtype == "uint8" else plan_for(dtype), pixels.device)
+        out = torch.empty_like(pixels, dtype=converter.dtype)
+        times = milliseconds(lambda c=converter, o=out: c(pixels, o), repeats)
+        rows.append((dtype, *shown(times, pixels.nbytes + out.nbytes)))
+    return rows
+
+
+class Loop:
+    """Steps that take longer on the device than on the host, on batches that come through a copy stream."""
+
+    def __init__(self, layout: SlotLayout, slot: RingSlot, records_stream: bool) -> None:
+        self._layout = layout
+        self._slot = slot
+        self._records = records_stream
+        self._stream = torch.cuda.Stream()
+        with torch.cuda.stream(self._stream):
+            self._staging = torch.empty(len(slot.bytes), dtype=torch.uint8, device="cuda")
+        self._converter = Converter(plan_for("float16"), self._staging.device)
+        self._released = torch.cuda.Event()
+        self._sums = torch.zeros((), device="cuda")
+
+    def _converted(self) -> torch.Tensor:
+        pixels = self._layout.views(self._staging, self._layout.shape.batch_size)[0]
+        out = torch.empty_like(pixels, dtype=torch.float16)
+        self._converter(pixels, out)
+        return out
+
+    def step(self) -> None:
+        """A batch, and a step that reads it at its end."""
+        consumer, copied = torch.cuda.current_stream(), torch.cuda.Event()
+        with torch.cuda.stream(self._stream):
+            self._stream.wait_event(self._released)
+            self._staging.copy_(self._slot.bytes, non_blocking=True)
+            images = self._converted() if self._records else None
+            copied.record(self._stream)
+        consumer.wait_event(copied)
+        if images is None:
+            images = self._converted()
+            self._released.record(consumer)
+        else:
+            images.record_stream(consumer)
+            self._released.record(self._stream)
+        torch.cuda._sleep(STEP_CYCLES)
+        self._sums += images[0, 0, 0, 0]
+
+    def run(self, steps: int) -> tuple[float, float]:
+        """Milliseconds a step, and MB that the allocator reserved for the loop."""
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+
+        def work() -> None:
+            for _ in range(steps):
+                self.step()
+
+        times = milliseconds(work, 1)
+        torch.cuda.synchronize()
+        return times[0] / steps, (torch.cuda.memory_reserved() - before) / 1e6
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--side", type=int, default=224)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=200)
+    options = parser.parse_args(arguments)
+    if not torch.cuda.is_available():
+        raise SystemExit("This benchmark needs a CUDA device; there is none here.")
+    gpu = find_gpu("cuda")
+    assert isinstance(gpu, CudaGpu)
+    layout = SlotLayout(SlotShape(options.batch_size, options.side, options.side, torch.uint8))
+    ring = Ring(gpu, layout, 1)
+    slot = ring.lease(options.batch_size)
+    assert slot is not None
+    print(f"{torch.cuda.get_device_name()}; torch {torch.__version__}; {facts()['cpu']}")
+    print(f"{options.batch_size} pictures of {options.side}x{options.side}, {len(slot.bytes) / 1e6:.1f} MB")
+    print(table(("host memory", "copy, ms", "GB/s"), copies(slot, options.repeats)))
+    pixels = layout.views(slot.bytes.cuda(), options.batch_size)[0]
+    print(table(("to", "conversion, ms", "GB/s"), conversions(pixels, options.repeats)))
+    rows = []
+    for name, records in (("consumer's stream (fresh)", False), ("copy stream, record_stream", True)):
+        spent, reserved = Loop(layout, slot, records).run(options.steps)
+        rows.append((name, f"{spent:.3f}", f"{reserved:.0f}"))
+    print(table(("memory of the", "a step, ms", "reserved, MB"), rows))
+    ring.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
