@@ -14,7 +14,7 @@ from fastload.cache.files import clean, remove
 from fastload.cache.root import PrivateFolder, folder_path, other_folders
 from fastload.cache.sets import CachedSet, cached_sets, set_name, users_of
 from fastload.cache.settings import CacheSetting
-from fastload.cli.output import human_bytes, print_json, print_lines
+from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.shard.dataset import PackedDataset
 
 __all__ = ["add", "run"]
@@ -87,7 +87,7 @@ def _ls(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
         print_json({"folder": str(folder.path), "sets": [_facts(each) for each in found], "others": owners})
         return 0
     total = sum(each.bytes for each in found)
-    lines = [f"{folder.path} ({_user(os.geteuid())}): {human_bytes(total)} in {len(found)} sets"]
+    lines = [f"{folder.path} ({_user(os.geteuid())}): {human_bytes(total)} in {counted(len(found), 'set')}"]
     lines += map(_line, found)
     for path, owner, size in others:
         lines.append(f"{path} ({_user(owner)}): {'not known' if size is None else human_bytes(size)}")
@@ -146,7 +146,7 @@ def _use(found: CachedSet) -> str:
     pids = users_of(found.path)
     if not pids:
         return "in use, by processes that cannot be seen from here"
-    return f"in use by {len(pids)} process{'es' if len(pids) > 1 else ''}: {', '.join(map(str, pids))}"
+    return f"in use by {counted(len(pids), 'process')}: {', '.join(map(str, pids))}"
 
 
 def _clear(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
@@ -161,7 +161,7 @@ def _clear(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
         names = {"removed": [str(s.path) for s in removed], "in_use": [str(s.path) for s in kept]}
         print_json({"folder": str(folder.path), "bytes": freed, **names})
     else:
-        lines = [f"{folder.path}: {len(removed)} sets removed, {human_bytes(freed)}"]
+        lines = [f"{folder.path}: {counted(len(removed), 'set')} removed, {human_bytes(freed)}"]
         print_lines([*lines, *(f"  kept {found.path}: {_use(found)}" for found in kept)])
     return 1 if kept and arguments.datasets else 0
 

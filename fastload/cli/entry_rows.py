@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fastload.cli.output import human_bytes
+from fastload.cli.output import counted, human_bytes
 from fastload.pack.entries import DEFAULT_SPACING, parse_spacing
 from fastload.pack.entry_facts import EntryFacts
 
@@ -46,15 +46,11 @@ def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
     else:
         where = "one a row of blocks" if facts.spacing == 0 else f"every {facts.spacing} pixels"
         share = 100 * facts.with_entries / max(facts.records, 1)
-        rows = [
-            (
-                "entry points",
-                f"{where}, {facts.with_entries} records ({share:.1f}%), {human_bytes(facts.bytes)}",
-            )
-        ]
+        have = f"{counted(facts.with_entries, 'record')} ({share:.1f}%)"
+        rows = [("entry points", f"{where}, {have}, {human_bytes(facts.bytes)}")]
     reasons = [
-        (facts.progressive, "progressive JPEGs cannot have any ('pack --baseline' converts them losslessly)"),
-        (facts.unsuited, "CMYK, 12-bit or lossless JPEGs cannot have any"),
-        (facts.other, "other JPEGs have none (restart markers, which serve instead; rare sampling; damage)"),
+        (facts.progressive, "progressive JPEG", "cannot have any: 'pack --baseline' converts without loss"),
+        (facts.unsuited, "CMYK, 12-bit or lossless JPEG", "cannot have any"),
+        (facts.other, "other JPEG", "without: restart markers, which serve instead; rare sampling; damage"),
     ]
-    return rows + [("", f"{count} {reason}") for count, reason in reasons if count]
+    return rows + [("", f"{counted(count, what)} {reason}") for count, what, reason in reasons if count]

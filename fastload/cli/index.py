@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
-from fastload.cli.output import human_bytes, print_json, print_table
+from fastload.cli.output import contents_rows, print_json, print_table
 from fastload.cli.progress import PackProgress
 from fastload.errors import PackError
 from fastload.pack.entries import DEFAULT_SPACING
@@ -97,9 +97,7 @@ def _print(dataset: PackedDataset, title: str, as_json: bool) -> None:
         )
         return
     rows = [
-        ("records", f"{manifest.num_records} in {len(manifest.classes)} classes"),
-        ("bytes", f"{human_bytes(manifest.data_bytes)} in {len(manifest.shards)} {manifest.format} files"),
-        ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
+        *contents_rows(manifest, "file"),
         *entry_rows(entries),
         ("skipped", str(manifest.skipped)),
     ]

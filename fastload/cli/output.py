@@ -7,9 +7,15 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from fastload.shard.manifest import Manifest
 from fastload.sizes import human_bytes
 
-__all__ = ["human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
+__all__ = ["contents_rows", "counted", "human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 set``, ``2 sets``; ``noun`` is the singular."""
+    return f"{count} {noun if count == 1 else noun + ('es' if noun.endswith('s') else 's')}"
 
 
 def print_json(body: Any) -> None:
@@ -38,6 +44,16 @@ def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     """Plain text; a name that is not valid text is shown escaped."""
     sys.stdout.write("".join(line.encode("utf-8", "backslashreplace").decode() + "\n" for line in lines))
+
+
+def contents_rows(manifest: Manifest, container: str) -> list[tuple[str, str]]:
+    """Table rows: what a dataset holds; ``container``: what one of its files is called."""
+    files = counted(len(manifest.shards), f"{manifest.format} {container}")
+    return [
+        ("records", f"{manifest.num_records} in {counted(len(manifest.classes), 'class')}"),
+        ("bytes", f"{human_bytes(manifest.data_bytes)} in {files}"),
+        ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
+    ]
 
 
 def sides_row(sides: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
-from fastload.cli.output import human_bytes, print_json, print_table, sides_row
+from fastload.cli.output import contents_rows, counted, human_bytes, print_json, print_table, sides_row
 from fastload.cli.progress import PackProgress
 from fastload.pack.entries import DEFAULT_SPACING
 from fastload.pack.options import FORMATS, PackOptions, parse_bytes, parse_pixels
@@ -91,11 +91,7 @@ def _title(result: PackResult) -> str:
 
 def _rows(result: PackResult) -> list[tuple[str, str]]:
     manifest = result.manifest
-    rows = [
-        ("records", f"{manifest.num_records} in {len(manifest.classes)} classes"),
-        ("bytes", f"{human_bytes(manifest.data_bytes)} in {len(manifest.shards)} {manifest.format} shards"),
-        ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
-    ]
+    rows = contents_rows(manifest, "shard")
     if result.summary is not None:
         rows.append(("sizes", sides_row(result.summary.sides())))
         rate = result.written_bytes / max(result.seconds, 1e-9)
@@ -111,8 +107,8 @@ def _baseline_rows(result: PackResult) -> list[tuple[str, str]]:
     made = result.manifest.options.get("transcoded")
     if made is None:
         return []
-    kept = result.entries.progressive
-    return [("baseline", f"{made} progressive JPEGs made baseline, {kept} kept because they cannot be")]
+    kept, done = result.entries.progressive, counted(made, "progressive JPEG")
+    return [("baseline", f"{done} made baseline, {kept} kept because that cannot be")]
 
 
 def _facts(result: PackResult) -> dict[str, Any]:
@@ -155,7 +151,7 @@ def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
         return 0
     for fact in facts:
         rows = [
-            ("records", f"{fact['records']} in {fact['classes']} classes"),
+            ("records", f"{fact['records']} in {counted(fact['classes'], 'class')}"),
             ("bytes", human_bytes(fact["bytes"])),
             ("shards", str(fact["shards"])),
             (

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from fastload.cli.output import human_bytes
+from fastload.cli.output import counted, human_bytes
 from fastload.pack.packer import Observer
 from fastload.pack.plan import Plan
 
@@ -45,8 +45,8 @@ class PackProgress(Observer):
         elif self._log:
             done = f", {files} of them packed before" if files else ""
             self._line(
-                f"packing {self._total_files} files, {human_bytes(self._total_bytes)}, "
-                f"into {len(plan.shards)} shards of {output}{done}"
+                f"packing {counted(self._total_files, 'file')}, {human_bytes(self._total_bytes)}, "
+                f"into {counted(len(plan.shards), 'shard')} of {output}{done}"
             )
 
     def advanced(self, files: int, size: int) -> None:
@@ -65,7 +65,7 @@ class PackProgress(Observer):
         if self._bar is not None:
             self._bar.start(f"entry points of {folder.name}", records, 0)
         elif self._log:
-            self._line(f"making the entry points of {records} records of {folder}")
+            self._line(f"making the entry points of {counted(records, 'record')} of {folder}")
 
     def entries_advanced(self, records: int) -> None:
         self._files += records
@@ -141,7 +141,7 @@ class _Bar:
         self._task = self._progress.add_task(first, total=None, files="")
 
     def scanning(self, name: str, files: int) -> None:
-        self._progress.update(self._task, description=f"scanning for {name}", files=f"{files} files")
+        self._progress.update(self._task, description=f"scanning for {name}", files=counted(files, "file"))
 
     def start(self, name: str, total: int, done: int) -> None:
         self._progress.reset(self._task, total=total, completed=done, description=name, files="")

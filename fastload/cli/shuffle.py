@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fastload.cli.output import human_bytes, print_json, print_lines
+from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.sampler.quality import Quality, measure
 from fastload.shard.dataset import PackedDataset
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         "none": make_sampler(n, partition, shuffle=False, seed=arguments.seed),
     }
     found = {name: measure(sampler, dataset.labels) for name, sampler in samplers.items()}
-    mean = data_bytes / max(1, n)
+    mean, together = data_bytes / max(1, n), counted(block, "record")
     if arguments.json:
         orders = {name: asdict(quality) for name, quality in found.items()}
         sizes = {"block": block, "window": window, "batch_size": partition.batch_size}
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print_lines(
         [
-            f"{dataset.folder}: blocks of {block} records ({human_bytes(block * mean)}), windows of {window} "
+            f"{dataset.folder}: blocks of {together} ({human_bytes(block * mean)}), windows of {window} "
             f"({human_bytes(window * mean)}), batches of {partition.batch_size}",
             "  ".join(["shuffle".ljust(8), *_COLUMNS.values()]),
             *(_row(name, quality) for name, quality in found.items()),

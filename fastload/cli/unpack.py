@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fastload.cli.output import print_json, print_lines
+from fastload.cli.output import counted, print_json, print_lines
 from fastload.pack.unpack import unpack
 
 __all__ = ["add", "run"]
@@ -29,5 +29,5 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"files": count, "output": str(arguments.output)})
     else:
-        print_lines([f"{count} files in {arguments.output}"])
+        print_lines([f"{counted(count, 'file')} in {arguments.output}"])
     return 0

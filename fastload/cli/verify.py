@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from fastload.cli.output import print_json, print_lines
+from fastload.cli.output import counted, print_json, print_lines
 from fastload.pack.verify import Problem, verify
 
 __all__ = ["add", "run"]
@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({"ok": not problems, "records": records, "problems": facts})
     else:
         how = ", ".join(["CRC-32C"] + ["decoding"] * arguments.decode + ["entry points"] * arguments.entries)
-        verdict = f"{len(problems)} problems" if problems else f"{records} records are whole ({how})"
+        whole = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} whole ({how})"
+        verdict = counted(len(problems), "problem") if problems else whole
         print_lines([*map(_line, problems), f"{arguments.folder}: {verdict}"])
     return 1 if problems else 0
 

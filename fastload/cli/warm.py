@@ -18,7 +18,7 @@ import numpy.typing as npt
 from fastload.cache.decoded import fill_target, tier_of
 from fastload.cache.settings import CacheSetting
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
-from fastload.cli.output import human_bytes, print_json, print_lines
+from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.cli.progress import WarmProgress
 from fastload.cpu_budget import find_budget
 from fastload.decoded import check_decoded
@@ -190,7 +190,7 @@ def _lines(job: WarmJob, result: WarmResult) -> list[str]:
         f"({rate:.2f} GB/s), {human_bytes(counts['there_bytes'])} there already"
     ]
     if not result.is_whole:
-        lines.append(f"  no room for {counts['no_room_records']} records")
+        lines.append(f"  no room for {counted(counts['no_room_records'], 'record')}")
     for sample, reason in result.failures[:_SHOWN_FAILURES]:
         lines.append(f"  sample {sample}: {reason}")
     if counts["failed_records"] > _SHOWN_FAILURES:

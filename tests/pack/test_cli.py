@@ -41,6 +41,29 @@ def test_everything_in_a_row(source: Path, tmp_path: Path, capsys: pytest.Captur
     assert "was complete already" in capsys.readouterr().out
 
 
+def test_one_is_not_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_tree(tmp_path / "source", 1, 1)
+    packed = tmp_path / "set"
+    said = ""
+    for words in (
+        ("pack", tmp_path / "source", packed, "--dry-run"),
+        ("pack", tmp_path / "source", packed),
+        ("index", packed, "--output", tmp_path / "index"),
+        ("verify", packed),
+        ("unpack", packed, tmp_path / "back"),
+        ("shuffle", packed, "--block", 1, "--window", 1),
+    ):
+        assert main([*map(str, words)]) == 0
+        captured = capsys.readouterr()
+        said += captured.err + captured.out
+    for expected in (
+        "packing 1 file,", "into 1 shard of", "entry points of 1 record of", "1 in 1 class\n",
+        " in 1 arrow shard\n", " in 1 arrow file\n", "1 record (100.0%)", "1 record is whole",
+        "1 file in", "blocks of 1 record (",
+    ):  # fmt: skip
+        assert expected in said, said
+
+
 def test_json(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*arguments: object, code: int = 0) -> dict[str, object]:
         assert main([*map(str, arguments), "--json"]) == code

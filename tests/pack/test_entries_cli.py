@@ -76,9 +76,9 @@ def test_pack(
     shown = run(capsys, "info", output)
     words = {"none": "entry points  none", "row": "one a row of blocks, 6 records (60.0%)"}
     assert words.get(str(spacing), f"every {spacing} pixels, 6 records (60.0%)") in shown
-    assert "1 progressive JPEGs cannot have any ('pack --baseline'" in shown
-    assert "1 CMYK, 12-bit or lossless JPEGs" in shown
-    assert ("1 other JPEGs have none" in shown) == made
+    assert "1 progressive JPEG cannot have any: 'pack --baseline'" in shown
+    assert "1 CMYK, 12-bit or lossless JPEG cannot" in shown
+    assert ("1 other JPEG without: " in shown) == made
 
 
 def test_threads_and_formats_give_the_same_file(source: Path, tmp_path: Path, format_name: str) -> None:
