@@ -1,8 +1,10 @@
 """Cache files: made, attached to, looked at, removed.
 
-A file gets its name when it is complete, so a file with a name has all of its memory; a process that dies
-while it makes one leaves nothing. Whoever uses a file holds a shared ``flock`` on it, which ends with the
-process; so a file whose exclusive lock can be had is not in use, and only such a file is removed.
+A file gets its name when its tables are complete; a process that dies while it makes one leaves nothing. The
+first of its memory has been reserved then, and a thread of the core goes on (csrc/core/shard/reservation.h),
+so that nobody waits for it. What files will still take counts as taken where room is looked for. Whoever uses
+a file holds a shared ``flock`` on it, which ends with the process; so a file whose exclusive lock can be had
+is not in use, and only such a file is removed.
 """
 
 from __future__ import annotations
@@ -21,13 +23,24 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastload._native import _C
-from fastload.cache.layout import HEADER, HEADER_BYTES, LIVE_BYTES, MAGIC, Contents, header_of, plan, table_of
+from fastload.cache.layout import (
+    HEADER,
+    HEADER_BYTES,
+    LIVE_BYTES,
+    MAGIC,
+    RESERVED_AT,
+    Contents,
+    header_of,
+    plan,
+    table_of,
+)
 from fastload.errors import CacheError, FastloadError
 
-__all__ = ["CacheInfo", "Folder", "attach", "clean", "create", "inspect", "remove"]
+__all__ = ["CacheInfo", "Folder", "attach", "clean", "create", "inspect", "promised_bytes", "remove"]
 
 SUFFIX = ".flc"
 _TEMPORARY = ".tmp-"
+_FIRST = 64 << 20  # bytes of records that are reserved before a file is used: 30 ms
 _STEP = 1 << 30  # bytes reserved at a time: between two steps signals are handled
 _ATTACH_SECONDS = 10.0  # for a lock that is held for moments only
 _LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
@@ -149,7 +162,7 @@ def create(
     limit: int,
     check: Callable[[int], None] | None = None,
 ) -> Any:
-    """Make a cache file, with memory for all that it has room for, and attach to it.
+    """Make a cache file, with a promise of memory for all that it has room for, and attach to it.
 
     The caller holds the folder's creation lock, and no file has the name.
 
@@ -173,11 +186,14 @@ def create(
     if check is not None:
         check(size)
     with _unnamed(folder, name) as (descriptor, publish):
-        _reserve(folder, descriptor, size)
+        os.ftruncate(descriptor, size)
+        reserved = min(size, layout.data_offset + _FIRST)
+        _reserve(folder, descriptor, size, reserved)
         at = layout.table_offset
         for piece in table_of(contents, layout):
             at += os.pwrite(descriptor, piece, at)
         os.pwrite(descriptor, header_of(contents, layout), 0)
+        os.pwrite(descriptor, reserved.to_bytes(8, "little"), RESERVED_AT)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         publish()
         attached = os.dup(descriptor)  # the same open file, with its lock
@@ -186,7 +202,7 @@ def create(
 
 def _check_free(folder: Folder, size: int) -> None:
     found = os.fstatvfs(folder.fd)
-    free = found.f_bavail * found.f_frsize
+    free = max(0, found.f_bavail * found.f_frsize - promised_bytes(folder))
     if found.f_blocks > 0 and free < size:  # 0 blocks: no limit
         raise CacheError(
             f"A cache of {size} bytes does not fit into {folder.path}: {free} bytes of "
@@ -195,11 +211,21 @@ def _check_free(folder: Folder, size: int) -> None:
         )
 
 
-def _reserve(folder: Folder, descriptor: int, size: int) -> None:
-    """Take the memory now: later there is no lack of it, which would be a SIGBUS."""
-    for begin in range(0, size, _STEP):
+def promised_bytes(folder: Folder) -> int:
+    """Memory that the files in a folder will still take."""
+    promised = 0
+    for name in os.listdir(folder.fd):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+            promised += max(0, found.st_size - found.st_blocks * 512)
+    return promised
+
+
+def _reserve(folder: Folder, descriptor: int, size: int, end: int) -> None:
+    """Take the memory up to ``end``: the tables are written to through a map, where lack of it is SIGBUS."""
+    for begin in range(0, end, _STEP):
         try:
-            os.posix_fallocate(descriptor, begin, min(_STEP, size - begin))
+            os.posix_fallocate(descriptor, begin, min(_STEP, end - begin))
         except OSError as error:
             raise CacheError(
                 f"A cache of {size} bytes cannot be had in {folder.path}: {error.strerror} after {begin} "

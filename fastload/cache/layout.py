@@ -23,6 +23,7 @@ MAGIC = b"FLCACHE1"
 VERSION = (1, 0)
 HEADER_BYTES = 8192  # with the source folder and the CRC-32C
 LIVE_BYTES = 4096
+RESERVED_AT = HEADER_BYTES + 80  # u64: bytes from the file's begin that have memory
 PAGE = 4096  # regions begin at multiples of this
 NO_ROOM = 2**64 - 1
 _RUN_BYTES = 4 << 20  # records that have room, or not, together

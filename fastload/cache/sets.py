@@ -27,7 +27,8 @@ class CachedSet:
 
     name: str
     path: Path
-    bytes: int  # of memory
+    bytes: int  # of memory, now
+    size: int  # of the file: what it will take
     info: CacheInfo | None  # None: not a valid file
     stale: str  # why nobody will use it any more; empty: somebody may
     pids: tuple[int, ...] = ()  # the processes that have it open, as far as this one may look
@@ -42,14 +43,15 @@ def cached_sets(folder: Folder) -> list[CachedSet]:
 def _look(folder: Folder, name: str) -> CachedSet | None:
     path = folder.path / name
     try:
-        size = os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_blocks * 512
+        found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+        held, size = found.st_blocks * 512, found.st_size
         try:
             info = inspect(folder, name)
         except CacheError as error:
-            return CachedSet(name, path, size, None, str(error))
+            return CachedSet(name, path, held, size, None, str(error))
     except FileNotFoundError:
         return None  # removed meanwhile
-    return CachedSet(name, path, size, info, "" if info.in_use else _why_stale(info))
+    return CachedSet(name, path, held, size, info, "" if info.in_use else _why_stale(info))
 
 
 def _why_stale(info: CacheInfo) -> str:

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from cache_sets import in_use, pixels
 from killer import Killer
 
+import fastload.cache.files
 from fastload import DataLoader, PackedDataset
 from fastload.cache.layout import ENTRY, HEADER
 from fastload.cli import main as command_line
@@ -287,6 +288,7 @@ def at_calls(dataset: Path, memory: Path, replaces: bool) -> None:
 
 def main(dataset: Path, memory: Path, how: str, seed: int = 0, kills: int = 0) -> None:
     pixels(len(PackedDataset(dataset)))  # once
+    fastload.cache.files._FIRST = 0  # the set is small: all of it is left to the thread that reserves memory
     gc.freeze()  # else each child writes to, and so copies, all objects' pages when it collects garbage
     children = []
     for number in range(LANES):

@@ -68,6 +68,7 @@ def test_what_one_stores_the_others_find(
             assert cache.find(sample) == (blob if there else None)
     assert (first.counts()["stored"], second.counts()["stored"]) == (COUNT // 2, 1)
     there = {"ready_records": COUNT // 2 + 1, "ready_bytes": sum(map(len, blobs[::2])) + len(blobs[1])}
+    there["reserved_bytes"] = first.file_bytes
     assert reader.counts() == {"hits": 0, "misses": 0, "stored": 0, "damaged": 0, "failed": 0, **there}
     assert reader.count_ready() == COUNT // 2 + 1
 

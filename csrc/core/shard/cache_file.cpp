@@ -11,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <system_error>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -28,8 +29,9 @@ class OpenCaches {
     return *caches;
   }
   void add(CacheFile* file) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);  // no fork between the two
     files_.insert(file);
+    file->reserve();
   }
   void remove(CacheFile* file) {
     const std::lock_guard lock(mutex_);
@@ -45,6 +47,7 @@ class OpenCaches {
     for (CacheFile* file : files_) {
       const int descriptor = file->descriptor_.exchange(-1);
       if (descriptor >= 0) ::close(descriptor);
+      static_cast<void>(file->reservation_.release());  // the thread is the parent's
     }
     mutex_.unlock();
   }
@@ -90,6 +93,7 @@ CacheFile::CacheFile(int descriptor, std::string path)
 
 CacheFile::~CacheFile() {
   OpenCaches::all().remove(this);
+  reservation_.reset();
   unmap();
   const int descriptor = descriptor_.exchange(-1);
   if (descriptor >= 0) ::close(descriptor);
@@ -175,6 +179,11 @@ void CacheFile::check_regions() const {
   }
 }
 
+void CacheFile::reserve() {
+  if (!writable_ || std::atomic_ref(live().reserved).load() >= mapped_) return;
+  reservation_ = std::make_unique<Reservation>(descriptor_, mapped_, live().reserved);
+}
+
 CacheLive& CacheFile::live() const noexcept {
   return *reinterpret_cast<CacheLive*>(data_ + kCacheHeaderBytes);
 }
@@ -203,6 +212,7 @@ bool CacheFile::write(uint64_t offset, Bytes bytes) noexcept {
     const ssize_t done =
         ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (done < 0 && errno == EINTR) continue;
+    if (done == 0) errno = ENOSPC;
     if (done <= 0) return false;
     offset += static_cast<uint64_t>(done);
     bytes = bytes.subspan(static_cast<size_t>(done));
@@ -215,6 +225,7 @@ void CacheFile::store(uint64_t id, Bytes bytes, uint32_t crc) noexcept {
   const Place place = this->place(id);
   if (place.length == 0 || place.length != bytes.size()) return;
   if (!write(place.offset, bytes)) {
+    write_error_ = errno;
     add(failed_, 1);
     return;
   }
@@ -222,6 +233,18 @@ void CacheFile::store(uint64_t id, Bytes bytes, uint32_t crc) noexcept {
   if (state(id).exchange(1, std::memory_order_acq_rel) == 1) return;  // somebody else's, the same
   add(stored_, 1);
   add_ready(1, place.length);
+}
+
+void CacheFile::check_stored(uint64_t id) const {
+  if (is_ready(id)) return;
+  const int error = write_error_;
+  const std::string reason =
+      error == 0 ? ". Is the file writable, and of this set?"
+                 : ": " + std::generic_category().message(error) +
+                       ". Others have taken the memory: 'df' and 'fastload cache ls' show what is "
+                       "held.";
+  throw Error(ErrorKind::kIo,
+              "sample " + std::to_string(id) + " cannot be written to " + path_ + reason);
 }
 
 void CacheFile::reject(uint64_t id) noexcept {
@@ -286,6 +309,7 @@ CacheFile::Counts CacheFile::counts() const {
   counts.failed = failed_;
   counts.ready_records = std::atomic_ref(live().ready_records).load();
   counts.ready_bytes = std::atomic_ref(live().ready_bytes).load();
+  counts.reserved_bytes = std::min(mapped_, std::atomic_ref(live().reserved).load());
   return counts;
 }
 

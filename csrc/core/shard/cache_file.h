@@ -8,6 +8,10 @@
 // middle leaves the word 0. Nothing in the file is trusted: a place has a checksum of its own and
 // is compared with the file's bounds, and users check a record's CRC-32C when they first read it.
 //
+// The file's memory is being reserved while it is in use already (reservation.h). Nobody writes to
+// or reads from what may have none: a record is written by pwrite, which fails without memory, and
+// read when it is ready.
+//
 // The mapping belongs to another open of the file than the descriptor, which holds the flock that
 // says that the file is in use (and the claims): both end with the process, and a forked child,
 // which keeps the mapping, closes the descriptor.
@@ -16,11 +20,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "base/bytes.h"
 #include "shard/cache_layout.h"
+#include "shard/reservation.h"
 
 namespace fastload {
 
@@ -92,8 +98,11 @@ class CacheFile {
     uint64_t damaged = 0;                         // records that were not what they should be
     uint64_t failed = 0;                          // records that could not be written
     uint64_t ready_records = 0, ready_bytes = 0;  // what all processes have put here
+    uint64_t reserved_bytes = 0;                  // of the file, that surely have memory
   };
   [[nodiscard]] Counts counts() const;
+  // Throws Error(kIo) if the record, which was just stored, is not there.
+  void check_stored(uint64_t id) const;
   // The ready records, counted one by one.
   [[nodiscard]] uint64_t count_ready() const noexcept;
 
@@ -107,6 +116,7 @@ class CacheFile {
   void unmap() noexcept;
   void check_header();
   void check_regions() const;
+  void reserve();
   [[noreturn]] void damaged(const std::string& what) const;
   [[nodiscard]] std::atomic_ref<uint32_t> state(uint64_t id) const noexcept {
     return std::atomic_ref(table_[id].state);
@@ -128,6 +138,8 @@ class CacheFile {
   CacheEntry* table_ = nullptr;
   std::array<Stripe, 16> stripes_;
   std::atomic<uint64_t> stored_{0}, damaged_{0}, failed_{0};
+  std::atomic<int> write_error_{0};  // errno of the last record that could not be written
+  std::unique_ptr<Reservation> reservation_;
 
   friend class OpenCaches;
 };

@@ -35,6 +35,7 @@ struct CacheLive {
   uint32_t copied[2];  // 1: the copy of index.fli, of entries.fli is complete
   uint8_t apart[56];
   uint64_t ready_records, ready_bytes;
+  uint64_t reserved;  // bytes from the file's begin that have memory
 };
 
 // One sample id's place, and whether the record is there.
