@@ -5,6 +5,10 @@ first of its memory has been reserved then, and a thread of the core goes on (cs
 so that nobody waits for it. What files will still take counts as taken where room is looked for. Whoever uses
 a file holds a shared ``flock`` on it, which ends with the process; so a file whose exclusive lock can be had
 is not in use, and only such a file is removed.
+
+The records of a large set lie in files beside it, its stripes (NAME.0, NAME.1, ...), because the kernel lets
+one thread at a time write to a file. They get their names before it does and lose them after it, so whoever
+is attached to it has them; stripes without it were left by a process that died.
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,9 +41,20 @@ from fastload.cache.layout import (
 )
 from fastload.errors import CacheError, FastloadError
 
-__all__ = ["CacheInfo", "Folder", "attach", "clean", "create", "inspect", "promised_bytes", "remove"]
+__all__ = [
+    "CacheInfo",
+    "Folder",
+    "attach",
+    "clean",
+    "create",
+    "inspect",
+    "promised_bytes",
+    "remove",
+    "stripe_names",
+]
 
 SUFFIX = ".flc"
+_STRIPE = re.compile(r"(?<=\.flc)\.[0-9]+$")
 _TEMPORARY = ".tmp-"
 _FIRST = 64 << 20  # bytes of records that are reserved before a file is used: 30 ms
 _STEP = 1 << 30  # bytes reserved at a time: between two steps signals are handled
@@ -185,9 +201,9 @@ def create(
     _check_free(folder, size)
     if check is not None:
         check(size)
-    with _unnamed(folder, name) as (descriptor, publish):
-        os.ftruncate(descriptor, size)
-        reserved = min(size, layout.data_offset + _FIRST)
+    with _stripes(folder, name, layout.sizes[1:]), _unnamed(folder, name) as (descriptor, publish):
+        os.ftruncate(descriptor, layout.sizes[0])
+        reserved = min(layout.sizes[0], layout.data_offset + _FIRST)
         _reserve(folder, descriptor, size, reserved)
         at = layout.table_offset
         for piece in table_of(contents, layout):
@@ -234,6 +250,22 @@ def _reserve(folder: Folder, descriptor: int, size: int, end: int) -> None:
 
 
 @contextlib.contextmanager
+def _stripes(folder: Folder, name: str, sizes: Sequence[int]) -> Iterator[None]:
+    """A cache file's stripes, without memory yet; removed if the file is not made."""
+    names = [f"{name}.{number}" for number in range(len(sizes))]
+    try:
+        for each, size in zip(names, sizes, strict=True):
+            with _unnamed(folder, each) as (descriptor, publish):
+                os.ftruncate(descriptor, size)
+                publish()
+        yield
+    except BaseException:
+        for each in names:
+            _unlink(folder, each)
+        raise
+
+
+@contextlib.contextmanager
 def _unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]]]:
     """A file without a name (where the kernel has no such files, with a temporary one), and what names it."""
     flags = os.O_RDWR | os.O_CLOEXEC
@@ -264,9 +296,12 @@ def _unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None
 
 def clean(folder: Folder) -> None:
     """Remove what processes that were killed have left. The caller holds the folder's creation lock."""
-    for name in os.listdir(folder.fd):
+    names = set(os.listdir(folder.fd))
+    for name in names:
         if name.startswith(_TEMPORARY):
             remove(folder, name)
+        elif _STRIPE.search(name) and _STRIPE.sub("", name) not in names:
+            _unlink(folder, name)
 
 
 def remove(folder: Folder, name: str) -> bool:
@@ -278,16 +313,27 @@ def remove(folder: Folder, name: str) -> bool:
     except FileNotFoundError:
         return True
     except OSError:  # a link, or a file that may not be read: nobody can be attached to it
-        os.unlink(name, dir_fd=folder.fd)
+        _unlink(folder, name)
         return True
     try:
         if not _lock_alone(descriptor):
             return False
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder.fd)
+        _unlink(folder, name)
+        for stripe in stripe_names(folder, name):
+            _unlink(folder, stripe)
         return True
     finally:
         os.close(descriptor)
+
+
+def stripe_names(folder: Folder, name: str) -> list[str]:
+    """The files in a folder that are stripes of a cache file, or were."""
+    return [found for found in os.listdir(folder.fd) if _STRIPE.sub("", found) == name != found]
+
+
+def _unlink(folder: Folder, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder.fd)
 
 
 def inspect(folder: Folder, name: str) -> CacheInfo:
@@ -301,7 +347,6 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
     try:
         head = os.pread(descriptor, HEADER_BYTES, 0)
         live = os.pread(descriptor, LIVE_BYTES, HEADER_BYTES)
-        size = os.fstat(descriptor).st_size
         in_use = not _lock_alone(descriptor)
     finally:
         os.close(descriptor)
@@ -310,6 +355,13 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
             f"{folder.path / name} is not a valid cache file. Remove it with 'fastload cache clear'."
         )
     header = np.frombuffer(head, HEADER, 1)[0]
+    for number in range(int(header["num_stripes"])):
+        try:
+            os.stat(f"{name}.{number}", dir_fd=folder.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            raise CacheError(
+                f"{folder.path / name}.{number} is not there. Remove the rest with 'fastload cache clear'."
+            ) from None
     source = head[HEADER.itemsize : HEADER.itemsize + int(header["source_bytes"])]
     ready = np.frombuffer(live, "<u8", 2, 64)
     return CacheInfo(
@@ -318,7 +370,7 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         tier=header["tier"].decode(),
         source=Path(os.fsdecode(source)),
         version=(int(header["major"]), int(header["minor"])),
-        file_bytes=size,
+        file_bytes=int(header["file_size"]),
         created=int(header["created"]),
         num_records=int(header["num_records"]),
         set_bytes=int(header["set_bytes"]),

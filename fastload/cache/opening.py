@@ -14,7 +14,7 @@ from typing import Any
 
 from fastload._native import _C
 from fastload.cache.files import CacheInfo, attach, create, inspect, promised_bytes, remove
-from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, encoded
+from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, encoded, padding
 from fastload.cache.policy import Decision, Part, decide, is_large_enough
 from fastload.cache.room import Room, find_room
 from fastload.cache.root import PrivateFolder
@@ -311,4 +311,5 @@ def _file_bytes(dataset: PackedDataset, tier: Tier) -> int:
     if tier.name == ENCODED.name:  # which has copies of the others
         tables += [manifest.index_size, entries.stat().st_size if dataset.entries is not None else 0]
     pages = sum(-(-size // PAGE) * PAGE for size in tables)
-    return HEADER_BYTES + LIVE_BYTES + pages + tier.data_bytes(dataset)
+    data = tier.data_bytes(dataset)
+    return HEADER_BYTES + LIVE_BYTES + pages + data + padding(data)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.cache.files import SUFFIX, CacheInfo, Folder, inspect, remove
+from fastload.cache.files import SUFFIX, CacheInfo, Folder, inspect, remove, stripe_names
 from fastload.cache.layout import VERSION
 from fastload.errors import CacheError, FastloadError
 from fastload.shard.dataset import PackedDataset
@@ -43,8 +43,9 @@ def cached_sets(folder: Folder) -> list[CachedSet]:
 def _look(folder: Folder, name: str) -> CachedSet | None:
     path = folder.path / name
     try:
-        found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-        held, size = found.st_blocks * 512, found.st_size
+        names = [name, *stripe_names(folder, name)]
+        found = [os.stat(each, dir_fd=folder.fd, follow_symlinks=False) for each in names]
+        held, size = sum(one.st_blocks for one in found) * 512, sum(one.st_size for one in found)
         try:
             info = inspect(folder, name)
         except CacheError as error:

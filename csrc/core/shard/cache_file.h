@@ -1,6 +1,8 @@
 // A dataset's records in memory, kept once for all processes of a node: a file in tmpfs that each
-// of them maps. Python makes the file (fastload/cache/layout.py), with a place for as many records
-// as have room; who reads a record from storage puts it into its place.
+// of them maps, and for large sets further ones ("stripes") that hold the records, because the
+// kernel lets one thread at a time write to a file. Offsets count through all of them. Python makes
+// the file (fastload/cache/layout.py), with a place for as many records as have room; who reads a
+// record from storage puts it into its place.
 //
 // DESIGN. A record's place never changes and nothing is evicted, so there is no lock: a record is
 // written by pwrite, then its state word becomes 1 (release); a reader looks at the word (acquire)
@@ -23,6 +25,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "shard/cache_layout.h"
@@ -112,10 +115,13 @@ class CacheFile {
     std::atomic<uint64_t> hits{0}, misses{0};
   };
 
-  void map();
-  void unmap() noexcept;
-  void check_header();
-  void check_regions() const;
+  [[nodiscard]] int open_again() const;
+  void read_header(int file, uint64_t size);
+  void open_segments(uint64_t size);
+  void map(int file);
+  void map_segment(const Segment& segment, int file);
+  void close_all() noexcept;
+  void check_regions();
   void reserve();
   [[noreturn]] void damaged(const std::string& what) const;
   [[nodiscard]] std::atomic_ref<uint32_t> state(uint64_t id) const noexcept {
@@ -133,8 +139,8 @@ class CacheFile {
   const std::string path_;
   bool writable_ = false;
   uint8_t* data_ = nullptr;  // the mapping; from live() to the table's end also for writing
-  uint64_t mapped_ = 0;
   CacheHeader header_{};
+  std::vector<Segment> segments_;  // the file itself, then its stripes
   CacheEntry* table_ = nullptr;
   std::array<Stripe, 16> stripes_;
   std::atomic<uint64_t> stored_{0}, damaged_{0}, failed_{0};

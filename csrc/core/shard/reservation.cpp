@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <utility>
 
 #include "base/blocked_signals.h"
 #include "io/range_claims.h"
@@ -18,8 +19,8 @@ constexpr uint64_t kStep = 4 << 20;
 
 }  // namespace
 
-Reservation::Reservation(int descriptor, uint64_t size, uint64_t& progress)
-    : descriptor_(descriptor), size_(size), progress_(progress) {
+Reservation::Reservation(std::vector<Segment> segments, uint64_t& progress)
+    : segments_(std::move(segments)), progress_(progress) {
   const BlockedSignals blocked;
   try {
     thread_ = std::thread([this] { run(); });
@@ -35,18 +36,29 @@ Reservation::~Reservation() {
 }
 
 void Reservation::run() const {
-  if (!lock_range(descriptor_, size_, size_ + 1)) return;  // another process does it
+  const int descriptor = segments_.front().descriptor;
+  const uint64_t end = segments_.back().end;
+  if (!lock_range(descriptor, end, end + 1)) return;  // another process does it
+  reserve();
+  unlock_range(descriptor, end, end + 1);
+}
+
+void Reservation::reserve() const {
   const std::atomic_ref done(progress_);
-  for (uint64_t begin = done.load(); begin < size_ && !stopping_;) {
-    const uint64_t length = std::min(kStep, size_ - begin);
-    const int error =
-        ::posix_fallocate(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(length));
-    if (error == EINTR) continue;
-    if (error != 0) break;  // no memory is left: what has some is used
-    begin += length;
-    done.store(begin, std::memory_order_relaxed);
+  uint64_t begin = done.load();
+  for (const Segment& segment : segments_) {
+    while (begin < segment.end) {
+      if (stopping_) return;
+      const uint64_t length = std::min(kStep, segment.end - begin);
+      const int error =
+          ::posix_fallocate(segment.descriptor, static_cast<off_t>(begin - segment.begin),
+                            static_cast<off_t>(length));
+      if (error == EINTR) continue;
+      if (error != 0) return;  // no memory is left: what has some is used
+      begin += length;
+      done.store(begin, std::memory_order_relaxed);
+    }
   }
-  unlock_range(descriptor_, size_, size_ + 1);
 }
 
 }  // namespace fastload
