@@ -167,6 +167,9 @@ def epochs(arguments: argparse.Namespace) -> dict[str, Any]:
 def warm(arguments: argparse.Namespace) -> Callable[[], None]:
     """``fastload warm`` with so many threads, in this process, which has imported everything."""
     from fastload.cli import main as fastload
+    from fastload.cli import warm as verb
+
+    assert verb is not None  # imported before the clock starts
 
     def work() -> None:
         threads = str(arguments.processes)

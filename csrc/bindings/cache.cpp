@@ -35,6 +35,7 @@ nb::dict counts(const CacheFile& file) {
   result["failed"] = counts.failed;
   result["ready_records"] = counts.ready_records;
   result["ready_bytes"] = counts.ready_bytes;
+  result["reserved_bytes"] = counts.reserved_bytes;
   return result;
 }
 
@@ -91,7 +92,7 @@ void register_cache(nb::module_& m) {
           "False if it cannot be written.")
       .def("counts", &counts,
            "Of this process: hits, misses, stored, damaged, failed records. Of the node: "
-           "ready_records, ready_bytes.")
+           "ready_records, ready_bytes, reserved_bytes.")
       .def("count_ready", &CacheFile::count_ready, nb::call_guard<nb::gil_scoped_release>(),
            "The ready records, counted one by one.");
   m.def("seal_cache_places", &seal, nb::arg("table"), nb::arg("first"),

@@ -1,8 +1,14 @@
 """Cache files: made, attached to, looked at, removed.
 
-A file gets its name when it is complete, so a file with a name has all of its memory; a process that dies
-while it makes one leaves nothing. Whoever uses a file holds a shared ``flock`` on it, which ends with the
-process; so a file whose exclusive lock can be had is not in use, and only such a file is removed.
+A file gets its name when its tables are complete; a process that dies while it makes one leaves nothing. The
+first of its memory has been reserved then, and a thread of the core goes on (csrc/core/shard/reservation.h),
+so that nobody waits for it. What files will still take counts as taken where room is looked for. Whoever uses
+a file holds a shared ``flock`` on it, which ends with the process; so a file whose exclusive lock can be had
+is not in use, and only such a file is removed.
+
+The records of a large set lie in files beside it, its stripes (NAME.0, NAME.1, ...), because the kernel lets
+one thread at a time write to a file. They get their names before it does and lose them after it, so whoever
+is attached to it has them; stripes without it were left by a process that died.
 """
 
 from __future__ import annotations
@@ -11,9 +17,10 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,13 +28,35 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastload._native import _C
-from fastload.cache.layout import HEADER, HEADER_BYTES, LIVE_BYTES, MAGIC, Contents, header_of, plan, table_of
+from fastload.cache.layout import (
+    HEADER,
+    HEADER_BYTES,
+    LIVE_BYTES,
+    MAGIC,
+    RESERVED_AT,
+    Contents,
+    header_of,
+    plan,
+    table_of,
+)
 from fastload.errors import CacheError, FastloadError
 
-__all__ = ["CacheInfo", "Folder", "attach", "clean", "create", "inspect", "remove"]
+__all__ = [
+    "CacheInfo",
+    "Folder",
+    "attach",
+    "clean",
+    "create",
+    "inspect",
+    "promised_bytes",
+    "remove",
+    "stripe_names",
+]
 
 SUFFIX = ".flc"
+_STRIPE = re.compile(r"(?<=\.flc)\.[0-9]+$")
 _TEMPORARY = ".tmp-"
+_FIRST = 64 << 20  # bytes of records that are reserved before a file is used: 30 ms
 _STEP = 1 << 30  # bytes reserved at a time: between two steps signals are handled
 _ATTACH_SECONDS = 10.0  # for a lock that is held for moments only
 _LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
@@ -149,7 +178,7 @@ def create(
     limit: int,
     check: Callable[[int], None] | None = None,
 ) -> Any:
-    """Make a cache file, with memory for all that it has room for, and attach to it.
+    """Make a cache file, with a promise of memory for all that it has room for, and attach to it.
 
     The caller holds the folder's creation lock, and no file has the name.
 
@@ -172,12 +201,15 @@ def create(
     _check_free(folder, size)
     if check is not None:
         check(size)
-    with _unnamed(folder, name) as (descriptor, publish):
-        _reserve(folder, descriptor, size)
+    with _stripes(folder, name, layout.sizes[1:]), _unnamed(folder, name) as (descriptor, publish):
+        os.ftruncate(descriptor, layout.sizes[0])
+        reserved = min(layout.sizes[0], layout.data_offset + _FIRST)
+        _reserve(folder, descriptor, size, reserved)
         at = layout.table_offset
         for piece in table_of(contents, layout):
             at += os.pwrite(descriptor, piece, at)
         os.pwrite(descriptor, header_of(contents, layout), 0)
+        os.pwrite(descriptor, reserved.to_bytes(8, "little"), RESERVED_AT)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         publish()
         attached = os.dup(descriptor)  # the same open file, with its lock
@@ -186,7 +218,7 @@ def create(
 
 def _check_free(folder: Folder, size: int) -> None:
     found = os.fstatvfs(folder.fd)
-    free = found.f_bavail * found.f_frsize
+    free = max(0, found.f_bavail * found.f_frsize - promised_bytes(folder))
     if found.f_blocks > 0 and free < size:  # 0 blocks: no limit
         raise CacheError(
             f"A cache of {size} bytes does not fit into {folder.path}: {free} bytes of "
@@ -195,16 +227,42 @@ def _check_free(folder: Folder, size: int) -> None:
         )
 
 
-def _reserve(folder: Folder, descriptor: int, size: int) -> None:
-    """Take the memory now: later there is no lack of it, which would be a SIGBUS."""
-    for begin in range(0, size, _STEP):
+def promised_bytes(folder: Folder) -> int:
+    """Memory that the files in a folder will still take."""
+    promised = 0
+    for name in os.listdir(folder.fd):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            found = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+            promised += max(0, found.st_size - found.st_blocks * 512)
+    return promised
+
+
+def _reserve(folder: Folder, descriptor: int, size: int, end: int) -> None:
+    """Take the memory up to ``end``: the tables are written to through a map, where lack of it is SIGBUS."""
+    for begin in range(0, end, _STEP):
         try:
-            os.posix_fallocate(descriptor, begin, min(_STEP, size - begin))
+            os.posix_fallocate(descriptor, begin, min(_STEP, end - begin))
         except OSError as error:
             raise CacheError(
                 f"A cache of {size} bytes cannot be had in {folder.path}: {error.strerror} after {begin} "
                 f"bytes. Give it a smaller size, or another folder in memory: cache=<size>, cache=<folder>."
             ) from error
+
+
+@contextlib.contextmanager
+def _stripes(folder: Folder, name: str, sizes: Sequence[int]) -> Iterator[None]:
+    """A cache file's stripes, without memory yet; removed if the file is not made."""
+    names = [f"{name}.{number}" for number in range(len(sizes))]
+    try:
+        for each, size in zip(names, sizes, strict=True):
+            with _unnamed(folder, each) as (descriptor, publish):
+                os.ftruncate(descriptor, size)
+                publish()
+        yield
+    except BaseException:
+        for each in names:
+            _unlink(folder, each)
+        raise
 
 
 @contextlib.contextmanager
@@ -238,9 +296,12 @@ def _unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None
 
 def clean(folder: Folder) -> None:
     """Remove what processes that were killed have left. The caller holds the folder's creation lock."""
-    for name in os.listdir(folder.fd):
+    names = set(os.listdir(folder.fd))
+    for name in names:
         if name.startswith(_TEMPORARY):
             remove(folder, name)
+        elif _STRIPE.search(name) and _STRIPE.sub("", name) not in names:
+            _unlink(folder, name)
 
 
 def remove(folder: Folder, name: str) -> bool:
@@ -252,16 +313,27 @@ def remove(folder: Folder, name: str) -> bool:
     except FileNotFoundError:
         return True
     except OSError:  # a link, or a file that may not be read: nobody can be attached to it
-        os.unlink(name, dir_fd=folder.fd)
+        _unlink(folder, name)
         return True
     try:
         if not _lock_alone(descriptor):
             return False
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder.fd)
+        _unlink(folder, name)
+        for stripe in stripe_names(folder, name):
+            _unlink(folder, stripe)
         return True
     finally:
         os.close(descriptor)
+
+
+def stripe_names(folder: Folder, name: str) -> list[str]:
+    """The files in a folder that are stripes of a cache file, or were."""
+    return [found for found in os.listdir(folder.fd) if _STRIPE.sub("", found) == name != found]
+
+
+def _unlink(folder: Folder, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder.fd)
 
 
 def inspect(folder: Folder, name: str) -> CacheInfo:
@@ -275,7 +347,6 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
     try:
         head = os.pread(descriptor, HEADER_BYTES, 0)
         live = os.pread(descriptor, LIVE_BYTES, HEADER_BYTES)
-        size = os.fstat(descriptor).st_size
         in_use = not _lock_alone(descriptor)
     finally:
         os.close(descriptor)
@@ -284,6 +355,13 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
             f"{folder.path / name} is not a valid cache file. Remove it with 'fastload cache clear'."
         )
     header = np.frombuffer(head, HEADER, 1)[0]
+    for number in range(int(header["num_stripes"])):
+        try:
+            os.stat(f"{name}.{number}", dir_fd=folder.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            raise CacheError(
+                f"{folder.path / name}.{number} is not there. Remove the rest with 'fastload cache clear'."
+            ) from None
     source = head[HEADER.itemsize : HEADER.itemsize + int(header["source_bytes"])]
     ready = np.frombuffer(live, "<u8", 2, 64)
     return CacheInfo(
@@ -292,7 +370,7 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         tier=header["tier"].decode(),
         source=Path(os.fsdecode(source)),
         version=(int(header["major"]), int(header["minor"])),
-        file_bytes=size,
+        file_bytes=int(header["file_size"]),
         created=int(header["created"]),
         num_records=int(header["num_records"]),
         set_bytes=int(header["set_bytes"]),

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +18,35 @@ from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
-__all__ = ["ENTRY", "HEADER", "Contents", "Layout", "choose_room", "encoded", "header_of", "plan", "table_of"]
+__all__ = [
+    "ENTRY",
+    "HEADER",
+    "Contents",
+    "Layout",
+    "choose_room",
+    "encoded",
+    "header_of",
+    "padding",
+    "plan",
+    "table_of",
+]
 
 MAGIC = b"FLCACHE1"
 VERSION = (1, 0)
 HEADER_BYTES = 8192  # with the source folder and the CRC-32C
 LIVE_BYTES = 4096
+RESERVED_AT = HEADER_BYTES + 80  # u64: bytes from the file's begin that have memory
 PAGE = 4096  # regions begin at multiples of this
 NO_ROOM = 2**64 - 1
 _RUN_BYTES = 4 << 20  # records that have room, or not, together
 _LEAST_RUNS = 256  # of a small set
 _MOST_RUNS = 1 << 16
 _TABLE_CHUNK = 1 << 18  # entries
+MOST_STRIPES = 8
+_STRIPE_ALIGNMENT = 1 << 16  # of their offsets: the largest page size
+_STRIPED = 64 << 20  # bytes of records from which on they lie in stripes,
+_STRIPE_LEAST = 16 << 20  # of at least this many bytes each; records with a place are dealt out to them
+_STRIPE_RUN = 8 << 20  # in runs of this many bytes, as large as what one thread of fastload warm reads
 
 HEADER = np.dtype(
     [
@@ -52,7 +70,10 @@ HEADER = np.dtype(
         ("source_bytes", "<u4"),
         ("dataset_id", "S32"),
         ("tier", "S32"),
-        ("reserved", "V328"),
+        ("num_stripes", "<u4"),
+        ("apart", "<u4"),
+        ("stripe_offset", "<u8", MOST_STRIPES),
+        ("reserved", "V256"),
     ]
 )
 assert HEADER.itemsize == 512
@@ -129,11 +150,26 @@ class Layout:
     data_offset: int
     data_size: int
     room: npt.NDArray[np.bool_]
+    stripes: tuple[int, ...] = ()  # bytes of records in each
+
+    @property
+    def stripe_offsets(self) -> list[int]:
+        """Where the bytes of each stripe begin in the whole."""
+        sizes = [_aligned(size, _STRIPE_ALIGNMENT) for size in self.stripes[:-1]]
+        return [self.data_offset + sum(sizes[:i]) for i in range(len(self.stripes))]
 
     @property
     def file_size(self) -> int:
-        """Bytes of the file."""
-        return self.data_offset + self.data_size
+        """Bytes of the whole."""
+        if not self.stripes:
+            return self.data_offset + self.data_size
+        return self.stripe_offsets[-1] + self.stripes[-1]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Bytes of the file itself, and of each stripe."""
+        begins = [0, *self.stripe_offsets, self.file_size]
+        return [end - begin for begin, end in pairwise(begins)]
 
 
 def choose_room(lengths: npt.NDArray[np.uint32], capacity: int) -> npt.NDArray[np.bool_]:
@@ -171,8 +207,37 @@ def choose_room(lengths: npt.NDArray[np.uint32], capacity: int) -> npt.NDArray[n
     return room & (lengths > 0)
 
 
+def _aligned(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
 def _pages(size: int) -> int:
-    return -(-size // PAGE) * PAGE
+    return _aligned(size, PAGE)
+
+
+def padding(data_bytes: int) -> int:
+    """Bytes that a file with so many bytes of records may need more where they lie in stripes."""
+    return (MOST_STRIPES + 1) * _STRIPE_ALIGNMENT if data_bytes >= _STRIPED else 0
+
+
+def _stripe_of(starts: npt.NDArray[np.uint64], stripes: int) -> npt.NDArray[np.uint64]:
+    """The stripe of each record that has a place, by the bytes of those before it."""
+    numbers: npt.NDArray[np.uint64] = starts // np.uint64(_STRIPE_RUN) % np.uint64(stripes)
+    return numbers
+
+
+def _stripes(lengths: npt.NDArray[np.uint32]) -> tuple[int, ...]:
+    """Bytes of records in each stripe; ``lengths``: of those that have a place."""
+    size = int(lengths.sum(dtype=np.uint64))
+    if size < _STRIPED:
+        return ()
+    starts = np.cumsum(lengths, dtype=np.uint64) - lengths
+    for count in range(max(1, min(MOST_STRIPES, size // _STRIPE_LEAST)), 0, -1):
+        stripe = _stripe_of(starts, count)
+        sizes = [int(lengths[stripe == number].sum(dtype=np.uint64)) for number in range(count)]
+        if all(sizes):  # records may be longer than a run
+            return tuple(sizes)
+    return ()
 
 
 def plan(contents: Contents, limit: int) -> Layout:
@@ -192,15 +257,21 @@ def plan(contents: Contents, limit: int) -> Layout:
             sizes[table] = 0
     entries_offset = table_end + _pages(sizes[0])
     data_offset = entries_offset + _pages(sizes[1])
-    room = choose_room(contents.lengths, max(0, limit - data_offset))
+    capacity = limit - data_offset
+    if min(limit, contents.set_bytes) >= _STRIPED:
+        data_offset = _aligned(data_offset, _STRIPE_ALIGNMENT)
+        capacity = limit - data_offset - MOST_STRIPES * _STRIPE_ALIGNMENT
+    room = choose_room(contents.lengths, max(0, capacity))
     if not room.any():
         raise CacheError(
             f"A cache of {limit} bytes has no room for a record of {contents.source}: the table of {n} "
             f"records takes {data_offset} bytes, the smallest record {int(contents.lengths.min(initial=0))}. "
             f"All {n} records need {data_offset + contents.set_bytes} bytes."
         )
-    data_size = int(contents.lengths[room].sum(dtype=np.uint64))
-    return Layout(table_offset, table_end, sizes[0], entries_offset, sizes[1], data_offset, data_size, room)
+    placed = contents.lengths[room]
+    data_size = int(placed.sum(dtype=np.uint64))
+    tables = (table_offset, table_end, sizes[0], entries_offset, sizes[1])
+    return Layout(*tables, data_offset, data_size, room, _stripes(placed))
 
 
 def header_of(contents: Contents, layout: Layout) -> bytes:
@@ -216,6 +287,8 @@ def header_of(contents: Contents, layout: Layout) -> bytes:
         "data_offset", "data_size",
     ):  # fmt: skip
         header[name] = getattr(layout, name)
+    header["num_stripes"] = len(layout.stripes)
+    header["stripe_offset"][: len(layout.stripes)] = layout.stripe_offsets
     header["room_records"] = int(layout.room.sum())
     header["set_bytes"] = contents.set_bytes
     header["created"] = int(time.time())
@@ -229,13 +302,13 @@ def header_of(contents: Contents, layout: Layout) -> bytes:
 
 def table_of(contents: Contents, layout: Layout) -> Iterator[bytes]:
     """The table, in pieces: entries of records with and without a place, none of them ready."""
-    place = layout.data_offset
+    places = _Places(layout)
     for first in range(0, len(contents.lengths), _TABLE_CHUNK):
         piece = slice(first, first + _TABLE_CHUNK)
         room, lengths = layout.room[piece], contents.lengths[piece]
-        ends = place + np.cumsum(np.where(room, lengths, 0), dtype=np.uint64)
         entries = np.zeros(len(lengths), ENTRY)
-        entries["offset"] = np.where(room, ends - lengths, np.uint64(NO_ROOM))
+        entries["offset"] = NO_ROOM
+        entries["offset"][room] = places.next(lengths[room])
         entries["length"] = lengths
         if contents.sizes is not None:
             entries["width"], entries["height"] = contents.sizes[piece].T
@@ -243,4 +316,24 @@ def table_of(contents: Contents, layout: Layout) -> Iterator[bytes]:
             entries["crc32c"] = contents.crc32c[piece]
         _C.seal_cache_places(entries.view(np.uint8).reshape(-1, ENTRY.itemsize), first)
         yield entries.tobytes()
-        place = int(ends[-1])
+
+
+class _Places:
+    """Gives out places, one record after the other: in each stripe without gaps."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._ends = layout.stripe_offsets or [layout.data_offset]
+        self._passed = 0
+
+    def next(self, lengths: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+        """Offsets of the next records, (n,)."""
+        starts = np.uint64(self._passed) + np.cumsum(lengths, dtype=np.uint64) - lengths
+        stripe = _stripe_of(starts, len(self._ends))
+        offsets = np.zeros(len(lengths), np.uint64)
+        for number, end in enumerate(self._ends):
+            mine = stripe == number
+            sizes = lengths[mine]
+            offsets[mine] = np.uint64(end) + np.cumsum(sizes, dtype=np.uint64) - sizes
+            self._ends[number] += int(sizes.sum(dtype=np.uint64))
+        self._passed += int(lengths.sum(dtype=np.uint64))
+        return offsets

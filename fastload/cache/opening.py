@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fastload._native import _C
-from fastload.cache.files import CacheInfo, attach, create, inspect, remove
-from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, encoded
+from fastload.cache.files import CacheInfo, attach, create, inspect, promised_bytes, remove
+from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, encoded, padding
 from fastload.cache.policy import Decision, Part, decide, is_large_enough
 from fastload.cache.room import Room, find_room
 from fastload.cache.root import PrivateFolder
@@ -29,8 +29,6 @@ from fastload.sizes import human_bytes
 __all__ = ["ENCODED", "CacheUse", "PartUse", "Tier", "attach_cache", "open_cache", "planned_bytes"]
 
 _log = logging.getLogger("fastload")
-_LOCK_SECONDS = 30.0  # to wait for another process that makes a file, and
-_LOCK_RATE = 500e6  # bytes a second that it reserves at least
 
 
 @dataclass(frozen=True)
@@ -200,8 +198,7 @@ class _Opening:
         limit = sum(decision.limit for decision in survey.decisions)
         vanished = any(used and use is None for used, use in zip(survey.uses, uses, strict=True))
         if limit > 0 or vanished:
-            seconds = _LOCK_SECONDS + limit / _LOCK_RATE
-            with PrivateFolder(self._setting.folder, create=True) as folder, folder.creating(seconds):
+            with PrivateFolder(self._setting.folder, create=True) as folder, folder.creating():
                 survey = self._survey(folder)
                 self._attach(folder, survey, uses)
                 self._create(folder, survey, uses)
@@ -227,12 +224,14 @@ class _Opening:
         if not missing:
             return _Survey(parts, infos, uses, [Decision(0, "")] * len(parts))
         freed = sum(i.file_bytes for i, used in zip(infos, uses, strict=True) if i is not None and not used)
-        stale = sum(found.bytes for found in cached_sets(folder) if found.stale) if folder is not None else 0
+        stale = sum(found.size for found in cached_sets(folder) if found.stale) if folder is not None else 0
         decided = iter(decide(missing, setting, self._room(folder, freed + stale)))
         return _Survey(parts, infos, uses, [Decision(0, "") if used else next(decided) for used in uses])
 
     def _room(self, folder: PrivateFolder | None, returned: int) -> Room:
-        return find_room(folder.path if folder is not None else self._setting.folder, returned=returned)
+        if folder is None:
+            return find_room(self._setting.folder, returned=returned)
+        return find_room(folder.path, returned=returned - promised_bytes(folder))
 
     def _attach(self, folder: PrivateFolder, survey: _Survey, uses: list[PartUse | None]) -> None:
         for i, (name, used) in enumerate(zip(self._names, survey.uses, strict=True)):
@@ -265,7 +264,7 @@ def _check(folder: PrivateFolder, setting: CacheSetting, size: int) -> None:
     Raises:
         CacheError: no.
     """
-    room = find_room(folder.path)
+    room = find_room(folder.path, returned=-promised_bytes(folder))
     if room.free < size:
         raise CacheError(room.lacking(size, str(setting)) + '; or pass cache="off".')
 
@@ -312,4 +311,5 @@ def _file_bytes(dataset: PackedDataset, tier: Tier) -> int:
     if tier.name == ENCODED.name:  # which has copies of the others
         tables += [manifest.index_size, entries.stat().st_size if dataset.entries is not None else 0]
     pages = sum(-(-size // PAGE) * PAGE for size in tables)
-    return HEADER_BYTES + LIVE_BYTES + pages + tier.data_bytes(dataset)
+    data = tier.data_bytes(dataset)
+    return HEADER_BYTES + LIVE_BYTES + pages + data + padding(data)

@@ -41,14 +41,15 @@ def find_room(folder: Path, root: str = "/", returned: int = 0) -> Room:
 
     Args:
         root: where ``proc`` and ``sys`` lie.
-        returned: bytes that are freed before: of a file that will be replaced.
+        returned: bytes that are freed before, of files that will be replaced, less those that others will
+            still take.
     """
     room = min(memory_rooms(root), key=lambda found: found.free)
-    available = room.free + returned
+    available = max(0, room.free + returned)
     reserve = max(_LEAST_RESERVE, available // _RESERVE_SHARE)
     memory = max(0, available - reserve)
     found = os.statvfs(folder)
-    size, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize + returned
+    size, free = found.f_blocks * found.f_frsize, max(0, found.f_bavail * found.f_frsize + returned)
     modest = max(free // 2, free - max(_LEAST_LEFT, size // _RESERVE_SHARE)) if size > 0 else memory
     if size == 0 or memory <= free:  # 0: a file system without a limit of its own
         limit, advice = _memory_limit(room, available, reserve), _memory_advice(room)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.cache.files import SUFFIX, CacheInfo, Folder, inspect, remove
+from fastload.cache.files import SUFFIX, CacheInfo, Folder, inspect, remove, stripe_names
 from fastload.cache.layout import VERSION
 from fastload.errors import CacheError, FastloadError
 from fastload.shard.dataset import PackedDataset
@@ -27,7 +27,8 @@ class CachedSet:
 
     name: str
     path: Path
-    bytes: int  # of memory
+    bytes: int  # of memory, now
+    size: int  # of the file: what it will take
     info: CacheInfo | None  # None: not a valid file
     stale: str  # why nobody will use it any more; empty: somebody may
     pids: tuple[int, ...] = ()  # the processes that have it open, as far as this one may look
@@ -42,14 +43,16 @@ def cached_sets(folder: Folder) -> list[CachedSet]:
 def _look(folder: Folder, name: str) -> CachedSet | None:
     path = folder.path / name
     try:
-        size = os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_blocks * 512
+        names = [name, *stripe_names(folder, name)]
+        found = [os.stat(each, dir_fd=folder.fd, follow_symlinks=False) for each in names]
+        held, size = sum(one.st_blocks for one in found) * 512, sum(one.st_size for one in found)
         try:
             info = inspect(folder, name)
         except CacheError as error:
-            return CachedSet(name, path, size, None, str(error))
+            return CachedSet(name, path, held, size, None, str(error))
     except FileNotFoundError:
         return None  # removed meanwhile
-    return CachedSet(name, path, size, info, "" if info.in_use else _why_stale(info))
+    return CachedSet(name, path, held, size, info, "" if info.in_use else _why_stale(info))
 
 
 def _why_stale(info: CacheInfo) -> str:

@@ -19,20 +19,22 @@ __all__ = ["main"]
 VERBS = ("pack", "info", "verify", "unpack", "index", "shuffle", "warm", "cache")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of all verbs."""
+def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
+    """The parser of some verbs, whose modules are imported."""
     parser = argparse.ArgumentParser(prog="fastload", description="Image data loading for PyTorch training.")
     parser.add_argument("--version", action="version", version=f"fastload {fastload.__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in VERBS:
+    for verb in names:
         importlib.import_module(f"fastload.cli.{verb}").add(verbs)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    given = sys.argv[1:] if argv is None else argv
     try:
-        arguments = build_parser().parse_args(argv)
+        # The other verbs' modules would take longer than many a command.
+        arguments = build_parser(given[:1] if given and given[0] in VERBS else VERBS).parse_args(given)
     except SystemExit as stop:  # argparse exits by itself: 0 after --help, 2 for wrong usage
         return stop.code if isinstance(stop.code, int) else 2
     try:

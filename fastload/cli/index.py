@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.output import contents_rows, print_json, print_table
-from fastload.cli.progress import PackProgress
+from fastload.cli.pack_progress import PackProgress
 from fastload.errors import PackError
 from fastload.pack.entries import DEFAULT_SPACING
 from fastload.pack.entry_facts import entry_facts

@@ -29,10 +29,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from cache_sets import in_use, pixels
+from cache_sets import in_use, pixels, whole_file
 from killer import Killer
 
+import fastload.cache.files
 from fastload import DataLoader, PackedDataset
+from fastload.cache import layout
 from fastload.cache.layout import ENTRY, HEADER
 from fastload.cli import main as command_line
 
@@ -131,7 +133,7 @@ def wrong_records(memory: Path, truth: npt.NDArray[np.uint8]) -> list[int]:
     """Records that are marked as ready, and differ from the source's."""
     wrong = []
     for path in cache_files(memory):
-        table, data = entries(path), np.fromfile(path, np.uint8)
+        table, data = entries(path), whole_file(path)
         for number in np.flatnonzero(table["state"]).tolist():
             begin, length = int(table["offset"][number]), int(table["length"][number])
             if not np.array_equal(data[begin : begin + length], truth[number].reshape(-1)):
@@ -287,6 +289,7 @@ def at_calls(dataset: Path, memory: Path, replaces: bool) -> None:
 
 def main(dataset: Path, memory: Path, how: str, seed: int = 0, kills: int = 0) -> None:
     pixels(len(PackedDataset(dataset)))  # once
+    fastload.cache.files._FIRST = 0  # the set is small: all of it is left to the thread that reserves memory
     gc.freeze()  # else each child writes to, and so copies, all objects' pages when it collects garbage
     children = []
     for number in range(LANES):
@@ -295,6 +298,8 @@ def main(dataset: Path, memory: Path, how: str, seed: int = 0, kills: int = 0) -
             code = 1
             try:
                 folder = memory / str(number)
+                if number:
+                    layout._STRIPED, layout._STRIPE_LEAST, layout._STRIPE_RUN = 0, 1 << 20, 1 << 16
                 if how == "calls":
                     at_calls(dataset, folder, bool(number))
                 else:

@@ -11,10 +11,11 @@ from plain_pack import plain_pack
 
 from fastload import PackedDataset
 from fastload._native import _C
+from fastload.cache.layout import HEADER
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 
-__all__ = ["COUNT", "SIDE", "in_use", "pixels", "raw_set", "sparse_set"]
+__all__ = ["COUNT", "SIDE", "in_use", "pixels", "raw_set", "sparse_set", "whole_file"]
 
 COUNT, SIDE = 800, 64  # 9.8 MB
 
@@ -53,6 +54,17 @@ def sparse_set(folder: Path, count: int, side: int) -> PackedDataset:
         index_crc=_C.Index(str(folder / INDEX_NAME)).digest,
     ).write(folder)
     return PackedDataset(folder)
+
+
+def whole_file(path: Path) -> npt.NDArray[np.uint8]:
+    """The bytes of a cache file and of its stripes, by their offsets (FORMAT.md)."""
+    header = np.fromfile(path, HEADER, 1)[0]
+    whole = np.zeros(int(header["file_size"]), np.uint8)
+    begins = [0, *header["stripe_offset"][: int(header["num_stripes"])].tolist()]
+    for number, begin in enumerate(begins):
+        piece = np.fromfile(path if number == 0 else f"{path}.{number - 1}", np.uint8)
+        whole[begin : begin + len(piece)] = piece
+    return whole
 
 
 def in_use(folder: Path) -> dict[str, int]:

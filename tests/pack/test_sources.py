@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -270,29 +272,34 @@ def test_dry_run_writes_nothing(tmp_path: Path, format_name: str) -> None:
     assert found.needed_bytes >= sum(shard.size for shard in result.manifest.shards)
 
 
+TOUCH = """
+import os, sys
+for step in range(1, 10**12):
+    os.utime(sys.argv[1], ns=(step, step * 1000))
+    if step == 1:
+        print(flush=True)
+"""
+
+
 def pack_until_it_fails(source: Path, folder: Path) -> None:
     for attempt in range(50):  # the scheduler may let the packer read a whole file undisturbed
         pack(source, folder / f"out{attempt}", ONE)
 
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
-    """A writer that never stops: the file is read twice, then it is an error of that file."""
-    import threading
+    """A writer that never stops: the file is read twice, then it is an error of that file.
 
+    The writer is a process: it waits for nothing of this one's. The file is long, on the disk mostly a hole.
+    """
     source = make_tree(tmp_path / "source", {"c/a.jpg": encoded(0), "c/b.bmp": encoded(1, "BMP", 1500, 1500)})
-    target, stop = source / "c" / "b.bmp", threading.Event()
-
-    def touch() -> None:
-        step = 0
-        while not stop.is_set():
-            step += 1
-            os.utime(target, ns=(step, step * 1000))
-
-    writer = threading.Thread(target=touch)
-    writer.start()
+    target = source / "c" / "b.bmp"
+    os.truncate(target, 100 << 20)
+    writer = subprocess.Popen([sys.executable, "-S", "-c", TOUCH, target], stdout=subprocess.PIPE)
     try:
+        assert writer.stdout is not None
+        writer.stdout.readline()
         with pytest.raises(PackError, match=r"c/b\.bmp: the file changes while it is read"):
             pack_until_it_fails(source, tmp_path)
     finally:
-        stop.set()
-        writer.join()
+        writer.kill()
+        writer.communicate()

@@ -16,13 +16,18 @@ def threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def decoding_threads() -> int:
-    """The same without those that read ahead: each loader has at least one."""
+def thread_names() -> list[str]:
+    """Their names."""
     names = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # it has just ended
             names.append((task / "comm").read_text().strip())
-    return sum(name != "fastload-read" for name in names)
+    return names
+
+
+def decoding_threads() -> int:
+    """Threads but for those that read ahead: each loader has at least one."""
+    return sum(name != "fastload-read" for name in thread_names())
 
 
 def resident() -> int:

@@ -9,8 +9,8 @@
 #include <new>
 #include <system_error>
 
+#include "base/blocked_signals.h"
 #include "base/error.h"
-#include "prefetch/blocked_signals.h"
 
 namespace fastload {
 namespace {
@@ -43,10 +43,7 @@ struct Filler::Buffer {
 
 void CacheTarget::put(uint64_t id, const Record& record, Bytes bytes) {
   cache_.store(id, bytes, record.crc32c);
-  if (!cache_.is_ready(id)) {
-    throw Error(ErrorKind::kIo, "sample " + std::to_string(id) + " cannot be written to " +
-                                    cache_.path() + ". Is the file writable, and of this set?");
-  }
+  cache_.check_stored(id);
 }
 
 Filler::Filler(Reader& reader, FillTarget& target, FillPlan plan)

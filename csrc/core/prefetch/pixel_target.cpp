@@ -56,10 +56,7 @@ void PixelTarget::decode(uint64_t id, const Record& record, Bytes bytes, Scratch
     cache_.store(id, picture.make(size, target, {}, resize_ns));
     picture.trim();
   }
-  if (!file_.is_ready(id)) {
-    throw Error(ErrorKind::kIo, "sample " + std::to_string(id) + " cannot be written to " +
-                                    file_.path() + ". Is the file writable, and of this set?");
-  }
+  file_.check_stored(id);
 }
 
 }  // namespace fastload

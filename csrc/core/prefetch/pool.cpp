@@ -8,8 +8,8 @@
 #include <exception>
 #include <string>
 
+#include "base/blocked_signals.h"
 #include "base/error.h"
-#include "prefetch/blocked_signals.h"
 #include "prefetch/stats.h"
 
 namespace fastload {

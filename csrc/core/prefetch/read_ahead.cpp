@@ -6,8 +6,8 @@
 #include <exception>
 #include <system_error>
 
+#include "base/blocked_signals.h"
 #include "base/error.h"
-#include "prefetch/blocked_signals.h"
 #include "prefetch/read_ahead_parts.h"
 
 namespace fastload {

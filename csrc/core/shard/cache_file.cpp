@@ -11,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <system_error>
 
 #include "base/crc32c.h"
 #include "base/error.h"
@@ -28,8 +29,9 @@ class OpenCaches {
     return *caches;
   }
   void add(CacheFile* file) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);  // no fork between the two
     files_.insert(file);
+    file->reserve();
   }
   void remove(CacheFile* file) {
     const std::lock_guard lock(mutex_);
@@ -45,6 +47,7 @@ class OpenCaches {
     for (CacheFile* file : files_) {
       const int descriptor = file->descriptor_.exchange(-1);
       if (descriptor >= 0) ::close(descriptor);
+      static_cast<void>(file->reservation_.release());  // the thread is the parent's
     }
     mutex_.unlock();
   }
@@ -62,6 +65,12 @@ uint32_t place_crc(const CacheEntry& entry, uint64_t id) noexcept {
   return crc32c(bytes);
 }
 
+uint64_t size_of(int descriptor, const std::string& path) {
+  struct stat found {};
+  if (::fstat(descriptor, &found) != 0) throw_system_error("cannot look at", path);
+  return static_cast<uint64_t>(found.st_size);
+}
+
 // Whether [offset, offset + length) lies in [begin, end).
 bool lies_in(uint64_t offset, uint64_t length, uint64_t begin, uint64_t end) {
   return offset >= begin && offset <= end && length <= end - offset;
@@ -75,29 +84,34 @@ void seal_places(CacheEntry* entries, uint64_t count, uint64_t first) noexcept {
 
 CacheFile::CacheFile(int descriptor, std::string path)
     : descriptor_(descriptor), path_(std::move(path)) {
+  int again = -1;
   try {
-    map();
-    check_header();
+    again = open_again();
+    map(again);
     check_regions();
   } catch (...) {
-    unmap();
-    ::close(descriptor);
+    if (again >= 0) ::close(again);
+    close_all();
     throw;
   }
+  ::close(again);
   table_ = reinterpret_cast<CacheEntry*>(data_ + header_.table_offset);
   OpenCaches::all().add(this);
 }
 
 CacheFile::~CacheFile() {
   OpenCaches::all().remove(this);
-  unmap();
-  const int descriptor = descriptor_.exchange(-1);
-  if (descriptor >= 0) ::close(descriptor);
+  reservation_.reset();
+  close_all();
 }
 
-void CacheFile::unmap() noexcept {
-  if (data_ != nullptr) ::munmap(data_, mapped_);
+void CacheFile::close_all() noexcept {
+  if (data_ != nullptr) ::munmap(data_, header_.file_size);
   data_ = nullptr;
+  for (size_t i = 1; i < segments_.size(); ++i) ::close(segments_[i].descriptor);
+  segments_.clear();
+  const int descriptor = descriptor_.exchange(-1);
+  if (descriptor >= 0) ::close(descriptor);
 }
 
 void CacheFile::damaged(const std::string& what) const {
@@ -105,39 +119,59 @@ void CacheFile::damaged(const std::string& what) const {
                                       ". Remove it with 'fastload cache clear'.");
 }
 
-// By another open file description than the descriptor's: see above.
-void CacheFile::map() {
+// For the mapping, which shall be of another open file description than the descriptor: see above.
+int CacheFile::open_again() const {
   const int flags = ::fcntl(descriptor_, F_GETFL);
   if (flags < 0) throw_system_error("cannot attach", path_);
-  writable_ = (flags & O_ACCMODE) == O_RDWR;
-  const int other = ::open(path_.c_str(), (writable_ ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_CLOEXEC);
-  if (other < 0) throw_system_error("cannot open", path_);
+  const int access = (flags & O_ACCMODE) == O_RDWR ? O_RDWR : O_RDONLY;
+  const int again = ::open(path_.c_str(), access | O_NOFOLLOW | O_CLOEXEC);
+  if (again < 0) throw_system_error("cannot open", path_);
   struct stat locked {
   }, found{};
-  const bool known = ::fstat(descriptor_, &locked) == 0 && ::fstat(other, &found) == 0;
+  const bool known = ::fstat(descriptor_, &locked) == 0 && ::fstat(again, &found) == 0;
   if (!known || locked.st_dev != found.st_dev || locked.st_ino != found.st_ino) {
-    ::close(other);
+    ::close(again);
     throw Error(ErrorKind::kIo, path_ + " was replaced while it was opened. Try again.");
   }
-  mapped_ = static_cast<uint64_t>(found.st_size);
-  void* address = MAP_FAILED;
-  if (mapped_ >= kCacheHeaderBytes + kCacheLiveBytes) {
-    address = ::mmap(nullptr, mapped_, PROT_READ, MAP_SHARED, other, 0);
-  } else {
-    errno = ENODATA;
-  }
-  ::close(other);
-  if (address == MAP_FAILED) throw_system_error("cannot map", path_);
-  data_ = static_cast<uint8_t*>(address);
+  return again;
 }
 
-void CacheFile::check_header() {
-  std::memcpy(&header_, data_, sizeof(header_));
+void CacheFile::map(int file) {
+  const int flags = ::fcntl(file, F_GETFL);
+  writable_ = (flags & O_ACCMODE) == O_RDWR;
+  const uint64_t size = size_of(file, path_);
+  read_header(file, size);
+  open_segments(size);
+  // One range of addresses for all: who looks for a record need not know of segments.
+  void* const address = ::mmap(nullptr, header_.file_size, PROT_NONE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) throw_system_error("cannot map", path_);
+  data_ = static_cast<uint8_t*>(address);
+  for (const Segment& segment : segments_) {
+    map_segment(segment, segment.begin == 0 ? file : segment.descriptor);
+  }
+}
+
+void CacheFile::map_segment(const Segment& segment, int file) {
+  const void* const address = ::mmap(data_ + segment.begin, segment.end - segment.begin, PROT_READ,
+                                     MAP_SHARED | MAP_FIXED, file, 0);
+  if (address == MAP_FAILED) throw_system_error("cannot map", path_);
+}
+
+void CacheFile::read_header(int file, uint64_t size) {
+  std::array<uint8_t, kCacheHeaderBytes> bytes{};
+  const auto got = ::pread(file, bytes.data(), bytes.size(), 0);
+  if (got < 0) throw_system_error("cannot read", path_);
+  if (size < kCacheHeaderBytes + kCacheLiveBytes || got < static_cast<ssize_t>(bytes.size())) {
+    throw Error(ErrorKind::kTruncated, path_ + " has only " + std::to_string(size) +
+                                           " bytes. Remove it with 'fastload cache clear'.");
+  }
+  std::memcpy(&header_, bytes.data(), sizeof(header_));
   if (std::memcmp(header_.magic, "FLCACHE1", 8) != 0) damaged("its first 8 bytes are not FLCACHE1");
   uint32_t expected = 0;
   constexpr uint64_t kChecked = kCacheHeaderBytes - sizeof(expected);
-  std::memcpy(&expected, data_ + kChecked, sizeof(expected));
-  if (header_.header_bytes != kCacheHeaderBytes || crc32c({data_, kChecked}) != expected) {
+  std::memcpy(&expected, bytes.data() + kChecked, sizeof(expected));
+  if (header_.header_bytes != kCacheHeaderBytes || crc32c({bytes.data(), kChecked}) != expected) {
     throw Error(ErrorKind::kChecksum, path_ +
                                           ": the header's CRC-32C differs. Remove it with "
                                           "'fastload cache clear'.");
@@ -145,17 +179,39 @@ void CacheFile::check_header() {
   if (header_.major != 1) {
     damaged("format version " + std::to_string(header_.major) + ", this fastload reads 1");
   }
-  if (header_.file_size != mapped_) {
-    throw Error(ErrorKind::kTruncated,
-                path_ + " has " + std::to_string(mapped_) + " bytes, its header says " +
-                    std::to_string(header_.file_size) + ". Remove it with 'fastload cache clear'.");
+}
+
+// The file itself has `size` bytes. While it is in use nobody removes its stripes.
+void CacheFile::open_segments(uint64_t size) {
+  const uint32_t count = header_.num_stripes;
+  if (count > kMaxStripes) damaged(std::to_string(count) + " stripes, at most 8 are legal");
+  for (uint32_t i = 0; i <= count; ++i) {
+    Segment segment{0, header_.file_size, descriptor_};
+    if (i > 0) segment.begin = header_.stripe_offset[i - 1];
+    if (i < count) segment.end = header_.stripe_offset[i];
+    if (segment.end <= segment.begin || segment.begin % kStripeAlignment != 0) {
+      damaged("stripe " + std::to_string(i) + " has no place");
+    }
+    const std::string path = i == 0 ? path_ : path_ + "." + std::to_string(i - 1);
+    if (i > 0) {
+      const int access = writable_ ? O_RDWR : O_RDONLY;
+      segment.descriptor = ::open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC);
+      if (segment.descriptor < 0) throw_system_error("cannot open", path);
+    }
+    segments_.push_back(segment);
+    const uint64_t found = i == 0 ? size : size_of(segment.descriptor, path);
+    if (found == segment.end - segment.begin) continue;
+    throw Error(ErrorKind::kTruncated, path + " has " + std::to_string(found) +
+                                           " bytes, the header says " +
+                                           std::to_string(segment.end - segment.begin) +
+                                           ". Remove it with 'fastload cache clear'.");
   }
 }
 
 // The table is what will be written to by words, so it needs whole pages of its own.
-void CacheFile::check_regions() const {
+void CacheFile::check_regions() {
   const CacheHeader& h = header_;
-  const uint64_t begin = kCacheHeaderBytes + kCacheLiveBytes, end = h.file_size;
+  const uint64_t begin = kCacheHeaderBytes + kCacheLiveBytes, end = segments_.front().end;
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   if (h.num_records > end / sizeof(CacheEntry) ||
       !lies_in(h.table_offset, h.num_records * sizeof(CacheEntry), begin, end) ||
@@ -164,7 +220,7 @@ void CacheFile::check_regions() const {
   }
   if (!lies_in(h.index_offset, h.index_size, begin, end) ||
       !lies_in(h.entries_offset, h.entries_size, begin, end) ||
-      !lies_in(h.data_offset, h.data_size, begin, end)) {
+      !lies_in(h.data_offset, h.data_size, begin, h.file_size)) {
     damaged("a region lies outside the file");
   }
   if (!writable_) return;
@@ -173,6 +229,11 @@ void CacheFile::check_regions() const {
   if (::mprotect(data_ + first, last - first, PROT_READ | PROT_WRITE) != 0) {
     throw_system_error("cannot map for writing", path_);
   }
+}
+
+void CacheFile::reserve() {
+  if (!writable_ || std::atomic_ref(live().reserved).load() >= header_.file_size) return;
+  reservation_ = std::make_unique<Reservation>(segments_, live().reserved);
 }
 
 CacheLive& CacheFile::live() const noexcept {
@@ -184,8 +245,7 @@ CacheFile::Place CacheFile::place(uint64_t id) const noexcept {
   CacheEntry entry{};
   std::memcpy(&entry, &table_[id], 20);  // what never changes
   if (entry.offset == kNoRoom || entry.place_crc != place_crc(entry, id) ||
-      !lies_in(entry.offset, entry.length, header_.data_offset,
-               header_.data_offset + header_.data_size)) {
+      !lies_in(entry.offset, entry.length, header_.data_offset, header_.file_size)) {
     return {};
   }
   return {entry.offset, entry.length, entry.width, entry.height};
@@ -199,10 +259,18 @@ CacheFile::Found CacheFile::look(uint64_t id) const noexcept {
 }
 
 bool CacheFile::write(uint64_t offset, Bytes bytes) noexcept {
+  const auto behind = [offset](const Segment& segment) { return offset < segment.end; };
+  const auto segment = std::find_if(segments_.begin(), segments_.end(), behind);
+  if (segment == segments_.end() || bytes.size() > segment->end - offset) {
+    errno = EINVAL;  // no place lies in two of them
+    return false;
+  }
+  offset -= segment->begin;
   while (!bytes.empty()) {
     const ssize_t done =
-        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        ::pwrite(segment->descriptor, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (done < 0 && errno == EINTR) continue;
+    if (done == 0) errno = ENOSPC;
     if (done <= 0) return false;
     offset += static_cast<uint64_t>(done);
     bytes = bytes.subspan(static_cast<size_t>(done));
@@ -215,6 +283,7 @@ void CacheFile::store(uint64_t id, Bytes bytes, uint32_t crc) noexcept {
   const Place place = this->place(id);
   if (place.length == 0 || place.length != bytes.size()) return;
   if (!write(place.offset, bytes)) {
+    write_error_ = errno;
     add(failed_, 1);
     return;
   }
@@ -222,6 +291,18 @@ void CacheFile::store(uint64_t id, Bytes bytes, uint32_t crc) noexcept {
   if (state(id).exchange(1, std::memory_order_acq_rel) == 1) return;  // somebody else's, the same
   add(stored_, 1);
   add_ready(1, place.length);
+}
+
+void CacheFile::check_stored(uint64_t id) const {
+  if (is_ready(id)) return;
+  const int error = write_error_;
+  const std::string reason =
+      error == 0 ? ". Is the file writable, and of this set?"
+                 : ": " + std::generic_category().message(error) +
+                       ". Others have taken the memory: 'df' and 'fastload cache ls' show what is "
+                       "held.";
+  throw Error(ErrorKind::kIo,
+              "sample " + std::to_string(id) + " cannot be written to " + path_ + reason);
 }
 
 void CacheFile::reject(uint64_t id) noexcept {
@@ -286,6 +367,7 @@ CacheFile::Counts CacheFile::counts() const {
   counts.failed = failed_;
   counts.ready_records = std::atomic_ref(live().ready_records).load();
   counts.ready_bytes = std::atomic_ref(live().ready_bytes).load();
+  counts.reserved_bytes = std::min(header_.file_size, std::atomic_ref(live().reserved).load());
   return counts;
 }
 

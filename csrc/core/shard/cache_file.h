@@ -1,12 +1,18 @@
 // A dataset's records in memory, kept once for all processes of a node: a file in tmpfs that each
-// of them maps. Python makes the file (fastload/cache/layout.py), with a place for as many records
-// as have room; who reads a record from storage puts it into its place.
+// of them maps, and for large sets further ones ("stripes") that hold the records, because the
+// kernel lets one thread at a time write to a file. Offsets count through all of them. Python makes
+// the file (fastload/cache/layout.py), with a place for as many records as have room; who reads a
+// record from storage puts it into its place.
 //
 // DESIGN. A record's place never changes and nothing is evicted, so there is no lock: a record is
 // written by pwrite, then its state word becomes 1 (release); a reader looks at the word (acquire)
 // and uses the mapping. Two that write the same record write the same bytes. One that dies in the
 // middle leaves the word 0. Nothing in the file is trusted: a place has a checksum of its own and
 // is compared with the file's bounds, and users check a record's CRC-32C when they first read it.
+//
+// The file's memory is being reserved while it is in use already (reservation.h). Nobody writes to
+// or reads from what may have none: a record is written by pwrite, which fails without memory, and
+// read when it is ready.
 //
 // The mapping belongs to another open of the file than the descriptor, which holds the flock that
 // says that the file is in use (and the claims): both end with the process, and a forked child,
@@ -16,11 +22,14 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "shard/cache_layout.h"
+#include "shard/reservation.h"
 
 namespace fastload {
 
@@ -92,8 +101,11 @@ class CacheFile {
     uint64_t damaged = 0;                         // records that were not what they should be
     uint64_t failed = 0;                          // records that could not be written
     uint64_t ready_records = 0, ready_bytes = 0;  // what all processes have put here
+    uint64_t reserved_bytes = 0;                  // of the file, that surely have memory
   };
   [[nodiscard]] Counts counts() const;
+  // Throws Error(kIo) if the record, which was just stored, is not there.
+  void check_stored(uint64_t id) const;
   // The ready records, counted one by one.
   [[nodiscard]] uint64_t count_ready() const noexcept;
 
@@ -103,10 +115,14 @@ class CacheFile {
     std::atomic<uint64_t> hits{0}, misses{0};
   };
 
-  void map();
-  void unmap() noexcept;
-  void check_header();
-  void check_regions() const;
+  [[nodiscard]] int open_again() const;
+  void read_header(int file, uint64_t size);
+  void open_segments(uint64_t size);
+  void map(int file);
+  void map_segment(const Segment& segment, int file);
+  void close_all() noexcept;
+  void check_regions();
+  void reserve();
   [[noreturn]] void damaged(const std::string& what) const;
   [[nodiscard]] std::atomic_ref<uint32_t> state(uint64_t id) const noexcept {
     return std::atomic_ref(table_[id].state);
@@ -123,11 +139,13 @@ class CacheFile {
   const std::string path_;
   bool writable_ = false;
   uint8_t* data_ = nullptr;  // the mapping; from live() to the table's end also for writing
-  uint64_t mapped_ = 0;
   CacheHeader header_{};
+  std::vector<Segment> segments_;  // the file itself, then its stripes
   CacheEntry* table_ = nullptr;
   std::array<Stripe, 16> stripes_;
   std::atomic<uint64_t> stored_{0}, damaged_{0}, failed_{0};
+  std::atomic<int> write_error_{0};  // errno of the last record that could not be written
+  std::unique_ptr<Reservation> reservation_;
 
   friend class OpenCaches;
 };

@@ -1,12 +1,15 @@
 // The node cache's file, as it lies in memory (little-endian; layout: FORMAT.md, "The node cache").
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fastload {
 
 inline constexpr uint64_t kCacheHeaderBytes = 8192;  // CacheHeader, the source folder, CRC-32C
 inline constexpr uint64_t kCacheLiveBytes = 4096;    // CacheLive
+inline constexpr size_t kMaxStripes = 8;
+inline constexpr uint64_t kStripeAlignment = 65536;  // of stripes' offsets: the largest page size
 inline constexpr uint64_t kNoRoom = ~uint64_t{0};    // CacheEntry::offset: the record has no place
 
 struct CacheHeader {
@@ -18,15 +21,18 @@ struct CacheHeader {
   uint64_t table_offset;                  // file offset of num_records CacheEntry
   uint64_t index_offset, index_size;      // room for a copy of index.fli; size 0: none
   uint64_t entries_offset, entries_size;  // the same of entries.fli
-  uint64_t data_offset, data_size;        // the records
+  uint64_t data_offset, data_size;        // the records: where they begin, their bytes
   uint64_t room_records;                  // records that have a place
   uint64_t set_bytes;                     // of all records
   uint64_t created;                       // seconds since 1970
   uint32_t index_digest;
   uint32_t source_bytes;  // of the source folder's path, UTF-8, behind these 512 bytes
   char dataset_id[32];
-  char tier[32];  // padded with NUL
-  uint8_t reserved[328];
+  char tier[32];         // padded with NUL
+  uint32_t num_stripes;  // files that hold what lies behind data_offset; 0: this one does
+  uint32_t apart;
+  uint64_t stripe_offset[kMaxStripes];  // where the bytes of each begin in the whole
+  uint8_t reserved[256];
 };
 static_assert(sizeof(CacheHeader) == 512);
 
@@ -35,6 +41,7 @@ struct CacheLive {
   uint32_t copied[2];  // 1: the copy of index.fli, of entries.fli is complete
   uint8_t apart[56];
   uint64_t ready_records, ready_bytes;
+  uint64_t reserved;  // bytes from the file's begin that have memory
 };
 
 // One sample id's place, and whether the record is there.
