@@ -79,6 +79,7 @@ class CacheInfo:
     source: Path  # the dataset's folder when the file was made
     version: tuple[int, int]
     file_bytes: int
+    limit: int  # bytes that it was allowed when it was made
     created: int  # seconds since 1970
     num_records: int  # of the set
     set_bytes: int
@@ -371,6 +372,7 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         source=Path(os.fsdecode(source)),
         version=(int(header["major"]), int(header["minor"])),
         file_bytes=int(header["file_size"]),
+        limit=int(header["limit"]),
         created=int(header["created"]),
         num_records=int(header["num_records"]),
         set_bytes=int(header["set_bytes"]),

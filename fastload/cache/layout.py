@@ -73,7 +73,8 @@ HEADER = np.dtype(
         ("num_stripes", "<u4"),
         ("apart", "<u4"),
         ("stripe_offset", "<u8", MOST_STRIPES),
-        ("reserved", "V256"),
+        ("limit", "<u8"),  # bytes that the file was allowed
+        ("reserved", "V248"),
     ]
 )
 assert HEADER.itemsize == 512
@@ -151,6 +152,7 @@ class Layout:
     data_size: int
     room: npt.NDArray[np.bool_]
     stripes: tuple[int, ...] = ()  # bytes of records in each
+    limit: int = 0  # bytes that were allowed
 
     @property
     def stripe_offsets(self) -> list[int]:
@@ -271,7 +273,7 @@ def plan(contents: Contents, limit: int) -> Layout:
     placed = contents.lengths[room]
     data_size = int(placed.sum(dtype=np.uint64))
     tables = (table_offset, table_end, sizes[0], entries_offset, sizes[1])
-    return Layout(*tables, data_offset, data_size, room, _stripes(placed))
+    return Layout(*tables, data_offset, data_size, room, _stripes(placed), limit)
 
 
 def header_of(contents: Contents, layout: Layout) -> bytes:
@@ -284,7 +286,7 @@ def header_of(contents: Contents, layout: Layout) -> bytes:
     header["num_records"] = len(contents.lengths)
     for name in (
         "file_size", "table_offset", "index_offset", "index_size", "entries_offset", "entries_size",
-        "data_offset", "data_size",
+        "data_offset", "data_size", "limit",
     ):  # fmt: skip
         header[name] = getattr(layout, name)
     header["num_stripes"] = len(layout.stripes)

@@ -217,7 +217,7 @@ class _Opening:
         room = self._room(folder, idle)
         uses = [
             info is not None
-            and (info.in_use or is_large_enough(info.file_bytes, setting, part, part.need / total, room))
+            and (info.in_use or is_large_enough(info.limit, setting, part, total, room))
             for info, part in zip(infos, parts, strict=True)
         ]
         missing = [part for part, used in zip(parts, uses, strict=True) if not used]

@@ -16,7 +16,7 @@ ENCODED_TIER = "encoded"
 _AUTO_SHARE = 2  # auto takes at most 1 / this of the available memory
 _FITS = 0.75  # of the available memory: a set on local disk that takes less stays in the page cache
 _LEAST_SHARE = 0.05  # of a set; less is not worth a cache
-_SAME = 0.95  # a file of this share of what is asked for is used as it is
+_SAME = 0.95  # a file that was allowed this share of what is asked for is used as it is
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,22 @@ def decide(parts: Sequence[Part], setting: CacheSetting, room: Room) -> list[Dec
     return [_explicit(part, setting, limit * part.need // total) for part in parts]
 
 
-def is_large_enough(size: int, setting: CacheSetting, part: Part, share: float, room: Room) -> bool:
-    """Whether a file of ``size`` bytes, which nobody uses, will do.
+def is_large_enough(allowed: int, setting: CacheSetting, part: Part, total: int, room: Room) -> bool:
+    """Whether a file that nobody uses will do.
+
+    What counts is what it was allowed when it was made: how much of that could be used is a matter of the
+    records, and would be the same again.
 
     Args:
-        share: the part's share of all bytes that the setting is for.
+        allowed: bytes, the :attr:`Decision.limit` that it was made with.
+        total: bytes of files with all records of all parts that the setting is for.
         room: as if the file were not there.
     """
     if setting.mode != "on":
         return True
     most = _asked(setting, room)
-    wanted = min(part.need, room.modest if most is None else int(most * share))
-    return size >= _SAME * min(wanted, part.need)
+    wanted = min(part.need, (room.modest if most is None else most) * part.need // total)
+    return allowed >= _SAME * wanted
 
 
 def _asked(setting: CacheSetting, room: Room) -> int | None:

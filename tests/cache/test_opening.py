@@ -6,12 +6,15 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from plain_pack import plain_pack
 
 import fastload.cache.opening
@@ -81,6 +84,36 @@ def test_an_idle_file_that_is_too_small_is_replaced(root: Path, dataset: PackedD
     # Not while it is in use; and a larger one will always do.
     assert open_cache([dataset], on(limit=300_000)).files[0].room_records == COUNT
     assert len(files(root)) == 1
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.integers(1, 60_000), min_size=1, max_size=40),
+    st.integers(1000, 1_000_000),
+    st.integers(0, 100),
+)
+def test_a_file_is_not_made_again_for_the_same_setting(
+    root: Path, lengths: list[int], limit: int, share: int
+) -> None:
+    """However little of the limit its records can use: header, table or one record may take most of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        cut = len(lengths) * share // 100
+        halves = [half for half in (lengths[:cut], lengths[cut:]) if half]
+        parts = [
+            plain_pack(Path(folder) / str(i), [bytes([i]) * length for length in half], probe=False)
+            for i, half in enumerate(halves)
+        ]
+        try:
+            paths = [file.path for file in open_cache(parts, on(limit=limit)).files]
+        except CacheError:
+            return  # less than one record
+        made = [os.open(path, os.O_RDONLY) for path in paths]
+        again = open_cache(parts, on(limit=limit))
+        assert [file.path for file in again.files] == paths
+        assert [os.fstat(descriptor).st_nlink for descriptor in made] == [1] * len(made)
+        for descriptor, path in zip(made, paths, strict=True):
+            os.close(descriptor)
+            os.unlink(path)
 
 
 def test_a_small_file_in_use_stays(root: Path, dataset: PackedDataset) -> None:

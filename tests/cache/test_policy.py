@@ -188,11 +188,34 @@ def test_never_more_than_there_is(needs: list[int], free: int, reserve: int, rem
         assert all(0 <= limit <= need for limit, need in zip(limits, needs, strict=True))
 
 
+@given(
+    st.lists(st.integers(1, 10**13), min_size=1, max_size=4),
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+    st.integers(0, 10**12),
+    st.one_of(
+        st.integers(1, 10**13).map(lambda limit: CacheSetting("on", limit=limit)),
+        st.sampled_from(["/dev/shm", "0.1%", "7%", "50%", "100%", "auto"]).map(parse_setting),
+    ),
+)
+def test_a_file_made_with_a_setting_will_do_for_it(
+    needs: list[int], free: int, modest: int, reserve: int, setting: CacheSetting
+) -> None:
+    room = Room(free, min(free, modest), free + reserve, "", "")
+    parts = [Part("x", need, remote=True) for need in needs]
+    try:
+        decisions = decide(parts, setting, room)
+    except CacheError:
+        return
+    for part, decision in zip(parts, decisions, strict=True):
+        assert is_large_enough(decision.limit, setting, part, sum(needs), room)
+
+
 def test_a_file_that_is_there_is_replaced_if_more_is_asked_for() -> None:
     part = Part("x", 20 * GB)
 
-    def will_do(size: int, text: str) -> bool:
-        return is_large_enough(size, parse_setting(text), part, 1.0, ROOM)
+    def will_do(allowed: int, text: str) -> bool:
+        return is_large_enough(allowed, parse_setting(text), part, 20 * GB, ROOM)
 
     assert will_do(GB, "auto")
     assert will_do(8 * GB, "8GB")

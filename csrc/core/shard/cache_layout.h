@@ -32,7 +32,8 @@ struct CacheHeader {
   uint32_t num_stripes;  // files that hold what lies behind data_offset; 0: this one does
   uint32_t apart;
   uint64_t stripe_offset[kMaxStripes];  // where the bytes of each begin in the whole
-  uint8_t reserved[256];
+  uint64_t limit;                       // bytes that the file was allowed when it was made
+  uint8_t reserved[248];
 };
 static_assert(sizeof(CacheHeader) == 512);
 
