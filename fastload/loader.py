@@ -347,7 +347,7 @@ class DataLoader:
         return plan_memory(self.dataset, self.sampler, self._plan, self._options)
 
     def close(self) -> None:
-        """End all threads now; the loader cannot be used afterwards. Idempotent."""
+        """End all threads and let go of the cache now; the loader cannot be used afterwards. Idempotent."""
         self._callbacks.clear()
         self._epochs.close()
 

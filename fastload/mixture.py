@@ -119,6 +119,13 @@ class MixedDataset:
             found.append(np.where(own < 0, own, np.array(labels)[own]) if labels else own)
         return np.concatenate(found)
 
+    def with_caches(self, caches: Sequence[Any]) -> MixedDataset:
+        """See :meth:`fastload.PackedDataset.with_caches`; one file, or None, for each dataset."""
+        other = object.__new__(type(self))
+        parts = zip(self.parts, caches, strict=True)
+        other.__dict__ |= self.__dict__ | {"parts": tuple(part.with_caches([cache]) for part, cache in parts)}
+        return other
+
     @property
     def sources(self) -> list[tuple[Any, Any, list[int]]]:
         """What ``_C.Engine`` reads; see :attr:`fastload.PackedDataset.sources`."""

@@ -17,7 +17,8 @@ import torch
 from fastload._native import _C
 from fastload.autotune import Autotuner, Bounds, Setting
 from fastload.cache.decoded import tier_of
-from fastload.cache.opening import CacheUse, PartUse, attach_cache, open_cache
+from fastload.cache.opening import CacheUse, PartUse, open_cache
+from fastload.cache.tables import start_copies
 from fastload.cpu_budget import ThreadPlan
 from fastload.decoded import bounded_sizes, decoded_side
 from fastload.faults import FaultPolicy
@@ -115,7 +116,9 @@ class PackedBackend:
         self._policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
         self._shape = self._slot_shape()
         self._cache = self._open_cache()
-        self._ahead = plan_read_ahead(dataset, sampler)
+        #: The dataset as this loader alone reads it, through its caches.
+        self.cached = self._read_through()
+        self._ahead = plan_read_ahead(self.cached, sampler)
         self._engine = self._make_engine(threads) if self._shape else None
         self._feeder = self._make_feeder(make_slots or self._own_slots) if self._shape else None
         self._depth = options.prefetch_factor
@@ -133,12 +136,21 @@ class PackedBackend:
     def _open_cache(self) -> CacheUse:
         parts, options = self._dataset.parts, self._options
         if options.cache_decoded is None:
-            return attach_cache(parts, options.cache)
+            return open_cache(parts, options.cache)
         tier = tier_of(options.cache_decoded)
         if self._shape is None:
             reason = "no cache: samples of different sizes are decoded one by one, for the Python callables"
             return CacheUse([PartUse(None, reason) for _ in parts], tier.name)
         return open_cache(parts, options.cache, tier)
+
+    def _read_through(self) -> Packed:
+        if self._options.cache_decoded is not None:
+            return self._dataset
+        cached = self._dataset.with_caches(self._cache.files)
+        for part, file in zip(cached.parts, self._cache.files, strict=True):
+            if file is not None:
+                start_copies(part)
+        return cached
 
     def _slot_shape(self) -> SlotShape | None:
         size = output_size(self._dataset, self._plan, self._options)
@@ -150,7 +162,7 @@ class PackedBackend:
         assert self._shape is not None
         limit = self._options.max_pixels
         return _C.Engine(
-            sources=self._dataset.sources,
+            sources=self.cached.sources,
             geometry=self._plan.geometry_spec(),
             store=self._plan.store_spec(channels_last=self._shape.channels_last),
             out_height=self._shape.height,
@@ -262,7 +274,7 @@ class PackedBackend:
     def _one(self, key: SampleKey, image: Any) -> Any:
         if image is None:
             limits = self._options.max_pixels, self._options.cache_decoded
-            image = render(self._dataset, self._plan, key, *limits)
+            image = render(self.cached, self._plan, key, *limits)
         if self._tail is None:
             return image
         try:
@@ -286,11 +298,13 @@ class PackedBackend:
             self._feeder.cancel()
 
     def close(self) -> None:
-        """End all threads. Idempotent."""
+        """End all threads, and let go of the caches. Idempotent."""
         if self._engine is not None:
             self._engine.close()  # first: the Python stage's threads then have nothing to wait for
         if self._python is not None:
             self._python.close()
+        self._cache.close()
+        self.cached = self._dataset
 
     def thread_stats(self) -> list[dict[str, Any]]:
         """Each decoding thread's clocks."""

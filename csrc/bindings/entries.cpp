@@ -38,6 +38,9 @@ nb::tuple build(Reader& reader, const Ids& ids, int spacing) {
 void register_entries(nb::module_& m) {
   nb::class_<Entries>(m, "Entries", "entries.fli: the JPEGs' entry points, by sample id.")
       .def(nb::init<const std::string&, const Index&>(), nb::arg("path"), nb::arg("index"))
+      .def(nb::init<const Entries&, std::shared_ptr<CacheFile>>(), nb::arg("entries"),
+           nb::arg("cache"),
+           "The same, but from the copy in the cache as soon as that is complete.")
       .def("__len__", &Entries::size)
       .def_prop_ro("spacing", &Entries::spacing,
                    "Pixels between entry points, 0: one a row of MCUs.")
@@ -50,8 +53,6 @@ void register_entries(nb::module_& m) {
             return nb::bytes(packed.data(), packed.size());
           },
           nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")
-      .def("attach", &Entries::attach, nb::arg("cache"),
-           "Uses the copy in a CacheFile as soon as it is complete.")
       .def("verify", &Entries::verify, nb::call_guard<nb::gil_scoped_release>(),
            "Checks every page; raises ChecksumError.");
   m.def("build_entries", &build, nb::arg("reader"), nb::arg("ids"), nb::arg("spacing"),

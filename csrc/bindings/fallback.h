@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "convert.h"
 #include "decode/decode.h"
 
 namespace fastload::bindings {
@@ -18,15 +19,6 @@ namespace fallback_detail {
 
 using Picture = nanobind::ndarray<const uint8_t, nanobind::shape<-1, -1, 3>, nanobind::c_contig,
                                   nanobind::device::cpu>;
-
-// Released on whichever thread drops the last copy. At interpreter exit the reference is leaked.
-struct ReleaseWithGil {
-  void operator()(PyObject* object) const {
-    if (!nanobind::is_alive()) return;
-    nanobind::gil_scoped_acquire gil;
-    Py_DECREF(object);
-  }
-};
 
 inline RgbImage copy_picture(nanobind::handle result) {
   Picture picture;
@@ -57,8 +49,7 @@ inline std::string describe(const nanobind::python_error& error) {
 // on any thread, without the GIL. Exceptions of the callable become Error(kDecode) with their text.
 inline FallbackDecode make_fallback(nanobind::object callable) {
   if (callable.is_none()) return nullptr;
-  const std::shared_ptr<PyObject> owner(callable.release().ptr(),
-                                        fallback_detail::ReleaseWithGil{});
+  const std::shared_ptr<PyObject> owner = shared_owner(std::move(callable));
   return [owner](Bytes bytes) -> RgbImage {
     const nanobind::gil_scoped_acquire gil;
     try {

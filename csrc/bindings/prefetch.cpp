@@ -26,7 +26,18 @@ using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::devi
 // nanobind holds the class itself, so the pointer that leaks after fork needs a class around it.
 struct PyEngine {
   EnginePointer engine;
-  nb::object sources;  // keeps the readers alive
+  nb::object sources;  // keeps the readers and caches alive
+
+  // A closed engine reads no more: its caches are let go. Not where one of its own threads closes
+  // it, which is in the middle of a record.
+  void close() {
+    const bool working = Pool::is_working_for(*engine);
+    {
+      const nb::gil_scoped_release release;
+      engine->close();
+    }
+    if (!working) sources.reset();
+  }
 
   // A thread that is waited for may need the GIL for a decoder written in Python.
   ~PyEngine() {
@@ -171,10 +182,7 @@ void register_prefetch(nb::module_& m) {
           "cancel", [](PyEngine& self, uint64_t ticket) { self.engine->cancel(ticket); },
           nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>(),
           "Drops a batch; its memory is free afterwards.")
-      .def(
-          "close", [](PyEngine& self) { self.engine->close(); },
-          nb::call_guard<nb::gil_scoped_release>(),
-          "Leaves the pool; threads that no other engine needs end.")
+      .def("close", &PyEngine::close, "Leaves the pool; threads that no other engine needs end.")
       .def_prop_ro("threads", [](PyEngine& self) { return self.engine->threads(); })
       .def(
           "set_threads", [](PyEngine& self, int threads) { self.engine->set_threads(threads); },

@@ -9,7 +9,9 @@
 #include <memory>
 #include <optional>
 
+#include "base/error.h"
 #include "collate/batch.h"
+#include "convert.h"
 #include "prefetch/record_feed.h"
 #include "register.h"
 #include "sources.h"
@@ -25,14 +27,24 @@ using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::devi
 // After fork() the feed's threads are the parent's: a child leaks it.
 struct PyFeed {
   std::unique_ptr<RecordFeed> feed;
-  nb::object sources;  // keeps the readers alive
+  nb::object sources;  // keeps the readers and caches alive
   pid_t owner = ::getpid();
 
   ~PyFeed() {
     if (::getpid() != owner) static_cast<void>(feed.release());
   }
+  // Throws Error(kState) once it is closed.
+  [[nodiscard]] nb::object open_sources() const {
+    if (sources.is_valid()) return sources;
+    throw Error(ErrorKind::kState, "The loader is closed. Create a new DataLoader.");
+  }
+  // A closed feed reads no more: its caches are let go, but for the records that are in use.
   void close() {
-    if (::getpid() == owner) feed->close();
+    {
+      const nb::gil_scoped_release release;
+      if (::getpid() == owner) feed->close();
+    }
+    sources.reset();
   }
 };
 
@@ -129,12 +141,15 @@ void register_records(nb::module_& m) {
              double share, uint64_t most_bytes, const PyRead* announced) {
             const RecordRequest request = read_request(ids, draws, epoch, share, most_bytes);
             const std::shared_ptr<void> group = announced != nullptr ? announced->group : nullptr;
+            // The readers own the mappings; and another thread may close the feed meanwhile.
+            const std::shared_ptr<PyObject> sources = shared_owner(self.open_sources());
             const nb::gil_scoped_release release;
-            return self.feed->fetch(request, group);
+            std::unique_ptr<RecordBatch> batch = self.feed->fetch(request, group);
+            batch->held.push_back(sources);
+            return batch;
           },
           nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"), nb::arg("share"),
           nb::arg("most_bytes"), nb::arg("announced").none() = nb::none(),
-          nb::keep_alive<0, 1>(),  // the readers own the mappings
           "RecordBatch of what the other decoder gets of the samples ids (n,) int64.")
       .def(
           "refuse",
@@ -151,8 +166,7 @@ void register_records(nb::module_& m) {
       .def("require_accepted", [](PyFeed& self) { self.feed->require_accepted(); })
       .def("read_ahead",
            [](const PyFeed& self) { return read_ahead_dict(self.feed->read_ahead()); })
-      .def(
-          "close", [](PyFeed& self) { self.close(); }, nb::call_guard<nb::gil_scoped_release>());
+      .def("close", &PyFeed::close);
 }
 
 }  // namespace fastload::bindings

@@ -18,6 +18,8 @@ void register_shard(nb::module_& m) {
   nb::class_<Index>(m, "Index", "index.fli, memory-mapped and checked page by page.")
       .def(nb::init<const std::string&>(), nb::arg("path"),
            nb::call_guard<nb::gil_scoped_release>())
+      .def(nb::init<const Index&, std::shared_ptr<CacheFile>>(), nb::arg("index"), nb::arg("cache"),
+           "The same, but from the copy in the cache as soon as that is complete.")
       .def("__len__", &Index::size)
       .def_prop_ro("digest", &Index::digest, "CRC-32C of header and page table.")
       .def(
@@ -40,8 +42,6 @@ void register_shard(nb::module_& m) {
             return nb::bytes(key.data(), key.size());
           },
           nb::arg("sample"), "The record's name in the source, UTF-8 bytes.")
-      .def("attach", &Index::attach, nb::arg("cache"),
-           "Uses the copy in a CacheFile as soon as it is complete.")
       .def("verify", &Index::verify, nb::call_guard<nb::gil_scoped_release>(),
            "Checks every page; raises ChecksumError.");
 
@@ -57,6 +57,10 @@ void register_shard(nb::module_& m) {
           },
           nb::arg("index"), nb::arg("shards"), nb::keep_alive<1, 2>())
       .def(
+          nb::init<const Reader&, Index&, std::shared_ptr<CacheFile>>(), nb::arg("reader"),
+          nb::arg("index"), nb::arg("cache"), nb::keep_alive<1, 3>(),
+          "Of the same shards; looks for records in the cache first, and puts there what it reads.")
+      .def(
           "read",
           [](Reader& reader, uint64_t id) {
             std::vector<uint8_t> scratch;
@@ -68,8 +72,6 @@ void register_shard(nb::module_& m) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("sample"), "A copy of the record's bytes.")
-      .def("attach", &Reader::attach, nb::arg("cache"),
-           "Looks for records in a CacheFile first, and puts there what is read from the shards.")
       .def("shard_path", &Reader::shard_path, nb::arg("sample"));
 }
 

@@ -20,13 +20,12 @@ from fastload.cache.room import Room, find_room
 from fastload.cache.root import PrivateFolder
 from fastload.cache.sets import cached_sets, remove_stale, set_name
 from fastload.cache.settings import CacheSetting
-from fastload.cache.tables import start_copies
 from fastload.errors import CacheError
 from fastload.shard.dataset import PackedDataset
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.sizes import human_bytes
 
-__all__ = ["ENCODED", "CacheUse", "PartUse", "Tier", "attach_cache", "open_cache", "planned_bytes"]
+__all__ = ["ENCODED", "CacheUse", "PartUse", "Tier", "open_cache", "planned_bytes"]
 
 _log = logging.getLogger("fastload")
 
@@ -60,10 +59,12 @@ class PartUse:
 
 @dataclass
 class CacheUse:
-    """What a loader uses: one part for each packed dataset. The files are in use as long as this lives."""
+    """What a loader uses: one part for each packed dataset. The files are in use as long as this lives, or
+    until it is closed."""
 
     parts: list[PartUse] = field(default_factory=list)
     tier: str = "encoded"
+    _last: dict[str, Any] | None = None  # the stats, once it is closed
 
     @property
     def files(self) -> list[Any]:
@@ -75,10 +76,18 @@ class CacheUse:
         """Bytes of records that have a place in memory."""
         return sum(file.room_bytes for file in self.files if file is not None)
 
+    def close(self) -> None:
+        """Let go of the files; :meth:`stats` stays what it is now. Idempotent."""
+        self._last = self.stats()
+        for part in self.parts:
+            part.file = None
+
     def stats(self) -> dict[str, Any]:
         """Counts of this process (hits, misses, stored, damaged, failed: records) and of the node (bytes of
         the files; ready_records, ready_bytes; room_records), summed over the sets; ``tier``; ``reason``;
         ``paths``."""
+        if self._last is not None:
+            return self._last
         files = [file for file in self.files if file is not None]
         counts = [
             {**file.counts(), "bytes": file.file_bytes, "room_records": file.room_records} for file in files
@@ -126,45 +135,20 @@ def open_cache(datasets: Sequence[PackedDataset], setting: CacheSetting, tier: T
     return use
 
 
-def attach_cache(datasets: Sequence[PackedDataset], setting: CacheSetting) -> CacheUse:
-    """Open the cache files of some datasets' records as they are, and have the datasets use them.
-
-    A dataset that is attached to one already keeps it: another loader's, say, which reads the same object.
-
-    Raises:
-        CacheError: as :func:`open_cache`.
-    """
-    fresh = [dataset for dataset in datasets if dataset.cache is None]
-    opened = iter(open_cache(fresh, setting).parts)
-    use = CacheUse()
-    for dataset in datasets:
-        if dataset.cache is not None:
-            use.parts.append(PartUse(dataset.cache, f"using {dataset.cache.path}, as attached before"))
-            continue
-        use.parts.append(next(opened))
-        if use.parts[-1].file is not None:
-            dataset.attach(use.parts[-1].file)
-            start_copies(dataset)
-    return use
-
-
 def planned_bytes(datasets: Sequence[PackedDataset], setting: CacheSetting, tier: Tier = ENCODED) -> int:
     """Bytes of memory that the cache files take, or would take, on this node. Makes nothing.
 
     Raises:
         CacheError: an explicit setting that cannot be had.
     """
-    attached = tier.name == ENCODED.name
-    held: int = sum(part.cache.file_bytes for part in datasets if attached and part.cache is not None)
-    fresh = [part for part in datasets if not attached or part.cache is None]
-    if setting.mode == "off" or not fresh:
-        return held
+    if setting.mode == "off":
+        return 0
     try:
-        return held + _Opening(fresh, setting, tier).planned()
+        return _Opening(datasets, setting, tier).planned()
     except (CacheError, OSError):
         if setting.mode != "auto":
             raise
-        return held
+        return 0
 
 
 class _Opening:
@@ -216,8 +200,7 @@ class _Opening:
         idle = sum(info.file_bytes for info in infos if info is not None and not info.in_use)
         room = self._room(folder, idle)
         uses = [
-            info is not None
-            and (info.in_use or is_large_enough(info.limit, setting, part, total, room))
+            info is not None and (info.in_use or is_large_enough(info.limit, setting, part, total, room))
             for info, part in zip(infos, parts, strict=True)
         ]
         missing = [part for part, used in zip(parts, uses, strict=True) if not used]

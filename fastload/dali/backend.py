@@ -91,8 +91,8 @@ class DaliBackend:
         size = (shape.height, shape.width)
         self._threads = dali_threads
         self._graph = Graph(_graph_spec(own, options, size, dali_threads, gpu))
-        self._feed = _make_feed(dataset, sampler, plan, options, size)
         self._host = PackedBackend(dataset, sampler, own, host_options, native_threads)
+        self._feed = _make_feed(self._host.cached, sampler, plan, options, size)
         self._share = DecodeShare(options.decode_share)
         self._queue = Queue(
             self._feed,

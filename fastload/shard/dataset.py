@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ class PackedDataset:
         self.reader = _C.Reader(self.index, shards)
         path = self.folder / ENTRIES_NAME
         self.entries = _C.Entries(str(path), self.index) if entries and path.exists() else None
-        #: The node cache's file that records come from (``_C.CacheFile``), None: none.
+        #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
         self.cache: Any = None
 
     def __reduce__(self) -> tuple[type[PackedDataset], tuple[Path]]:
@@ -64,20 +65,29 @@ class PackedDataset:
     def __repr__(self) -> str:
         return f"PackedDataset({str(self.folder)!r}, {len(self)} records, {len(self.classes)} classes)"
 
-    def attach(self, cache: Any) -> None:
-        """Take records from a cache file, if they are there, and put those there that are read.
+    def with_caches(self, caches: Sequence[Any]) -> PackedDataset:
+        """This dataset for one user of a cache file: its records come from there, if they are there, and
+        those that are read are put there. Files, and what has been checked of them, are shared.
 
         Args:
-            cache: ``_C.CacheFile`` of this very dataset, as it was packed.
+            caches: one ``_C.CacheFile`` of this very dataset, as it was packed; or None, for itself. The file
+                is in use as long as the result lives.
 
         Raises:
             ValueError: it is another dataset's.
         """
-        self.reader.attach(cache)
-        self.index.attach(cache)
-        if self.entries is not None:
-            self.entries.attach(cache)
-        self.cache = cache
+        (cache,) = caches
+        if cache is None:
+            return self
+        index = _C.Index(self.index, cache)
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {
+            "index": index,
+            "reader": _C.Reader(self.reader, index, cache),
+            "entries": _C.Entries(self.entries, cache) if self.entries is not None else None,
+            "cache": cache,
+        }
+        return other
 
     @property
     def parts(self) -> tuple[PackedDataset, ...]:

@@ -45,8 +45,7 @@ def cached(folder: Path, memory: OpenFolder, share: float = 1.0) -> PackedDatase
         tables = sum((folder / file).stat().st_size for file in ("index.fli", "entries.fli")) + 40960
         contents = encoded(dataset)
         create(memory, name, contents, int(share * contents.set_bytes) + tables)
-    dataset.attach(attach(memory, name))
-    return dataset
+    return dataset.with_caches([attach(memory, name)])
 
 
 def epochs(dataset: Any, count: int = 2, **options: Any) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -68,9 +68,8 @@ def test_any_header(
     for table in (0, 1):
         begin, size = cache.copy_range(table)
         assert begin + size <= len(whole)
-    used = PackedDataset(dataset.folder)
     try:
-        used.attach(cache)
+        used = PackedDataset(dataset.folder).with_caches([cache])
     except ValueError:
         return
     assert [used.read(sample) for sample in range(COUNT)] == BLOBS
@@ -90,8 +89,7 @@ def test_any_place_with_a_checksum_that_is_right(
     _C.seal_cache_places(table.view(np.uint8).reshape(-1, 32), 0)
     del table
     (memory.path / NAME).write_bytes(file)
-    used = PackedDataset(dataset.folder)
-    used.attach(attach(memory, NAME))
+    used = PackedDataset(dataset.folder).with_caches([attach(memory, NAME)])
     # Places that overlap are written one over the other: of such a file only its bounds are sure.
     for _ in range(2):
         assert [len(used.read(sample)) for sample in range(COUNT)] == [len(blob) for blob in BLOBS]

@@ -272,17 +272,6 @@ def test_the_loader_fills_it_and_then_reads_from_it(
         assert later["misses"] == 0
 
 
-def test_two_loaders_on_one_object_share_it(root: Path, dataset: PackedDataset) -> None:
-    first = DataLoader(dataset, 16, cache=root)
-    second = DataLoader(dataset, 16, cache="off")
-    next(iter(first))
-    next(iter(second))
-    assert "as attached before" in second.stats()["cache"]["reason"]
-    assert second.stats()["cache"]["paths"] == first.stats()["cache"]["paths"]
-    first.close()
-    second.close()
-
-
 def test_a_setting_is_understood_when_the_loader_is_made(dataset: PackedDataset) -> None:
     with pytest.raises(ValueError, match="Legal"):
         DataLoader(dataset, cache="lots")

@@ -45,9 +45,7 @@ def limit_for(source: PackedDataset, share: float) -> int:
 
 def opened(source: PackedDataset, folder: OpenFolder, write: bool = True) -> PackedDataset:
     """The dataset as a process sees it that has read nothing yet."""
-    dataset = PackedDataset(source.folder)
-    dataset.attach(attach(folder, NAME, write=write))
-    return dataset
+    return PackedDataset(source.folder).with_caches([attach(folder, NAME, write=write)])
 
 
 def check(dataset: PackedDataset, blobs: list[bytes], seed: int = 0) -> dict[str, int]:
@@ -178,5 +176,5 @@ def test_a_cache_of_another_dataset_is_refused(
     cache = create(memory, NAME, encoded(source), 1 << 30)
     other = plain_pack(source.folder.parent / "other", [*blobs[:-1], b"x"], probe=False)
     with pytest.raises(ValueError, match="records of another dataset than"):
-        other.attach(cache)
+        other.with_caches([cache])
     assert other.cache is None

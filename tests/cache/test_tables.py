@@ -36,9 +36,7 @@ def cache(memory: OpenFolder, folder: Path) -> Any:
 
 
 def used(memory: OpenFolder, folder: Path) -> PackedDataset:
-    dataset = PackedDataset(folder)
-    dataset.attach(attach(memory, NAME))
-    return dataset
+    return PackedDataset(folder).with_caches([attach(memory, NAME)])
 
 
 def copied(memory: OpenFolder, cache: Any, table: int) -> bytes:
@@ -135,7 +133,7 @@ def test_a_small_cache_has_no_room_for_copies(memory: OpenFolder, folder: Path) 
     contents = encoded(dataset)
     small = create(memory, NAME, contents, 2 * 16384 + 4000)
     assert (small.copy_range(0)[1], small.copy_range(1)[1]) == (0, 0)
-    dataset.attach(small)
+    dataset = dataset.with_caches([small])
     assert start_copies(dataset) is None
     assert copy_table(small, 0, folder / FILES[0])
     assert small.room_bytes > 0

@@ -45,6 +45,10 @@ class MadeSet {
     reader_ = std::make_unique<Reader>(
         *index_, std::vector<ShardFile>{{path("shard"), static_cast<uint64_t>(shard_.size())}});
   }
+  // A reader of the same shards that uses a cache.
+  void use(std::shared_ptr<CacheFile> cache) {
+    reader_ = std::make_unique<Reader>(*reader_, *index_, std::move(cache));
+  }
   Reader& reader() { return *reader_; }
   [[nodiscard]] size_t size() const { return records_.size(); }
   [[nodiscard]] const Record& record(size_t id) const { return records_[id]; }

@@ -23,7 +23,7 @@ struct Cached {
   std::shared_ptr<CacheFile> cache = file.attach();
   std::vector<uint8_t> scratch;
 
-  Cached() { set.reader().attach(cache); }
+  Cached() { set.use(cache); }
   bool reads(uint64_t id) { return set.equals(id, set.reader().read(id, scratch)); }
   [[nodiscard]] uint64_t state_offset(uint64_t id) const {
     return cache->header().table_offset + id * sizeof(CacheEntry) + offsetof(CacheEntry, state);
@@ -41,7 +41,7 @@ TEST(what_is_read_is_stored_and_found_by_others) {
   a.set.replace();  // the shard is gone: what the cache has is not
   a.set.open();
   const auto other = a.file.attach(O_RDONLY);
-  a.set.reader().attach(other);
+  a.set.use(other);
   for (size_t id = 0; id < kRoom; ++id) CHECK(a.reads(id));
   CHECK_THROWS(kChecksum, "CRC-32C", a.reads(kRoom));
   CHECK_EQ(other->counts().hits, kRoom);
@@ -55,7 +55,7 @@ TEST(damaged_records_are_read_from_the_shard_and_stored_again) {
   a.file.scribble(place, &other, 1);
   a.set.open();  // a process that has checked nothing yet
   const auto fresh = a.file.attach();
-  a.set.reader().attach(fresh);
+  a.set.use(fresh);
   for (size_t id = 0; id < kRoom; ++id) CHECK(a.reads(id));
   CHECK_EQ(fresh->counts().damaged, 1u);
   CHECK_EQ(fresh->counts().stored, 1u);
@@ -93,7 +93,7 @@ TEST(random_bytes_in_the_table_do_no_harm) {
       for (size_t id = 0; id < kCount; ++id) CHECK(a.reads(id));
     }
     a.set.open();
-    a.set.reader().attach(a.file.attach());
+    a.set.use(a.file.attach());
     for (size_t id = 0; id < kCount; ++id) CHECK(a.reads(id));
   }
 }
@@ -104,10 +104,9 @@ TEST(many_threads_and_attachments_store_and_read_at_once) {
   std::vector<std::shared_ptr<CacheFile>> files;
   for (int i = 0; i < 3; ++i) {
     const auto size = static_cast<uint64_t>(std::filesystem::file_size(a.set.path("shard")));
-    readers.push_back(std::make_unique<Reader>(
-        a.set.reader().index(), std::vector<ShardFile>{{a.set.path("shard"), size}}));
+    const Reader plain(a.set.reader().index(), {{a.set.path("shard"), size}});
     files.push_back(a.file.attach());
-    readers.back()->attach(files.back());
+    readers.push_back(std::make_unique<Reader>(plain, a.set.reader().index(), files.back()));
   }
   std::atomic<size_t> wrong{0};
   std::vector<std::thread> threads;
@@ -140,6 +139,25 @@ TEST(many_threads_and_attachments_store_and_read_at_once) {
   CHECK_EQ(files[1]->counts().ready_records, kRoom);
 }
 
+TEST(readers_of_the_same_shards_use_a_cache_each_or_none) {
+  MadeSet set(kCount, 3000, 10), same(kCount, 3000, 10);
+  MadeCache first(set, kRoom), second(same, 20);
+  const auto one = first.attach(), two = second.attach();
+  Reader& plain = set.reader();
+  auto with_one = std::make_unique<Reader>(plain, plain.index(), one);
+  const Reader from_view(*with_one, plain.index(), two);
+  std::vector<uint8_t> scratch;
+  for (size_t id = 0; id < kCount; ++id) CHECK(set.equals(id, plain.read(id, scratch)));
+  CHECK_EQ(one->counts().stored + one->counts().misses, 0u);
+  for (size_t id = 0; id < kCount; ++id) CHECK(set.equals(id, with_one->read(id, scratch)));
+  CHECK_EQ(one->counts().stored, kRoom);
+  CHECK_EQ(two->counts().stored + two->counts().misses, 0u);
+  CHECK(with_one->is_ready(3) && !plain.is_ready(3) && !plain.wants(3) && from_view.wants(3));
+  with_one.reset();
+  CHECK_EQ(one.use_count(), 1);  // nobody holds it any more
+  CHECK(set.equals(3, plain.read(3, scratch)));
+}
+
 TEST(reading_ahead_fills_the_cache_and_then_needs_no_storage) {
   Cached a;
   auto find = [&](uint64_t id) { return ReadAhead::Place{&a.set.reader(), nullptr, id}; };
@@ -168,13 +186,13 @@ TEST(reading_ahead_fills_the_cache_and_then_needs_no_storage) {
 TEST(a_cache_of_another_set_is_refused) {
   Cached a;
   MadeSet other(kCount, 3001, 10);
-  CHECK_THROWS(kValue, "of another dataset", other.reader().attach(a.cache));
+  CHECK_THROWS(kValue, "of another dataset", other.use(a.cache));
 }
 
 TEST(the_index_comes_from_its_copy_once_that_is_complete) {
   Cached a;
-  Index& index = a.set.reader().index();
-  index.attach(a.cache);
+  const Index& plain = a.set.reader().index();
+  Index index(plain, a.cache);
   const Record* own = &index.record(0);
   const Bytes whole = a.file.index();
   CHECK(a.cache->write_copy(CacheFile::Table::kIndex, 0, whole.first(100)));
@@ -197,8 +215,7 @@ TEST(a_damaged_copy_of_the_index_is_not_used) {
     std::vector<uint8_t> copy(a.file.index().begin(), a.file.index().end());
     copy[std::min(place, copy.size() - 1)] ^= 4;
     CHECK(a.cache->write_copy(CacheFile::Table::kIndex, 0, copy));
-    Index index(a.set.path("index"));
-    index.attach(a.cache);
+    Index index(Index(a.set.path("index")), a.cache);
     for (size_t id = 0; id < kCount; ++id) {
       CHECK_EQ(index.record(id).crc32c, a.set.record(id).crc32c);
       CHECK_EQ(index.record(id).offset, a.set.record(id).offset);
@@ -210,12 +227,11 @@ TEST(a_damaged_copy_of_the_index_is_not_used) {
 TEST(a_copy_is_damaged_while_threads_use_it) {
   Cached a;
   CHECK(a.cache->write_copy(CacheFile::Table::kIndex, 0, a.file.index()));
-  Index index(a.set.path("index"));
   const uint8_t byte = 0xAA;
   for (uint64_t at = 130; at < a.file.index().size(); at += 1000) {
     a.file.scribble(a.cache->header().index_offset + at, &byte, 1);
   }
-  index.attach(a.cache);
+  Index index(Index(a.set.path("index")), a.cache);
   std::atomic<size_t> wrong{0};
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {

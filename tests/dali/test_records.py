@@ -13,6 +13,7 @@ from plain_pack import plain_pack
 
 from fastload import transforms as T
 from fastload._native import _C
+from fastload.errors import StateError
 from fastload.shard.dataset import PackedDataset
 from fastload.transforms.plan import compile_plan
 
@@ -51,6 +52,21 @@ def test_records_are_the_bytes_and_views_of_the_mapping(photos: PackedDataset) -
         assert record.ctypes.data - first.ctypes.data == apart  # no copy
     del found, feed
     assert first.tobytes() == photos.read(5)  # the view keeps it
+
+
+def test_a_closed_feed_reads_no_more_and_its_records_stay(tmp_path: Path) -> None:
+    blobs = [encoded(picture(i, 64, 64)) for i in range(4)]
+    dataset = plain_pack(tmp_path / "set", blobs)
+    feed = make_feed(dataset)
+    found = feed.fetch(np.arange(4), None, 0, 0.0, ALL)
+    feed.close()
+    del dataset
+    assert [record.tobytes() for record in found.records] == blobs  # DALI may not have read them yet
+    with pytest.raises(StateError, match="closed"):
+        feed.fetch(np.arange(4), None, 0, 0.0, ALL)
+    assert str(tmp_path) in Path("/proc/self/maps").read_text()
+    del found
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
 
 
 @pytest.mark.parametrize(
@@ -163,4 +179,3 @@ def test_announced_records_are_read_ahead(photos: PackedDataset, share: float) -
     feed.forget(forgotten)
     assert feed.read_ahead()["threads"] >= 1
     feed.close()
-    assert feed.fetch(ids, None, 0, 0.0, ALL).records[0].tobytes() == photos.read(0)

@@ -4,7 +4,8 @@
 
 namespace fastload {
 
-Entries::Entries(const std::string& path, const Index& index) : file_(path, "FLENTRY1", 0) {
+Entries::Entries(const std::string& path, const Index& index)
+    : file_(path, "FLENTRY1", 0), damaged_(std::make_shared<std::atomic<uint64_t>>(0)) {
   if (size() == index.size() && file_.header().index_digest == index.digest()) return;
   throw Error(ErrorKind::kFormat, path + " has the entry points of another dataset than " +
                                       index.path() + ". Delete it, or build it again with " +
@@ -24,7 +25,7 @@ Bytes Entries::find(uint64_t id) noexcept {
   try {
     return get(id);
   } catch (const std::exception&) {
-    damaged_.fetch_add(1, std::memory_order_relaxed);
+    damaged_->fetch_add(1, std::memory_order_relaxed);
     return {};
   }
 }

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "shard/index.h"
 #include "shard/paged_file.h"
@@ -16,8 +18,10 @@ class Entries {
  public:
   // Throws as PagedFile, and Error(kFormat) if the file belongs to another index.
   Entries(const std::string& path, const Index& index);
+  // The same entry points, for a user of a cache; see PagedFile. damaged() counts for all of them.
+  Entries(const Entries& entries, std::shared_ptr<CacheFile> cache)
+      : file_(entries.file_, std::move(cache)), damaged_(entries.damaged_) {}
 
-  void attach(std::shared_ptr<CacheFile> cache) { file_.attach(std::move(cache)); }
   [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
   [[nodiscard]] uint32_t spacing() const { return file_.header().spacing; }
   // The packed entries of sample `id` < size(); empty if it has none. Throws Error(kFormat,
@@ -27,13 +31,13 @@ class Entries {
   Bytes find(uint64_t id) noexcept;
   // Brings the entries of `id` into memory; does nothing where the file is damaged.
   void touch(uint64_t id) noexcept;
-  [[nodiscard]] uint64_t damaged() const { return damaged_.load(std::memory_order_relaxed); }
+  [[nodiscard]] uint64_t damaged() const { return damaged_->load(std::memory_order_relaxed); }
   // Checks every page. Throws Error(kChecksum).
   void verify() { file_.verify(); }
 
  private:
   PagedFile file_;
-  std::atomic<uint64_t> damaged_{0};
+  const std::shared_ptr<std::atomic<uint64_t>> damaged_;
 };
 
 }  // namespace fastload

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "shard/paged_file.h"
 
@@ -31,12 +33,14 @@ class Index {
  public:
   // Throws as PagedFile.
   explicit Index(const std::string& path);
+  // The same index, for a user of a cache; see PagedFile.
+  Index(const Index& index, std::shared_ptr<CacheFile> cache)
+      : file_(index.file_, std::move(cache)) {}
 
   [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
   // Identifies the index's whole contents.
   [[nodiscard]] uint32_t digest() const { return file_.digest(); }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
-  void attach(std::shared_ptr<CacheFile> cache) { file_.attach(std::move(cache)); }
   // The entry of sample `id`. Throws Error(kValue) if id >= size(), Error(kChecksum).
   const Record& record(uint64_t id);
   // All entries, checked; pages of the whole table are read.

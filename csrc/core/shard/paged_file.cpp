@@ -10,7 +10,6 @@ namespace fastload {
 namespace {
 
 constexpr uint64_t kMaxPageBytes = 1 << 24;
-constexpr uint8_t kOwn = 1, kCopy = 2;  // checked in the file, in the cache's copy
 
 uint64_t page_count(uint64_t data_size, uint64_t page_bytes) {
   return data_size / page_bytes + (data_size % page_bytes != 0);
@@ -18,18 +17,18 @@ uint64_t page_count(uint64_t data_size, uint64_t page_bytes) {
 
 }  // namespace
 
-void PagedFile::damaged(const std::string& what) const {
+void TableFile::damaged(const std::string& what) const {
   throw Error(ErrorKind::kFormat,
               path_ + " is not valid: " + what +
                   ". Restore the file, or build it again with 'fastload index'.");
 }
 
-PagedFile::PagedFile(const std::string& path, const char (&magic)[9], uint64_t fixed)
+TableFile::TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed)
     : path_(path),
       table_(std::memcmp(magic, "FLINDEX1", 8) == 0 ? CacheFile::Table::kIndex
                                                     : CacheFile::Table::kEntries),
       file_(path),
-      own_(file_.at(0, 0).data()) {
+      data_(file_.at(0, 0).data()) {
   check_header(magic);
   check_sizes(fixed);
   const Bytes table = file_.at(header_.pages_offset, file_.size() - header_.pages_offset);
@@ -39,39 +38,19 @@ PagedFile::PagedFile(const std::string& path, const char (&magic)[9], uint64_t f
                 path_ + ": the page table's CRC-32C differs. Restore the file.");
   }
   digest_ = crc32c(table, crc32c(file_.at(0, sizeof(header_))));
-  checked_ =
-      std::make_unique<std::atomic<uint8_t>[]>(page_count(header_.data_size, header_.page_bytes));
-  base_ = own_;
+  checked_ = std::make_unique<std::atomic<bool>[]>(pages());
 }
 
-void PagedFile::attach(std::shared_ptr<CacheFile> cache) {
-  const std::lock_guard lock(attaching_);
-  if (base_ != own_) return;  // it has a copy
-  attached_.push_back(std::move(cache));
-  awaited_.store(attached_.back().get(), std::memory_order_release);
-}
+uint64_t TableFile::pages() const { return page_count(header_.data_size, header_.page_bytes); }
 
-// Whether it is a copy of this very file, as far as header and page table tell; pages are checked
-// when they are used.
-bool PagedFile::is_same(Bytes copy) const {
+bool TableFile::is_same(Bytes copy) const {
   if (copy.size() != file_.size()) return false;
   const uint64_t table = header_.pages_offset;
-  return std::memcmp(copy.data(), own_, sizeof(header_)) == 0 &&
-         std::memcmp(copy.data() + table, own_ + table, copy.size() - table) == 0;
+  return std::memcmp(copy.data(), data_, sizeof(header_)) == 0 &&
+         std::memcmp(copy.data() + table, data_ + table, copy.size() - table) == 0;
 }
 
-const uint8_t* PagedFile::base() {
-  CacheFile* cache = awaited_.load(std::memory_order_acquire);
-  if (cache == nullptr) [[likely]]
-    return base_.load(std::memory_order_acquire);
-  const Bytes copy = cache->copy(table_);
-  if (!copy.empty() && awaited_.compare_exchange_strong(cache, nullptr)) {
-    if (is_same(copy)) base_.store(copy.data(), std::memory_order_release);
-  }
-  return base_.load(std::memory_order_acquire);
-}
-
-void PagedFile::check_header(const char* magic) {
+void TableFile::check_header(const char* magic) {
   const uint64_t size = file_.size();
   if (size < sizeof(header_)) damaged("it has " + std::to_string(size) + " bytes");
   file_.need(0, sizeof(header_));
@@ -94,7 +73,7 @@ void PagedFile::check_header(const char* magic) {
 }
 
 // Every size is bounded by the file's before it is used in a product or a sum.
-void PagedFile::check_sizes(uint64_t fixed) const {
+void TableFile::check_sizes(uint64_t fixed) const {
   const PagedHeader& h = header_;
   const uint64_t size = h.file_size;
   if (h.header_bytes != sizeof(h) || h.data_offset < sizeof(h) || h.data_offset > size ||
@@ -115,59 +94,92 @@ void PagedFile::check_sizes(uint64_t fixed) const {
   }
 }
 
-// False where the copy's page is damaged. Throws Error(kChecksum) where the file's is.
-bool PagedFile::check_page(const uint8_t* base, uint64_t page) {
-  const bool own = base == own_;
-  std::unique_lock<std::mutex> lock;
-  if (own) {
-    lock = std::unique_lock(reading_[page % reading_.size()]);
-    if ((checked_[page].load(std::memory_order_acquire) & kOwn) != 0) return true;
+TableFile::Page TableFile::page(uint64_t number) const {
+  const uint64_t begin = number * header_.page_bytes;
+  Page page{header_.data_offset + begin, std::min(header_.page_bytes, header_.data_size - begin),
+            0};
+  std::memcpy(&page.crc32c, data_ + header_.pages_offset + number * sizeof(page.crc32c),
+              sizeof(page.crc32c));
+  return page;
+}
+
+void TableFile::check_page(uint64_t number) {
+  const std::lock_guard lock(reading_[number % reading_.size()]);
+  if (checked_[number].load(std::memory_order_acquire)) return;
+  const Page page = this->page(number);
+  file_.need(page.first, page.length);
+  const uint32_t found = crc32c({data_ + page.first, page.length});
+  if (found != page.crc32c) {
+    throw Error(ErrorKind::kChecksum,
+                path_ + ": bytes " + std::to_string(page.first) + " to " +
+                    std::to_string(page.first + page.length) + " have CRC-32C " +
+                    std::to_string(found) + ", written was " + std::to_string(page.crc32c) +
+                    ". Restore the file, or build it again with 'fastload index'.");
   }
-  const uint64_t begin = page * header_.page_bytes;
-  const uint64_t length = std::min(header_.page_bytes, header_.data_size - begin);
-  uint32_t expected = 0;
-  std::memcpy(&expected, base + header_.pages_offset + page * sizeof(expected), sizeof(expected));
-  const uint64_t first = header_.data_offset + begin;
-  if (own) file_.need(first, length);
-  const uint32_t found = crc32c({base + first, length});
-  if (found == expected) {
-    checked_[page].fetch_or(own ? kOwn : kCopy, std::memory_order_release);
-    return true;
+  checked_[number].store(true, std::memory_order_release);
+}
+
+TableFile::Range TableFile::range(uint64_t begin, uint64_t length) const {
+  if (length == 0) return {0, 0};
+  return {(begin - header_.data_offset) / header_.page_bytes,
+          (begin + length - 1 - header_.data_offset) / header_.page_bytes + 1};
+}
+
+const uint8_t* TableFile::checked(uint64_t begin, uint64_t length) {
+  const auto [first, last] = range(begin, length);
+  for (uint64_t page = first; page < last; ++page) {
+    if (!checked_[page].load(std::memory_order_acquire)) [[unlikely]]
+      check_page(page);
   }
-  if (!own) return false;
-  throw Error(ErrorKind::kChecksum,
-              path_ + ": bytes " + std::to_string(first) + " to " + std::to_string(first + length) +
-                  " have CRC-32C " + std::to_string(found) + ", written was " +
-                  std::to_string(expected) +
-                  ". Restore the file, or build it again with 'fastload index'.");
+  return data_ + begin;
+}
+
+PagedFile::PagedFile(const PagedFile& file, std::shared_ptr<CacheFile> cache)
+    : file_(file.file_),
+      cache_(std::move(cache)),
+      awaited_(true),
+      checked_(std::make_unique<std::atomic<bool>[]>(file_->pages())) {}
+
+const uint8_t* PagedFile::copy() {
+  if (!awaited_.load(std::memory_order_acquire)) [[likely]]
+    return copy_.load(std::memory_order_acquire);
+  const Bytes bytes = cache_->copy(file_->table());
+  if (!bytes.empty() && awaited_.exchange(false) && file_->is_same(bytes)) {
+    copy_.store(bytes.data(), std::memory_order_release);
+  }
+  return copy_.load(std::memory_order_acquire);
+}
+
+// False where a page is damaged.
+bool PagedFile::check(const uint8_t* copy, uint64_t begin, uint64_t length) {
+  const auto [first, last] = file_->range(begin, length);
+  for (uint64_t number = first; number < last; ++number) {
+    if (checked_[number].load(std::memory_order_relaxed)) continue;
+    const TableFile::Page page = file_->page(number);
+    if (crc32c({copy + page.first, page.length}) != page.crc32c) return false;
+    checked_[number].store(true, std::memory_order_relaxed);
+  }
+  return true;
 }
 
 const uint8_t* PagedFile::checked(uint64_t begin, uint64_t length) {
-  const uint8_t* base = this->base();
-  if (length == 0) return base + begin;
-  const uint64_t first = (begin - header_.data_offset) / header_.page_bytes;
-  const uint64_t last = (begin + length - 1 - header_.data_offset) / header_.page_bytes;
-  for (uint64_t page = first; page <= last; ++page) {
-    const uint8_t flag = base == own_ ? kOwn : kCopy;
-    if ((checked_[page].load(std::memory_order_acquire) & flag) != 0) continue;
-    if (check_page(base, page)) continue;
-    base_.store(own_, std::memory_order_release);  // for good: somebody writes into the copy
-    base = own_;
-    page = first - 1;  // again, from the beginning
+  const uint8_t* copy = this->copy();
+  if (copy != nullptr) {
+    if (check(copy, begin, length)) return copy + begin;
+    copy_.store(nullptr, std::memory_order_release);  // for good: somebody writes into it
   }
-  return base + begin;
+  return file_->checked(begin, length);
 }
 
 Bytes PagedFile::variable(uint64_t record) {
   uint64_t range[2];
-  std::memcpy(range, checked(header_.table_offset + record * 8, sizeof(range)), sizeof(range));
-  const uint64_t available = header_.data_offset + header_.data_size - header_.bytes_offset;
+  std::memcpy(range, checked(header().table_offset + record * 8, sizeof(range)), sizeof(range));
+  const uint64_t available = header().data_offset + header().data_size - header().bytes_offset;
   if (range[0] > range[1] || range[1] > available) {
-    damaged("the table's entry of sample " + std::to_string(record) + " lies outside the file");
+    file_->damaged("the table's entry of sample " + std::to_string(record) +
+                   " lies outside the file");
   }
-  return {checked(header_.bytes_offset + range[0], range[1] - range[0]), range[1] - range[0]};
+  return {checked(header().bytes_offset + range[0], range[1] - range[0]), range[1] - range[0]};
 }
-
-void PagedFile::verify() { checked(header_.data_offset, header_.data_size); }
 
 }  // namespace fastload

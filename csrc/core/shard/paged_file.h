@@ -37,52 +37,84 @@ struct PagedHeader {
 };
 static_assert(sizeof(PagedHeader) == 128);
 
-// Safe to use from many threads.
-class PagedFile {
+// The file itself, shared by all that read it. Safe to use from many threads.
+class TableFile {
  public:
-  // Maps the file and checks magic, version, header, sizes and page table; `fixed` bytes a record
+  // Opens the file and checks magic, version, header, sizes and page table; `fixed` bytes a record
   // lie at the beginning of the data region, before the table. Throws Error(kIo, kFormat,
   // kTruncated, kChecksum) naming the path.
-  PagedFile(const std::string& path, const char (&magic)[9], uint64_t fixed);
+  TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const PagedHeader& header() const { return header_; }
   // CRC-32C of header and page table: identifies the whole file's contents.
   [[nodiscard]] uint32_t digest() const { return digest_; }
-
-  // Once the cache has a complete copy of this file, values come from there: memory, where the file
-  // may lie on slow storage. What is damaged in the copy is read from the file.
-  void attach(std::shared_ptr<CacheFile> cache);
+  [[nodiscard]] CacheFile::Table table() const { return table_; }
 
   // The file's bytes [begin, begin + length), inside the data region, checked. Throws
   // Error(kChecksum), and on network file systems Error(kIo, kTruncated).
   const uint8_t* checked(uint64_t begin, uint64_t length);
+  // Whether `copy` is a copy of this very file, as far as header and page table tell.
+  [[nodiscard]] bool is_same(Bytes copy) const;
+  // A page of the data region: file offset, bytes, and what was written as its CRC-32C.
+  struct Page {
+    uint64_t first, length;
+    uint32_t crc32c;
+  };
+  [[nodiscard]] Page page(uint64_t number) const;
+  // The pages [first, last) on which bytes lie.
+  struct Range {
+    uint64_t first, last;
+  };
+  [[nodiscard]] Range range(uint64_t begin, uint64_t length) const;
+  [[nodiscard]] uint64_t pages() const;
+  // Throws Error(kFormat).
+  [[noreturn]] void damaged(const std::string& what) const;
+
+ private:
+  void check_header(const char* magic);
+  void check_sizes(uint64_t fixed) const;
+  void check_page(uint64_t number);
+
+  const std::string path_;
+  const CacheFile::Table table_;  // which file it is
+  FileBytes file_;
+  const uint8_t* data_ = nullptr;  // the file's bytes
+  PagedHeader header_{};
+  uint32_t digest_ = 0;
+  std::unique_ptr<std::atomic<bool>[]> checked_;  // by page
+  std::array<std::mutex, 16> reading_;            // a page is read from the file by one thread
+};
+
+// One user's way to the file: by itself, or by the copy in a cache. Safe to use from many threads.
+class PagedFile {
+ public:
+  // Throws as TableFile.
+  PagedFile(const std::string& path, const char (&magic)[9], uint64_t fixed)
+      : file_(std::make_shared<TableFile>(path, magic, fixed)) {}
+  // The same file, for a user of a cache: once that has a complete copy, values come from there:
+  // memory, where the file may lie on slow storage. What is damaged in the copy is read from the
+  // file. Views are valid as long as this object.
+  PagedFile(const PagedFile& file, std::shared_ptr<CacheFile> cache);
+
+  [[nodiscard]] const std::string& path() const { return file_->path(); }
+  [[nodiscard]] const PagedHeader& header() const { return file_->header(); }
+  [[nodiscard]] uint32_t digest() const { return file_->digest(); }
+  const uint8_t* checked(uint64_t begin, uint64_t length);
   // The variable-length bytes of a record, by the table. Throws as checked(), and Error(kFormat).
   Bytes variable(uint64_t record);
   // Checks every page. Throws as checked().
-  void verify();
+  void verify() { checked(header().data_offset, header().data_size); }
 
  private:
-  [[noreturn]] void damaged(const std::string& what) const;
-  void check_header(const char* magic);
-  void check_sizes(uint64_t fixed) const;
-  bool check_page(const uint8_t* base, uint64_t page);
-  const uint8_t* base();
-  bool is_same(Bytes copy) const;
+  const uint8_t* copy();
+  bool check(const uint8_t* copy, uint64_t begin, uint64_t length);
 
-  std::string path_;
-  const CacheFile::Table table_;  // which file it is
-  FileBytes file_;
-  const uint8_t* own_ = nullptr;  // the file's bytes
-  PagedHeader header_{};
-  uint32_t digest_ = 0;
-  std::unique_ptr<std::atomic<uint8_t>[]> checked_;  // a page's flags: kOwn, kCopy
-  std::array<std::mutex, 16> reading_;               // a page is read from the file by one thread
-
-  std::atomic<const uint8_t*> base_{nullptr};  // own_, or the cache's copy of it
-  std::atomic<CacheFile*> awaited_{nullptr};   // has no copy that was tried yet
-  std::mutex attaching_;  // guards the following, which live as long as views of them may
-  std::vector<std::shared_ptr<CacheFile>> attached_;
+  const std::shared_ptr<TableFile> file_;
+  const std::shared_ptr<CacheFile> cache_;        // nullptr: none
+  std::atomic<const uint8_t*> copy_{nullptr};     // its first byte; nullptr: not used
+  std::atomic<bool> awaited_{false};              // the copy was not there when it was looked for
+  std::unique_ptr<std::atomic<bool>[]> checked_;  // by page of the copy
 };
 
 }  // namespace fastload

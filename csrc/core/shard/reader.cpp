@@ -6,17 +6,39 @@
 #include "base/error.h"
 
 namespace fastload {
+namespace {
+
+std::unique_ptr<std::atomic<uint64_t>[]> bits(uint64_t count) {
+  return std::make_unique<std::atomic<uint64_t>[]>(count / 64 + 1);
+}
+
+}  // namespace
 
 Reader::Reader(Index& index, std::vector<ShardFile> shards)
-    : index_(index), shards_(std::move(shards)) {
-  open_.reserve(shards_.size());
-  for (size_t i = 0; i < shards_.size(); ++i) open_.push_back(std::make_unique<Open>());
-  checked_ = std::make_unique<std::atomic<uint64_t>[]>(index_.size() / 64 + 1);
+    : index_(index), shards_(std::make_shared<Shards>()) {
+  shards_->files = std::move(shards);
+  shards_->open.reserve(shards_->files.size());
+  for (size_t i = 0; i < shards_->files.size(); ++i) {
+    shards_->open.push_back(std::make_unique<Open>());
+  }
+  shards_->checked = bits(index_.size());
+}
+
+Reader::Reader(const Reader& reader, Index& index, std::shared_ptr<CacheFile> cache)
+    : index_(index),
+      shards_(reader.shards_),
+      cache_(std::move(cache)),
+      checked_(bits(index.size())) {
+  if (cache_->size() == index_.size() && cache_->header().index_digest == index_.digest()) return;
+  throw Error(ErrorKind::kValue, cache_->path() + " is a cache of " +
+                                     std::to_string(cache_->size()) + " records of another " +
+                                     "dataset than " + index_.path() + " (" +
+                                     std::to_string(index_.size()) + " records).");
 }
 
 void Reader::open_file(uint32_t shard) {
-  const ShardFile& expected = shards_[shard];
-  Open& open = *open_[shard];
+  const ShardFile& expected = shards_->files[shard];
+  Open& open = *shards_->open[shard];
   File file(expected.path);
   const uint64_t size = file.size();
   if (size != expected.size) {
@@ -38,81 +60,60 @@ void Reader::open_file(uint32_t shard) {
 }
 
 Reader::Open& Reader::open(uint32_t shard) {
-  Open& open = *open_[shard];
+  Open& open = *shards_->open[shard];
   std::call_once(open.once, [&] { open_file(shard); });
   return open;
 }
 
 const Record& Reader::locate(uint64_t id) {
   const Record& record = index_.record(id);
-  if (record.shard >= shards_.size()) {
+  if (record.shard >= shards_->files.size()) {
     throw Error(ErrorKind::kFormat, index_.path() + ": sample " + std::to_string(id) +
                                         " names shard " + std::to_string(record.shard) + " of " +
-                                        std::to_string(shards_.size()) + ". Pack again.");
+                                        std::to_string(shards_->files.size()) + ". Pack again.");
   }
-  const uint64_t size = shards_[record.shard].size;
+  const uint64_t size = shards_->files[record.shard].size;
   if (record.length == 0 || record.offset > size || record.length > size - record.offset) {
     throw Error(ErrorKind::kFormat, index_.path() + ": sample " + std::to_string(id) + " claims " +
                                         std::to_string(record.length) + " bytes at offset " +
                                         std::to_string(record.offset) + " of " +
-                                        shards_[record.shard].path + " (" + std::to_string(size) +
-                                        " bytes). Pack again.");
+                                        shards_->files[record.shard].path + " (" +
+                                        std::to_string(size) + " bytes). Pack again.");
   }
   return record;
 }
 
-void Reader::attach(std::shared_ptr<CacheFile> cache) {
-  const CacheHeader& header = cache->header();
-  if (cache->size() != index_.size() || header.index_digest != index_.digest()) {
-    throw Error(ErrorKind::kValue, cache->path() + " is a cache of " +
-                                       std::to_string(cache->size()) + " records of another " +
-                                       "dataset than " + index_.path() + " (" +
-                                       std::to_string(index_.size()) + " records).");
-  }
-  auto attached = std::make_unique<Attached>();
-  attached->file = std::move(cache);
-  attached->checked = std::make_unique<std::atomic<uint64_t>[]>(index_.size() / 64 + 1);
-  const std::lock_guard lock(attaching_);
-  cache_.store(attached.get(), std::memory_order_release);
-  attached_.push_back(std::move(attached));
-}
-
 bool Reader::is_ready(uint64_t id) const noexcept {
-  const Attached* cache = cache_.load(std::memory_order_acquire);
-  return cache != nullptr && cache->file->is_ready(id);
+  return cache_ != nullptr && cache_->is_ready(id);
 }
 
 bool Reader::wants(uint64_t id) const noexcept {
-  const Attached* cache = cache_.load(std::memory_order_acquire);
-  return cache != nullptr && cache->file->is_writable() && !cache->file->is_ready(id) &&
-         cache->file->has_room(id);
+  return cache_ != nullptr && cache_->is_writable() && !cache_->is_ready(id) &&
+         cache_->has_room(id);
 }
 
 void Reader::keep(uint64_t id, const Record& record, Bytes bytes) noexcept {
-  const Attached* cache = cache_.load(std::memory_order_acquire);
-  if (cache != nullptr) cache->file->store(id, bytes, record.crc32c);
+  if (cache_ != nullptr) cache_->store(id, bytes, record.crc32c);
 }
 
 void Reader::count_miss() noexcept {
-  const Attached* cache = cache_.load(std::memory_order_acquire);
-  if (cache != nullptr) cache->file->count_miss();
+  if (cache_ != nullptr) cache_->count_miss();
 }
 
 // The record in the cache; empty: it is not there, or damaged.
 Bytes Reader::find(uint64_t id, const Record& record) noexcept {
-  const Attached* cache = cache_.load(std::memory_order_acquire);
-  if (cache == nullptr || !cache->file->is_ready(id)) return {};
-  const Bytes bytes = cache->file->find(id);
-  std::atomic<uint64_t>& word = cache->checked[id / 64];
+  if (!is_ready(id)) return {};
+  const Bytes bytes = cache_->find(id);
+  std::atomic<uint64_t>& word = checked_[id / 64];
   const uint64_t bit = uint64_t{1} << (id % 64);
   const bool checked = (word.load(std::memory_order_relaxed) & bit) != 0;
   // The index says what the record is, not the cache.
   if (bytes.size() != record.length || (!checked && crc32c(bytes) != record.crc32c)) {
-    cache->file->reject(id);
+    cache_->reject(id);
     return {};
   }
   if (!checked) word.fetch_or(bit, std::memory_order_relaxed);
-  cache->file->count_hit();
+  cache_->count_hit();
   return bytes;
 }
 
@@ -153,9 +154,9 @@ Bytes Reader::read_cold(uint64_t id, std::vector<uint8_t>& scratch) {
 }
 
 void Reader::open_cold(uint32_t shard) {
-  Open& open = *open_[shard];
-  auto file = std::make_unique<ColdFile>(shards_[shard].path);
-  if (file->file().size() != shards_[shard].size) return;
+  Open& open = *shards_->open[shard];
+  auto file = std::make_unique<ColdFile>(shards_->files[shard].path);
+  if (file->file().size() != shards_->files[shard].size) return;
   open.file = std::move(file);
   open.cold.store(open.file.get(), std::memory_order_release);
 }
@@ -190,20 +191,20 @@ bool Reader::is_resident(const Record& record) {
 
 uint64_t Reader::total_bytes() const {
   uint64_t sum = 0;
-  for (const ShardFile& shard : shards_) sum += shard.size;
+  for (const ShardFile& shard : shards_->files) sum += shard.size;
   return sum;
 }
 
 void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
-  std::atomic<uint64_t>& word = checked_[id / 64];
+  std::atomic<uint64_t>& word = shards_->checked[id / 64];
   const uint64_t bit = uint64_t{1} << (id % 64);
-  const ColdFile* file = open_[record.shard]->cold.load(std::memory_order_acquire);
+  const ColdFile* file = shards_->open[record.shard]->cold.load(std::memory_order_acquire);
   const bool replaced = file != nullptr && file->was_reopened();
   if (!replaced && (word.load(std::memory_order_relaxed) & bit) != 0) return;
   const uint32_t found = crc32c(bytes);
   if (found != record.crc32c) {
     throw Error(ErrorKind::kChecksum,
-                shards_[record.shard].path + ": the " + std::to_string(record.length) +
+                shards_->files[record.shard].path + ": the " + std::to_string(record.length) +
                     " bytes at offset " + std::to_string(record.offset) + " have CRC-32C " +
                     std::to_string(found) + ", packed was " + std::to_string(record.crc32c) + ".");
   }
@@ -213,7 +214,7 @@ void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
 std::string Reader::shard_path(uint64_t id) const {
   try {
     const uint32_t shard = index_.record(id).shard;
-    return shard < shards_.size() ? shards_[shard].path : "?";
+    return shard < shards_->files.size() ? shards_->files[shard].path : "?";
   } catch (const Error&) {
     return "?";
   }

@@ -27,10 +27,10 @@ class Reader {
  public:
   // `index` must outlive the reader.
   Reader(Index& index, std::vector<ShardFile> shards);
-
-  // From now on records are looked for in the cache first, and those that are read from the shards
-  // are put there. Throws Error(kValue) if it is another dataset's.
-  void attach(std::shared_ptr<CacheFile> cache);
+  // Another reader of the same shards, which looks for records in the cache first, and puts those
+  // there that it reads. `index` is of the same dataset. Throws Error(kValue) if the cache is
+  // another's.
+  Reader(const Reader& reader, Index& index, std::shared_ptr<CacheFile> cache);
 
   // The record's bytes: a view of the cache, the mapping, or of `scratch`, which must outlive the
   // view. Checks range and, on the record's first read, its CRC-32C; what is damaged in the cache
@@ -77,11 +77,13 @@ class Reader {
     std::unique_ptr<ColdFile> file;        // remote shards, and local ones that are looked at
     std::atomic<ColdFile*> cold{nullptr};  // the same, once it is open
   };
-  // A cache and one bit a record: checked there. Kept for as long as the reader, for others may be
-  // reading.
-  struct Attached {
-    std::shared_ptr<CacheFile> file;
-    std::unique_ptr<std::atomic<uint64_t>[]> checked;
+  // One bit a record: its CRC-32C was checked.
+  using Checked = std::unique_ptr<std::atomic<uint64_t>[]>;
+  // What all readers of these shards share.
+  struct Shards {
+    std::vector<ShardFile> files;
+    std::vector<std::unique_ptr<Open>> open;
+    Checked checked;
   };
   Bytes find(uint64_t id, const Record& record) noexcept;
   Bytes read_mapped(uint64_t id, const Record& record, const Open& source);
@@ -92,12 +94,9 @@ class Reader {
   void open_cold(uint32_t shard);
 
   Index& index_;
-  std::vector<ShardFile> shards_;
-  std::vector<std::unique_ptr<Open>> open_;
-  std::unique_ptr<std::atomic<uint64_t>[]> checked_;  // one bit a record
-  std::mutex attaching_;                              // guards the following
-  std::vector<std::unique_ptr<Attached>> attached_;
-  std::atomic<Attached*> cache_{nullptr};  // the last of them
+  const std::shared_ptr<Shards> shards_;
+  const std::shared_ptr<CacheFile> cache_;  // nullptr: none
+  const Checked checked_;                   // in the cache
 };
 
 }  // namespace fastload
