@@ -28,7 +28,6 @@ from fastload.pil import decode_with_pil
 from fastload.prefetch import BatchKey, Feeder, Pending, SlotPool, Slots, SlotShape
 from fastload.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
-from fastload.shard.index import RECORD
 from fastload.tail import SampleKey, Tail, failed, render
 from fastload.threads import started_pool
 from fastload.transforms.plan import Plan
@@ -46,7 +45,7 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
         return plan.output_size
     if plan.tail:
         return None
-    firsts = [part.index.records().view(RECORD)[0, 0] for part in dataset.parts]
+    firsts = [part.record(0) for part in dataset.parts]
     bounds = [bounded_sizes(first["width"], first["height"], options.cache_decoded) for first in firsts]
     sizes = {(int(height), int(width)) for width, height in bounds}
     size = sizes.pop()

@@ -16,7 +16,6 @@ from fastload._native import _C
 from fastload.decoded import bounded_sizes
 from fastload.mixture import Packed
 from fastload.pil import decode_with_pil
-from fastload.shard.index import RECORD
 from fastload.transforms.plan import Plan
 
 __all__ = ["SampleKey", "Tail", "render"]
@@ -78,7 +77,7 @@ def render(
     """
     part, own = dataset.locate(key.sample)
     data = np.frombuffer(part.read(own), np.uint8)
-    record = part.index.records().view(RECORD)[own, 0]
+    record = part.record(own)
     decoder = _C.Decoder(max_pixels=max_pixels, fallback=partial(decode_with_pil, max_pixels=max_pixels))
     if record["codec"] == _RAW:
         picture = decoder.decode_raw(data, int(record["width"]), int(record["height"]))

@@ -49,7 +49,8 @@ void register_entries(nb::module_& m) {
       .def(
           "get",
           [](Entries& entries, uint64_t id) {
-            const Bytes packed = entries.get(id);
+            std::vector<uint8_t> scratch;
+            const Bytes packed = entries.get(id, scratch);
             return nb::bytes(packed.data(), packed.size());
           },
           nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")

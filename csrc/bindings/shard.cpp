@@ -6,6 +6,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <memory>
+#include <vector>
+
 #include "register.h"
 #include "shard/index.h"
 #include "shard/reader.h"
@@ -26,19 +29,33 @@ void register_shard(nb::module_& m) {
           "records",
           [](nb::handle self) {
             auto& index = nb::cast<Index&>(self);
+            auto own = std::make_unique<std::vector<Record>>();
             std::span<const Record> all;
             {
               nb::gil_scoped_release release;
-              all = index.records();
+              all = index.records(*own);
+            }
+            nb::object owner = nb::borrow(self);
+            if (!own->empty()) {
+              owner = nb::capsule(own.release(), [](void* records) noexcept {
+                delete static_cast<std::vector<Record>*>(records);
+              });
             }
             return nb::ndarray<const uint8_t, nb::numpy, nb::ndim<2>>(
-                all.data(), {all.size(), sizeof(Record)}, self);
+                all.data(), {all.size(), sizeof(Record)}, owner);
           },
           "All entries as (n, 32) uint8, checked; view as fastload.shard.index.RECORD.")
       .def(
+          "record",
+          [](Index& index, uint64_t id) {
+            const Record record = index.record(id);
+            return nb::bytes(&record, sizeof(record));
+          },
+          nb::arg("sample"), "One entry, 32 bytes, checked.")
+      .def(
           "key",
           [](Index& index, uint64_t id) {
-            const std::string_view key = index.key(id);
+            const std::string key = index.key(id);
             return nb::bytes(key.data(), key.size());
           },
           nb::arg("sample"), "The record's name in the source, UTF-8 bytes.")

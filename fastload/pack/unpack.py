@@ -81,7 +81,7 @@ def unpack(
 
 
 def _target(dataset: PackedDataset, sample: int) -> bytes:
-    record = dataset.records[sample]
+    record = dataset.record(sample)
     key = safe_path(decode_key(dataset.index.key(sample), bool(record["flags"] & ESCAPED)))
     codec = CODECS[int(record["codec"])]
     if codec == "raw":
@@ -97,7 +97,7 @@ def _target(dataset: PackedDataset, sample: int) -> bytes:
 
 
 def _as_file(dataset: PackedDataset, sample: int, data: bytes) -> bytes:
-    record = dataset.records[sample]
+    record = dataset.record(sample)
     if CODECS[int(record["codec"])] != "raw":
         return data
     return b"P6\n%d %d\n255\n" % (int(record["width"]), int(record["height"])) + data

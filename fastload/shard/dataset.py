@@ -123,6 +123,11 @@ class PackedDataset:
         """All index entries, a read-only (n,) structured array (``fastload.shard.index.RECORD``)."""
         return self.index.records().view(RECORD)[:, 0]
 
+    def record(self, sample: int) -> np.void:
+        """One index entry (``fastload.shard.index.RECORD``)."""
+        found: np.void = np.frombuffer(self.index.record(sample), RECORD)[0]
+        return found
+
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
         """Label of every sample, (n,) int64; -1 where there is none."""
@@ -139,4 +144,4 @@ class PackedDataset:
     def __getitem__(self, sample: int) -> tuple[bytes, int]:
         """Encoded bytes and label of one sample."""
         sample = range(len(self))[sample]
-        return self.read(sample), int(self.records[sample]["label"])
+        return self.read(sample), int(self.record(sample)["label"])

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -115,6 +116,156 @@ TEST(a_huge_remote_file_is_held_in_a_temporary_one) {
     CHECK(!file.mapped() && !is_mapped(path));
   }
   std::filesystem::remove(path);
+}
+
+// An index of more records than are kept in memory where no temporary file can be had: some of them
+// marked, all others zeros that take no space on the disk. The last one's key covers two pages.
+class HugeIndex {
+ public:
+  static constexpr uint64_t kRecords = 9'000'000, kStep = 50'001, kKey = 1'500'000;
+  HugeIndex() : path_(temporary("-huge-index")) {
+    PagedHeader header{};
+    std::memcpy(header.magic, "FLINDEX1", 8);
+    header.major = 1;
+    header.header_bytes = sizeof(header);
+    header.num_records = kRecords;
+    header.data_offset = sizeof(header);
+    header.page_bytes = kPage;
+    header.table_offset = sizeof(header) + kRecords * sizeof(Record);
+    header.bytes_offset = header.table_offset + (kRecords + 1) * sizeof(uint64_t);
+    header.data_size = header.bytes_offset + kKey - sizeof(header);
+    header.pages_offset = header.data_offset + header.data_size;
+    pages_.resize((header.data_size + kPage - 1) / kPage);
+    header.file_size = header.pages_offset + pages_.size() * sizeof(uint32_t);
+    for (uint64_t id = 0; id < kRecords; id += kStep) {
+      put(id * sizeof(Record) + offsetof(Record, offset), &id, sizeof(id));
+    }
+    const uint64_t end = kKey;
+    put(header.bytes_offset - sizeof(end) - sizeof(header), &end, sizeof(end));
+    const std::string key(kKey, 'k');
+    put(header.bytes_offset - sizeof(header), key.data(), key.size());
+    write(header);
+  }
+  ~HugeIndex() { std::filesystem::remove(path_); }
+  HugeIndex(const HugeIndex&) = delete;
+  HugeIndex& operator=(const HugeIndex&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+  // Changes a byte of a record in the file.
+  void scribble(uint64_t id) const {
+    std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(sizeof(PagedHeader) + id * sizeof(Record)));
+    file.put('x');
+  }
+
+ private:
+  static constexpr uint64_t kPage = 1 << 18;
+
+  // Bytes of the data region.
+  void put(uint64_t begin, const void* bytes, size_t length) {
+    const auto* from = static_cast<const uint8_t*>(bytes);
+    for (size_t i = 0; i < length; ++i) {
+      std::vector<uint8_t>& page = pages_[(begin + i) / kPage];
+      page.resize(kPage);
+      page[(begin + i) % kPage] = from[i];
+    }
+  }
+  void write(PagedHeader& header) const {
+    std::ofstream file(path_, std::ios::binary);
+    const std::vector<uint8_t> zeros(kPage);
+    std::vector<uint32_t> crcs;
+    for (size_t i = 0; i < pages_.size(); ++i) {
+      const uint64_t length = std::min(kPage, header.data_size - i * kPage);
+      const std::vector<uint8_t>& page = pages_[i].empty() ? zeros : pages_[i];
+      crcs.push_back(crc32c({page.data(), length}));
+      if (pages_[i].empty()) continue;
+      file.seekp(static_cast<std::streamoff>(sizeof(header) + i * kPage));
+      file.write(reinterpret_cast<const char*>(page.data()), static_cast<std::streamsize>(length));
+    }
+    const Bytes table{reinterpret_cast<const uint8_t*>(crcs.data()), crcs.size() * 4};
+    header.pages_crc = crc32c(table);
+    header.header_crc = crc32c({reinterpret_cast<const uint8_t*>(&header), sizeof(header) - 4});
+    file.seekp(static_cast<std::streamoff>(header.pages_offset));
+    file.write(reinterpret_cast<const char*>(table.data()),
+               static_cast<std::streamsize>(table.size()));
+    file.seekp(0);
+    file.write(reinterpret_cast<const char*>(&header), sizeof(header));
+  }
+
+  const std::string path_;
+  std::vector<std::vector<uint8_t>> pages_;  // empty: zeros
+};
+
+// $TMPDIR, for a while.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const char* folder) {
+    if (const char* const before = std::getenv("TMPDIR"); before != nullptr) before_ = before;
+    ::setenv("TMPDIR", folder, 1);
+  }
+  ~TemporaryFolder() {
+    before_.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", before_.c_str(), 1);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+ private:
+  std::string before_;
+};
+
+size_t anonymous_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssAnon:")) return std::stoul(line.substr(8)) << 10;
+  }
+  return 0;
+}
+
+TEST(without_a_temporary_file_the_memory_of_a_huge_remote_one_is_bounded) {
+  const HugeIndex made;
+  const Reset reset;
+  file_system.remote = true;
+  const TemporaryFolder nowhere("/proc/nowhere");
+  Index index(made.path());
+  const size_t before = anonymous_memory();
+  const uint64_t opened = file_system.preads;
+  std::atomic<size_t> wrong{0};
+  auto work = [&] {
+    for (uint64_t id = 0; id < HugeIndex::kRecords; id += HugeIndex::kStep) {
+      if (index.record(id).offset != id || index.record(id + 1).offset != 0) ++wrong;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQ(wrong.load(), 0u);
+  index.verify();
+  CHECK(index.key(HugeIndex::kRecords - 1) == std::string(HugeIndex::kKey, 'k'));
+  CHECK(anonymous_memory() < before + FileBytes::kInMemory + (24 << 20));
+  CHECK(file_system.preads > opened);
+  // What is kept needs no further request; of the rest as much is read as is asked for.
+  const uint64_t read = file_system.preads;
+  index.record(5);
+  CHECK_EQ(file_system.preads.load(), read);
+  index.record(HugeIndex::kRecords - 5);
+  CHECK_EQ(file_system.preads.load(), read + 1);
+  std::vector<Record> own;
+  CHECK_EQ(index.records(own).size(), HugeIndex::kRecords);
+  CHECK_EQ(own[HugeIndex::kStep].offset, HugeIndex::kStep);
+}
+
+TEST(pages_that_do_not_stay_are_checked_again_in_a_file_that_was_opened_again) {
+  const HugeIndex made;
+  const Reset reset;
+  file_system.remote = true;
+  const TemporaryFolder nowhere("/proc/nowhere");
+  Index index(made.path());
+  index.verify();
+  const uint64_t last = HugeIndex::kRecords - 5;
+  made.scribble(last);
+  file_system.stale = 1;
+  index.record(HugeIndex::kRecords - HugeIndex::kStep);
+  CHECK_THROWS(kChecksum, "have CRC-32C", index.record(last));
+  CHECK_EQ(index.record(HugeIndex::kStep).offset, HugeIndex::kStep);
 }
 
 TEST(a_stale_handle_is_opened_again_once) {

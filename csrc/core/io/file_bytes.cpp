@@ -56,8 +56,18 @@ void FileBytes::reserve() {
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, spool, 0);
   if (spool >= 0) ::close(spool);
   if (memory == MAP_FAILED) throw_system_error("no memory for a copy of", path_);
+  bounded_ = size_ > kInMemory && spool < 0;
   own_ = static_cast<uint8_t*>(memory);
   data_ = own_;
+}
+
+bool FileBytes::keep(size_t length) noexcept {
+  if (!bounded_) return true;
+  size_t kept = kept_.load(std::memory_order_relaxed);
+  while (kept + length <= kInMemory) {
+    if (kept_.compare_exchange_weak(kept, kept + length, std::memory_order_relaxed)) return true;
+  }
+  return false;
 }
 
 void FileBytes::need(size_t offset, size_t length) {

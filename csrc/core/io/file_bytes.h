@@ -1,6 +1,7 @@
 // A file's bytes by their offset, in memory when they are asked for.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -14,7 +15,9 @@ namespace fastload {
 // layout instead: all of a small file at once, of a larger one what need() is told. Memory that has
 // been filled stays, since callers keep pointers into it. So that this is bounded, too, a large
 // file's memory is a temporary local file without a name, which the kernel writes out and drops as
-// it does with any page cache; anonymous memory where there is no room for one.
+// it does with any page cache. Where there is no room for one, memory is anonymous, the first
+// kInMemory bytes that keep() is asked for stay, and the rest is read each time by who needs it:
+// the kernel's page cache has it, as long as there is memory for that.
 class FileBytes {
  public:
   static constexpr size_t kWhole = 4 << 20;       // up to this size all is read at once
@@ -29,9 +32,15 @@ class FileBytes {
   [[nodiscard]] size_t size() const { return size_; }
   // The bytes [offset, offset + length), inside the file, of which need() has been told.
   [[nodiscard]] Bytes at(size_t offset, size_t length) const { return {data_ + offset, length}; }
+  // Whether bytes may be brought into memory, for good; asked once for the same ones.
+  [[nodiscard]] bool keep(size_t length) noexcept;
   // Brings bytes into memory; of a mapped file the kernel is told that they will be wanted. Not
   // for the same bytes by two threads at once. Throws Error(kIo, kTruncated).
   void need(size_t offset, size_t length);
+  // Reads bytes that were not to be kept. Throws as need().
+  void read(size_t offset, uint8_t* out, size_t length) const { file_.read(offset, out, length); }
+  // Whether the file was opened again: what was read before may have been another one's.
+  [[nodiscard]] bool was_reopened() const { return file_.was_reopened(); }
   [[nodiscard]] bool mapped() const { return own_ == nullptr; }
 
  private:
@@ -43,7 +52,9 @@ class FileBytes {
   const uint8_t* data_ = nullptr;
   uint8_t* own_ = nullptr;  // remote
   size_t size_ = 0;
-  bool whole_ = false;  // all of it has been read
+  bool whole_ = false;    // all of it has been read
+  bool bounded_ = false;  // not all of it may be kept
+  std::atomic<size_t> kept_{0};
 };
 
 }  // namespace fastload

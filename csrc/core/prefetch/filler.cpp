@@ -203,7 +203,7 @@ std::vector<Filler::Part> Filler::missing(const Chunk& chunk) {
     } catch (const Error&) {
       // Whatever it is, reading it says so.
     }
-    const Record& record = reader_.index().record(id);
+    const Record record = reader_.index().record(id);
     parts.push_back({id, record.shard, record.length, record.offset});
   }
   return parts;
@@ -265,7 +265,7 @@ bool Filler::keeps(const Part& first) {
 
 bool Filler::put(const Part& part, Bytes bytes) noexcept {
   try {
-    const Record& record = reader_.locate(part.id);
+    const Record record = reader_.locate(part.id);
     reader_.check(part.id, record, bytes);
     target_.put(part.id, record, bytes);
   } catch (const std::exception&) {

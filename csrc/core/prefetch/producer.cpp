@@ -16,6 +16,7 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
       resampler_(scratch.resampler),
       store_(plan.store),
       scratch_(scratch.record),
+      entries_(scratch.entries),
       bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
       ahead_(ahead),
       counted_(scratch.decoder.counts()) {
@@ -89,7 +90,7 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   uint64_t start = now_ns();
   const Sources::Place place = sources_.find(id);
   const auto& [source, own] = place;
-  const Record& record = source.reader->index().record(own);
+  const Record record = source.reader->index().record(own);
   std::shared_ptr<const void> held;  // the bytes' owner, where they were read ahead
   ImageInfo info;
   bool recut = false;
@@ -133,7 +134,7 @@ void Producer::cut(Batch& batch, uint32_t position, const ImageInfo& info,
 
 EntryPoints Producer::entries_of(const Source& source, uint64_t id) {
   if (source.entries == nullptr) return {};
-  return {source.entries->find(id), static_cast<int>(source.entries->spacing())};
+  return {source.entries->find(id, entries_), static_cast<int>(source.entries->spacing())};
 }
 
 void Producer::count_paths() {

@@ -54,7 +54,7 @@ class Producer {
   uint64_t count_read(uint64_t start, size_t bytes);
   void cut(Batch& batch, uint32_t position, const ImageInfo& info, const EntryPoints& entries);
   View draw(const ImageInfo& info, const Batch& batch, uint32_t position, uint64_t id);
-  [[nodiscard]] static EntryPoints entries_of(const Source& source, uint64_t id);
+  EntryPoints entries_of(const Source& source, uint64_t id);
   void count_paths();
 
   const Sources& sources_;
@@ -64,6 +64,7 @@ class Producer {
   Resampler& resampler_;
   Store store_;
   std::vector<uint8_t>& scratch_;
+  std::vector<uint8_t>& entries_;
   BoundedPicture bounded_;
   ReadAhead& ahead_;
   DecodeCounts counted_;

@@ -125,7 +125,7 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Place& place,
     state = request.state.load();
   }
   if (state == kReady && request.state.compare_exchange_strong(state, kTaken)) {
-    const Record& record = place.reader->locate(place.id);
+    const Record record = place.reader->locate(place.id);
     const Bytes bytes{request.bytes, record.length};
     held = std::move(request.buffer);
     place.reader->check(place.id, record, bytes);
@@ -176,7 +176,7 @@ void ReadAhead::load(Job& job) {
     }
     // What goes into the node's cache has no need of the page cache.
     const Job::Part& first = job.parts.front();
-    const bool keep = !job.place.reader->wants(first.id) && keeps(first.record->shard, job.begin);
+    const bool keep = !job.place.reader->wants(first.id) && keeps(first.record.shard, job.begin);
     bytes = job.file->read(job.begin, length, job.buffer.get(), keep);
     ahead_.fetch_add(job.parts.size(), std::memory_order_relaxed);
     requests_.fetch_add(1, std::memory_order_relaxed);
@@ -193,13 +193,13 @@ void ReadAhead::store(const Job& job, const uint8_t* bytes) {
   for (const Job::Part& part : job.parts) {
     Reader& reader = *job.place.reader;
     if (!reader.wants(part.id)) continue;
-    const Bytes record{bytes + (part.record->offset - job.begin), part.record->length};
+    const Bytes record{bytes + (part.record.offset - job.begin), part.record.length};
     try {
-      reader.check(part.id, *part.record, record);
+      reader.check(part.id, part.record, record);
     } catch (const Error&) {
       continue;  // decoding reports it
     }
-    reader.keep(part.id, *part.record, record);
+    reader.keep(part.id, part.record, record);
   }
 }
 
@@ -208,7 +208,7 @@ void ReadAhead::publish(Job& job, const uint8_t* bytes) {
     Request& request = *part.request;
     if (bytes != nullptr) {
       request.buffer = job.buffer;
-      request.bytes = bytes + (part.record->offset - job.begin);
+      request.bytes = bytes + (part.record.offset - job.begin);
     }
     request.state.store(bytes != nullptr ? kReady : kFailed);
     request.state.notify_all();

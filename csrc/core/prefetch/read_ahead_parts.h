@@ -42,7 +42,7 @@ struct ReadAhead::Job {
   struct Part {
     std::shared_ptr<Request> request;  // keeps its group alive
     uint64_t id;                       // in the reader
-    const Record* record;
+    Record record;
   };
   std::vector<Part> parts;  // the one that is needed first, then its neighbours
   Place place{};            // of the first

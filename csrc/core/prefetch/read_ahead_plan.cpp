@@ -40,7 +40,7 @@ bool ReadAhead::next(Job& job) {
     }
     const uint64_t before = releases();
     job.parts.clear();
-    job.parts.push_back({{group, &group->requests[position_]}, 0, nullptr});
+    job.parts.push_back({{group, &group->requests[position_]}, 0, {}});
     job.place = find_(static_cast<uint64_t>(sample));
     if (!look_at(job) || !gather(job, static_cast<uint64_t>(sample))) {
       advance();
@@ -58,9 +58,9 @@ bool ReadAhead::next(Job& job) {
 bool ReadAhead::look_at(Job& job) {
   Job::Part& first = job.parts.front();
   try {
-    const Record& record = job.place.reader->locate(job.place.id);
+    const Record record = job.place.reader->locate(job.place.id);
     first.id = job.place.id;
-    first.record = &record;
+    first.record = record;
     if (!needs_none(job.place) && !is_hot(job.place, record)) return true;
     int state = kQueued;
     first.request->state.compare_exchange_strong(state, kResident);
@@ -157,7 +157,7 @@ bool ReadAhead::wait_for_space(uint64_t before) {
 
 // Decides which bytes the job reads. False if they can never be read ahead.
 bool ReadAhead::gather(Job& job, uint64_t sample) {
-  const Record& record = *job.parts.front().record;
+  const Record record = job.parts.front().record;
   job.file = job.place.reader->cold(record.shard);
   job.begin = record.offset;
   job.end = record.offset + record.length;
@@ -172,7 +172,7 @@ bool ReadAhead::gather(Job& job, uint64_t sample) {
 
 // A damaged entry ends it; decoding will report it.
 void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
-  const uint32_t shard = job.parts.front().record->shard;
+  const uint32_t shard = job.parts.front().record.shard;
   for (;;) {
     sample += static_cast<uint64_t>(static_cast<int64_t>(step));
     const auto found = queued_.find(sample);
@@ -180,7 +180,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     const Place place = find_(sample);
     if (place.reader != job.place.reader || place.reader->is_ready(place.id)) return;
     if (needs_none(place)) return;
-    const Record& record = place.reader->locate(place.id);
+    const Record record = place.reader->locate(place.id);
     const uint64_t begin = std::min(job.begin, record.offset);
     const uint64_t end = std::max(job.end, record.offset + record.length);
     const uint64_t gap =
@@ -189,7 +189,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     if (record.shard != shard || gap > kGap || end - begin > longest_) return;
     job.begin = begin;
     job.end = end;
-    job.parts.push_back({found->second, place.id, &record});
+    job.parts.push_back({found->second, place.id, record});
   }
 } catch (const Error&) {
   return;

@@ -14,6 +14,7 @@ struct Scratch {
   Decoder decoder;
   Resampler resampler;
   std::vector<uint8_t> record;   // encoded bytes from remote file systems
+  std::vector<uint8_t> entries;  // entry points of which not all stay in memory
   std::vector<uint8_t> bounded;  // a picture that a crop is cut from; see bounded.h
 };
 

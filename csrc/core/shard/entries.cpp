@@ -12,18 +12,18 @@ Entries::Entries(const std::string& path, const Index& index)
                                       "'fastload index --entries'.");
 }
 
-Bytes Entries::get(uint64_t id) {
+Bytes Entries::get(uint64_t id, std::vector<uint8_t>& scratch) {
   if (id >= size()) {
     throw Error(ErrorKind::kValue, "Sample id must be below " + std::to_string(size()) +
                                        ". Found: " + std::to_string(id) + " (" + file_.path() +
                                        ").");
   }
-  return file_.variable(id);
+  return file_.variable(id, scratch);
 }
 
-Bytes Entries::find(uint64_t id) noexcept {
+Bytes Entries::find(uint64_t id, std::vector<uint8_t>& scratch) noexcept {
   try {
-    return get(id);
+    return get(id, scratch);
   } catch (const std::exception&) {
     damaged_->fetch_add(1, std::memory_order_relaxed);
     return {};
@@ -33,7 +33,8 @@ Bytes Entries::find(uint64_t id) noexcept {
 void Entries::touch(uint64_t id) noexcept {
   constexpr size_t kPage = 4096;
   try {
-    const Bytes bytes = get(id);
+    std::vector<uint8_t> scratch;
+    const Bytes bytes = get(id, scratch);
     for (size_t i = 0; i < bytes.size(); i += kPage) {
       static_cast<void>(*static_cast<const volatile uint8_t*>(bytes.data() + i));
     }

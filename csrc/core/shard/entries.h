@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "shard/index.h"
 #include "shard/paged_file.h"
@@ -24,11 +25,11 @@ class Entries {
 
   [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
   [[nodiscard]] uint32_t spacing() const { return file_.header().spacing; }
-  // The packed entries of sample `id` < size(); empty if it has none. Throws Error(kFormat,
-  // kChecksum).
-  Bytes get(uint64_t id);
+  // The packed entries of sample `id` < size(); empty if it has none. A view that lives as long as
+  // this object, or of `scratch`. Throws Error(kFormat, kChecksum).
+  Bytes get(uint64_t id, std::vector<uint8_t>& scratch);
   // The same, but empty where the file is damaged, which is counted: the picture decodes without.
-  Bytes find(uint64_t id) noexcept;
+  Bytes find(uint64_t id, std::vector<uint8_t>& scratch) noexcept;
   // Brings the entries of `id` into memory; does nothing where the file is damaged.
   void touch(uint64_t id) noexcept;
   [[nodiscard]] uint64_t damaged() const { return damaged_->load(std::memory_order_relaxed); }

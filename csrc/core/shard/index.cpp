@@ -12,21 +12,26 @@ void Index::check_id(uint64_t id) const {
                                      ". Found: " + std::to_string(id) + " (" + path() + ").");
 }
 
-// The region is aligned to 64 bytes (checked) in a page-aligned map, so the casts are aligned.
-const Record& Index::record(uint64_t id) {
+Record Index::record(uint64_t id) {
   check_id(id);
-  const uint64_t begin = file_.header().data_offset + id * sizeof(Record);
-  return *reinterpret_cast<const Record*>(file_.checked(begin, sizeof(Record)));
+  return file_.value<Record>(file_.header().data_offset + id * sizeof(Record));
 }
 
-std::span<const Record> Index::records() {
-  const uint8_t* data = file_.checked(file_.header().data_offset, size() * sizeof(Record));
-  return {reinterpret_cast<const Record*>(data), size()};
+// The region is aligned to 64 bytes (checked) in a page-aligned map, so the cast is aligned.
+std::span<const Record> Index::records(std::vector<Record>& own) {
+  const uint64_t begin = file_.header().data_offset, length = size() * sizeof(Record);
+  if (const uint8_t* const found = file_.find(begin, length); found != nullptr) {
+    return {reinterpret_cast<const Record*>(found), size()};
+  }
+  own.resize(size());
+  file_.read(begin, length, reinterpret_cast<uint8_t*>(own.data()));
+  return own;
 }
 
-std::string_view Index::key(uint64_t id) {
+std::string Index::key(uint64_t id) {
   check_id(id);
-  const Bytes key = file_.variable(id);
+  std::vector<uint8_t> scratch;
+  const Bytes key = file_.variable(id, scratch);
   return {reinterpret_cast<const char*>(key.data()), key.size()};
 }
 

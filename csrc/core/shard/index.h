@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "shard/paged_file.h"
 
@@ -42,11 +42,12 @@ class Index {
   [[nodiscard]] uint32_t digest() const { return file_.digest(); }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
   // The entry of sample `id`. Throws Error(kValue) if id >= size(), Error(kChecksum).
-  const Record& record(uint64_t id);
-  // All entries, checked; pages of the whole table are read.
-  std::span<const Record> records();
-  // The record's name in the source, UTF-8; the view lives as long as the index.
-  std::string_view key(uint64_t id);
+  Record record(uint64_t id);
+  // All entries, checked; pages of the whole table are read. A view that lives as long as the
+  // index, or of `own`.
+  std::span<const Record> records(std::vector<Record>& own);
+  // The record's name in the source, UTF-8.
+  std::string key(uint64_t id);
   // Checks every page. Throws Error(kChecksum).
   void verify() { file_.verify(); }
 

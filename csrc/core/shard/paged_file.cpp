@@ -10,6 +10,7 @@ namespace fastload {
 namespace {
 
 constexpr uint64_t kMaxPageBytes = 1 << 24;
+constexpr uint8_t kKept = 1, kChecked = 2;  // a page stays in memory, its CRC-32C is right
 
 uint64_t page_count(uint64_t data_size, uint64_t page_bytes) {
   return data_size / page_bytes + (data_size % page_bytes != 0);
@@ -38,7 +39,7 @@ TableFile::TableFile(const std::string& path, const char (&magic)[9], uint64_t f
                 path_ + ": the page table's CRC-32C differs. Restore the file.");
   }
   digest_ = crc32c(table, crc32c(file_.at(0, sizeof(header_))));
-  checked_ = std::make_unique<std::atomic<bool>[]>(pages());
+  pages_ = std::make_unique<std::atomic<uint8_t>[]>(pages());
 }
 
 uint64_t TableFile::pages() const { return page_count(header_.data_size, header_.page_bytes); }
@@ -103,12 +104,33 @@ TableFile::Page TableFile::page(uint64_t number) const {
   return page;
 }
 
-void TableFile::check_page(uint64_t number) {
+// Whether the page stays in memory; it is checked then, and also if not. What was read from a file
+// that has been opened again since is no matter, where it was kept; else it may be another's.
+bool TableFile::is_kept(uint64_t number) {
+  const uint8_t flags = pages_[number].load(std::memory_order_acquire);
+  if ((flags & kChecked) == 0) return check_page(number);
+  return (flags & kKept) != 0 || (file_.was_reopened() && check_page(number));
+}
+
+bool TableFile::check_page(uint64_t number) {
   const std::lock_guard lock(reading_[number % reading_.size()]);
-  if (checked_[number].load(std::memory_order_acquire)) return;
+  std::atomic<uint8_t>& flags = pages_[number];
   const Page page = this->page(number);
-  file_.need(page.first, page.length);
-  const uint32_t found = crc32c({data_ + page.first, page.length});
+  uint8_t state = flags.load(std::memory_order_acquire);
+  if (state == 0 && file_.keep(page.length)) {
+    state = kKept;
+    flags.store(state, std::memory_order_relaxed);
+  }
+  const bool kept = (state & kKept) != 0;
+  if ((state & kChecked) != 0 && (kept || !file_.was_reopened())) return kept;  // by another thread
+  std::vector<uint8_t> passing;
+  if (kept) {
+    file_.need(page.first, page.length);
+  } else {
+    passing.resize(page.length);
+    file_.read(page.first, passing.data(), page.length);
+  }
+  const uint32_t found = crc32c({kept ? data_ + page.first : passing.data(), page.length});
   if (found != page.crc32c) {
     throw Error(ErrorKind::kChecksum,
                 path_ + ": bytes " + std::to_string(page.first) + " to " +
@@ -116,7 +138,8 @@ void TableFile::check_page(uint64_t number) {
                     std::to_string(found) + ", written was " + std::to_string(page.crc32c) +
                     ". Restore the file, or build it again with 'fastload index'.");
   }
-  checked_[number].store(true, std::memory_order_release);
+  flags.fetch_or(kChecked, std::memory_order_release);
+  return kept;
 }
 
 TableFile::Range TableFile::range(uint64_t begin, uint64_t length) const {
@@ -125,13 +148,11 @@ TableFile::Range TableFile::range(uint64_t begin, uint64_t length) const {
           (begin + length - 1 - header_.data_offset) / header_.page_bytes + 1};
 }
 
-const uint8_t* TableFile::checked(uint64_t begin, uint64_t length) {
+const uint8_t* TableFile::find(uint64_t begin, uint64_t length) {
   const auto [first, last] = range(begin, length);
-  for (uint64_t page = first; page < last; ++page) {
-    if (!checked_[page].load(std::memory_order_acquire)) [[unlikely]]
-      check_page(page);
-  }
-  return data_ + begin;
+  bool kept = true;
+  for (uint64_t number = first; number < last; ++number) kept &= is_kept(number);
+  return kept ? data_ + begin : nullptr;
 }
 
 PagedFile::PagedFile(const PagedFile& file, std::shared_ptr<CacheFile> cache)
@@ -162,24 +183,27 @@ bool PagedFile::check(const uint8_t* copy, uint64_t begin, uint64_t length) {
   return true;
 }
 
-const uint8_t* PagedFile::checked(uint64_t begin, uint64_t length) {
+const uint8_t* PagedFile::find(uint64_t begin, uint64_t length) {
   const uint8_t* copy = this->copy();
   if (copy != nullptr) {
     if (check(copy, begin, length)) return copy + begin;
     copy_.store(nullptr, std::memory_order_release);  // for good: somebody writes into it
   }
-  return file_->checked(begin, length);
+  return file_->find(begin, length);
 }
 
-Bytes PagedFile::variable(uint64_t record) {
-  uint64_t range[2];
-  std::memcpy(range, checked(header().table_offset + record * 8, sizeof(range)), sizeof(range));
+Bytes PagedFile::variable(uint64_t record, std::vector<uint8_t>& scratch) {
+  const auto range = value<std::array<uint64_t, 2>>(header().table_offset + record * 8);
   const uint64_t available = header().data_offset + header().data_size - header().bytes_offset;
   if (range[0] > range[1] || range[1] > available) {
     file_->damaged("the table's entry of sample " + std::to_string(record) +
                    " lies outside the file");
   }
-  return {checked(header().bytes_offset + range[0], range[1] - range[0]), range[1] - range[0]};
+  const uint64_t begin = header().bytes_offset + range[0], length = range[1] - range[0];
+  if (const uint8_t* const found = find(begin, length); found != nullptr) return {found, length};
+  if (scratch.size() < length) scratch.resize(length);
+  read(begin, length, scratch.data());
+  return {scratch.data(), length};
 }
 
 }  // namespace fastload

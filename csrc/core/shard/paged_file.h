@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -51,9 +52,12 @@ class TableFile {
   [[nodiscard]] uint32_t digest() const { return digest_; }
   [[nodiscard]] CacheFile::Table table() const { return table_; }
 
-  // The file's bytes [begin, begin + length), inside the data region, checked. Throws
-  // Error(kChecksum), and on network file systems Error(kIo, kTruncated).
-  const uint8_t* checked(uint64_t begin, uint64_t length);
+  // The file's bytes [begin, begin + length), inside the data region, checked; nullptr where they
+  // do not stay in memory (see FileBytes), and read() gives them. Throws Error(kChecksum), and on
+  // network file systems Error(kIo, kTruncated).
+  const uint8_t* find(uint64_t begin, uint64_t length);
+  // Bytes that find() has checked. Throws Error(kIo, kTruncated).
+  void read(uint64_t begin, uint64_t length, uint8_t* out) const { file_.read(begin, out, length); }
   // Whether `copy` is a copy of this very file, as far as header and page table tell.
   [[nodiscard]] bool is_same(Bytes copy) const;
   // A page of the data region: file offset, bytes, and what was written as its CRC-32C.
@@ -74,7 +78,8 @@ class TableFile {
  private:
   void check_header(const char* magic);
   void check_sizes(uint64_t fixed) const;
-  void check_page(uint64_t number);
+  bool is_kept(uint64_t number);
+  bool check_page(uint64_t number);
 
   const std::string path_;
   const CacheFile::Table table_;  // which file it is
@@ -82,8 +87,8 @@ class TableFile {
   const uint8_t* data_ = nullptr;  // the file's bytes
   PagedHeader header_{};
   uint32_t digest_ = 0;
-  std::unique_ptr<std::atomic<bool>[]> checked_;  // by page
-  std::array<std::mutex, 16> reading_;            // a page is read from the file by one thread
+  std::unique_ptr<std::atomic<uint8_t>[]> pages_;  // a page's flags: kKept, kChecked
+  std::array<std::mutex, 16> reading_;             // a page is read from the file by one thread
 };
 
 // One user's way to the file: by itself, or by the copy in a cache. Safe to use from many threads.
@@ -100,11 +105,27 @@ class PagedFile {
   [[nodiscard]] const std::string& path() const { return file_->path(); }
   [[nodiscard]] const PagedHeader& header() const { return file_->header(); }
   [[nodiscard]] uint32_t digest() const { return file_->digest(); }
-  const uint8_t* checked(uint64_t begin, uint64_t length);
-  // The variable-length bytes of a record, by the table. Throws as checked(), and Error(kFormat).
-  Bytes variable(uint64_t record);
-  // Checks every page. Throws as checked().
-  void verify() { checked(header().data_offset, header().data_size); }
+  // As TableFile's.
+  const uint8_t* find(uint64_t begin, uint64_t length);
+  void read(uint64_t begin, uint64_t length, uint8_t* out) const {
+    file_->read(begin, length, out);
+  }
+  // The variable-length bytes of a record, by the table: a view of memory that lives as long as
+  // this object, or of `scratch`. Throws as find(), and Error(kFormat).
+  Bytes variable(uint64_t record, std::vector<uint8_t>& scratch);
+  // Checks every page. Throws as find().
+  void verify() { find(header().data_offset, header().data_size); }
+  // The value that lies at `begin`. Throws as find().
+  template <typename T>
+  T value(uint64_t begin) {
+    T value;
+    if (const uint8_t* const found = find(begin, sizeof(T)); found != nullptr) {
+      std::memcpy(&value, found, sizeof(T));
+    } else {
+      read(begin, sizeof(T), reinterpret_cast<uint8_t*>(&value));
+    }
+    return value;
+  }
 
  private:
   const uint8_t* copy();

@@ -65,8 +65,8 @@ Reader::Open& Reader::open(uint32_t shard) {
   return open;
 }
 
-const Record& Reader::locate(uint64_t id) {
-  const Record& record = index_.record(id);
+Record Reader::locate(uint64_t id) {
+  const Record record = index_.record(id);
   if (record.shard >= shards_->files.size()) {
     throw Error(ErrorKind::kFormat, index_.path() + ": sample " + std::to_string(id) +
                                         " names shard " + std::to_string(record.shard) + " of " +
@@ -137,7 +137,7 @@ Bytes Reader::read_file(uint64_t id, const Record& record, const ColdFile& file,
 }
 
 Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
-  const Record& record = locate(id);
+  const Record record = locate(id);
   if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
   const Open& source = open(record.shard);
   return source.mapped ? read_mapped(id, record, source)
@@ -145,7 +145,7 @@ Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
 }
 
 Bytes Reader::read_cold(uint64_t id, std::vector<uint8_t>& scratch) {
-  const Record& record = locate(id);
+  const Record record = locate(id);
   if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
   if (const ColdFile* file = cold(record.shard); file != nullptr) {
     return read_file(id, record, *file, scratch);

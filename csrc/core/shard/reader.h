@@ -43,7 +43,7 @@ class Reader {
 
   // For reading ahead. The entry of `id`, its shard and range checked. Throws Error(kValue,
   // kFormat, kChecksum).
-  const Record& locate(uint64_t id);
+  Record locate(uint64_t id);
   // Whether touching the record's bytes in the mapping waits for no storage; false for shards that
   // are not mapped.
   bool is_resident(const Record& record);

@@ -148,19 +148,20 @@ void check_variable(const uint8_t* found, size_t size, const Buffer& file, uint6
 void read_index(Index& index, const Buffer& file, uint64_t id) {
   const uint64_t data = header_of(file).data_offset;
   accepted([&] {
-    const Record& record = index.record(id);
+    const Record record = index.record(id);
     check_bytes(reinterpret_cast<const uint8_t*>(&record), sizeof record, file,
                 data + id * sizeof record);
   });
   accepted([&] {
-    const std::string_view key = index.key(id);
+    const std::string key = index.key(id);
     check_variable(reinterpret_cast<const uint8_t*>(key.data()), key.size(), file, id);
   });
 }
 
 void read_all(Index& index, const Buffer& file) {
   accepted([&] {
-    const auto records = index.records();
+    std::vector<Record> own;
+    const auto records = index.records(own);
     FUZZ_CHECK(records.size() == index.size());
     check_bytes(reinterpret_cast<const uint8_t*>(records.data()), records.size_bytes(), file,
                 header_of(file).data_offset);
@@ -176,7 +177,7 @@ void read_shard(Index& index, uint64_t id) {
   accepted([&] {
     Buffer scratch;
     const Bytes bytes = reader.read(id, scratch);
-    const Record& record = index.record(id);
+    const Record record = index.record(id);
     FUZZ_CHECK(bytes.size() == record.length && !bytes.empty());
     check_bytes(bytes.data(), bytes.size(), shard_bytes(), record.offset);
   });
@@ -189,12 +190,13 @@ void read_entries(Index& index, const MemoryFile& place, const Buffer& file, uin
     Entries entries(place.path(), index);
     FUZZ_CHECK(entries.size() == index.size());
     bool got = false;
+    Buffer scratch;
     accepted([&] {
-      const Bytes bytes = entries.get(id);
+      const Bytes bytes = entries.get(id, scratch);
       check_variable(bytes.data(), bytes.size(), file, id);
       got = true;
     });
-    entries.find(id);
+    entries.find(id, scratch);
     FUZZ_CHECK(entries.damaged() == (got ? 0 : 1));
     accepted([&] { entries.verify(); });
   });
