@@ -16,8 +16,8 @@ it there after the first. "cache of 2/3" has room for two thirds of the set. "di
 what filling the cache costs a first epoch that storage does not hold up. "decode speed" is without a
 cache, from the page cache.
 
-``copy``: ``fastload warm`` beside ``cp -r``, and beside xargs with as many cp at once as warm has threads;
-from the page cache, and cold. The clock starts after the imports; shards are of 64 MB. Eight warms at once
+``copy``: ``fastload warm`` beside ``cp -r``, and so many of both at once (cp by xargs); from the page cache,
+and cold. The clock starts after warm's imports; shards are of 64 MB. Eight warms at once
 are processes of their own, imports and all; what counts there is that they read the set once.
 
 Disks that others use change their speed from second to second: look at the spread before the ratios.

@@ -19,9 +19,10 @@ namespace fastload::test {
 
 class MadeCache {
  public:
-  // With room for the samples below `room`; without a place for a copy of the index if not
-  // `copies`.
-  MadeCache(MadeSet& set, size_t room, bool copies = true) : path_(set.path("cache")) {
+  // With room for the samples below `room`, in so many stripes; without a place for a copy of the
+  // index if not `copies`.
+  MadeCache(MadeSet& set, size_t room, bool copies = true, uint32_t stripes = 0)
+      : path_(set.path("cache")) {
     std::ifstream index(set.path("index"), std::ios::binary);
     index_.assign(std::istreambuf_iterator<char>(index), {});
     CacheHeader header{};
@@ -33,17 +34,26 @@ class MadeCache {
     header.index_offset = pages(header.table_offset + set.size() * sizeof(CacheEntry));
     header.index_size = copies ? index_.size() : 0;
     header.entries_offset = header.data_offset = pages(header.index_offset + header.index_size);
+    if (stripes > 0) header.data_offset = up(header.entries_offset, kStripeAlignment);
+    header.num_stripes = stripes;
     header.index_digest = set.reader().index().digest();
     std::vector<CacheEntry> entries(set.size());
     uint64_t end = header.data_offset;
+    begins_ = {0};
     for (size_t i = 0; i < set.size(); ++i) {
+      if (i < room && begins_.size() <= i * stripes / room + (stripes > 0 ? 1 : 0) &&
+          begins_.size() <= stripes) {
+        end = up(end, kStripeAlignment);
+        header.stripe_offset[begins_.size() - 1] = end;
+        begins_.push_back(end);
+      }
       entries[i].offset = i < room ? end : kNoRoom;
       entries[i].length = set.record(i).length;
       entries[i].crc32c = set.record(i).crc32c;
       if (i < room) end += set.record(i).length;
     }
     seal_places(entries.data(), entries.size(), 0);
-    header.data_size = end - header.data_offset;
+    for (size_t i = 0; i < room; ++i) header.data_size += set.record(i).length;
     header.file_size = end;
     header.room_records = room;
     std::vector<uint8_t> file(end);
@@ -52,8 +62,12 @@ class MadeCache {
     std::memcpy(file.data() + kCacheHeaderBytes - 4, &crc, sizeof(crc));
     std::memcpy(file.data() + header.table_offset, entries.data(),
                 entries.size() * sizeof(CacheEntry));
-    std::ofstream(path_, std::ios::binary)
-        .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(end));
+    for (size_t i = 0; i < begins_.size(); ++i) {
+      const uint64_t stop = i + 1 < begins_.size() ? begins_[i + 1] : end;
+      std::ofstream(path_of(i), std::ios::binary)
+          .write(reinterpret_cast<const char*>(file.data() + begins_[i]),
+                 static_cast<std::streamsize>(stop - begins_[i]));
+    }
   }
 
   // A new attachment.
@@ -63,15 +77,23 @@ class MadeCache {
   [[nodiscard]] Bytes index() const { return index_; }
   // Writes over the file's bytes from `offset` on, as no process of ours does.
   void scribble(uint64_t offset, const void* bytes, size_t size) const {
-    std::fstream file(path_, std::ios::binary | std::ios::in | std::ios::out);
-    file.seekp(static_cast<std::streamoff>(offset));
+    size_t i = begins_.size() - 1;
+    while (begins_[i] > offset) --i;
+    std::fstream file(path_of(i), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(offset - begins_[i]));
     file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
   }
 
  private:
-  static uint64_t pages(uint64_t size) { return (size + 4095) / 4096 * 4096; }
+  static uint64_t up(uint64_t size, uint64_t step) { return (size + step - 1) / step * step; }
+  static uint64_t pages(uint64_t size) { return up(size, 4096); }
+  // Of the file itself (0) and of its stripes.
+  [[nodiscard]] std::string path_of(size_t i) const {
+    return i == 0 ? path_ : path_ + "." + std::to_string(i - 1);
+  }
 
   std::string path_;
+  std::vector<uint64_t> begins_;  // of the file itself and of its stripes, in the whole
   std::vector<uint8_t> index_;
 };
 

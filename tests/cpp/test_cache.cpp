@@ -19,7 +19,7 @@ constexpr size_t kRoom = 150;
 
 struct Cached {
   MadeSet set{kCount, 3000, 10};
-  MadeCache file{set, kRoom};
+  MadeCache file{set, kRoom, true, 3};
   std::shared_ptr<CacheFile> cache = file.attach();
   std::vector<uint8_t> scratch;
 

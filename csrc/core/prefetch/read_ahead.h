@@ -49,7 +49,7 @@ struct ReadAheadPlan {
 
 class ReadAhead {
  public:
-  static constexpr size_t kThreads = 32;
+  static constexpr size_t kThreads = 48;
 
   // Where a sample is.
   struct Place {
