@@ -48,7 +48,8 @@ def test_a_file_is_what_the_format_says(memory: OpenFolder, dataset: PackedDatas
     assert size <= limit
     assert (dataset_id.decode(), tier.rstrip(b"\0")) == (dataset.id, b"encoded")
     assert file[512 : 512 + source_bytes].decode() == str(dataset.folder)
-    assert not any(file[184:512] + file[512 + source_bytes : 8188])
+    assert struct.unpack_from("<Q", file, 256) == (limit,)
+    assert not any(file[184:256] + file[264:512] + file[512 + source_bytes : 8188])
     assert crc(file[:8188]) == int.from_bytes(file[8188:8192], "little")
     assert file[index_at : index_at + index_size] == (dataset.folder / "index.fli").read_bytes()
     assert (entries_at % 4096, entries_size, data_at % 4096, data_at + data_size) == (0, 0, 0, size)
