@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from fastload.cache.layout import HEADER
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 
-__all__ = ["COUNT", "SIDE", "in_use", "pixels", "raw_set", "sparse_set", "whole_file"]
+__all__ = ["COUNT", "SIDE", "in_use", "pixels", "raw_set", "sparse_set", "wait", "whole_file"]
 
 COUNT, SIDE = 800, 64  # 9.8 MB
 
@@ -65,6 +67,14 @@ def whole_file(path: Path) -> npt.NDArray[np.uint8]:
         piece = np.fromfile(path if number == 0 else f"{path}.{number - 1}", np.uint8)
         whole[begin : begin + len(piece)] = piece
     return whole
+
+
+def wait(condition: Callable[[], bool]) -> None:
+    """Until it holds."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def in_use(folder: Path) -> dict[str, int]:

@@ -7,8 +7,6 @@ import fcntl
 import json
 import os
 import struct
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import numpy as np
 import pytest
 from cache_folder import OpenFolder
 from cache_sets import COUNT as COUNT_OF_SET
-from cache_sets import pixels, raw_set, sparse_set
+from cache_sets import pixels, raw_set, sparse_set, wait
 from mounts import tmpfs
 from process import in_child, thread_names
 
@@ -61,13 +59,6 @@ def epoch(dataset: Path, place: Path) -> dict[str, Any]:
 def memory_of(folder: OpenFolder) -> int:
     """Bytes that the file has."""
     return os.stat(folder.path / NAME).st_blocks * 512
-
-
-def wait(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def hold(path: Path) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cache_folder import OpenFolder
-from cache_sets import pixels, raw_set, whole_file
+from cache_sets import pixels, raw_set, wait, whole_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +76,7 @@ def test_records_lie_where_the_format_says(memory: OpenFolder, blobs: list[bytes
     other = attach(memory, NAME)
     assert [other.find(sample) for sample in range(COUNT)] == blobs
     assert promised_bytes(memory) == 0
-    assert other.counts()["reserved_bytes"] == cache.file_bytes
+    wait(lambda: other.counts()["reserved_bytes"] == cache.file_bytes)
 
 
 @given(
