@@ -192,7 +192,7 @@ class DaliBackend:
         self._host.close()
         self._place.close()
         self._graph.close()
-        self._queue.flights.clear()
+        self._queue.close()
         self._feed.close()
 
     def thread_stats(self) -> list[dict[str, Any]]:

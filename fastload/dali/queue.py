@@ -109,6 +109,11 @@ class Queue:
             for part in work.parts:
                 self._feeder.drop(part)
 
+    def close(self) -> None:
+        """Let go of all batches and their records, when DALI and our own decoder have ended. Idempotent."""
+        for batches in (self.flights, self._works, self._announced):
+            batches.clear()
+
     def again(self, works: list[Work]) -> None:
         """Let a new pipeline run these batches, whose pixels were lost."""
         self.flights = deque(works)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from cache_folder import memory_folder
 from epochs import all_batches
 from process import threads
 from two_backends import TRAIN, same_but_for_rounding, with_dali
 
 from fastload import DataLoader, errors
 from fastload import transforms as T
+from fastload._native import _C
 from fastload.dali.library import find_dali
 from fastload.dali.memory import decoded_bytes, decoder_padding
 from fastload.dali.share import DecodeShare
@@ -140,6 +143,25 @@ def test_close_ends_threads_and_frees(photos: PackedDataset) -> None:
     del abandoned, loader
     gc.collect()
     assert (threads(), len(os.listdir("/proc/self/fd"))) == before
+
+
+@pytest.mark.dali
+def test_both_decoders_read_through_the_loader_s_cache_and_let_go_of_it(
+    photos: PackedDataset, tmp_path: Path
+) -> None:
+    with memory_folder(tmp_path) as memory:
+        if not _C.file_system(str(memory.path))["in_memory"]:
+            pytest.skip("no file system in memory has room")
+        loader = with_dali(photos, decode_share=0.5, cache=memory.path, shuffle=True)
+        for _ in range(2):
+            all_batches(loader)
+        found = loader.stats()["cache"]
+        assert found["stored"] == found["ready_records"] == len(photos)
+        assert found["hits"] >= len(photos)
+        assert str(memory.path) in Path("/proc/self/maps").read_text()
+        loader.close()
+        assert str(memory.path) not in Path("/proc/self/maps").read_text()
+        assert loader.stats()["cache"]["stored"] == len(photos)
 
 
 @pytest.mark.dali
