@@ -8,7 +8,7 @@ REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test bench gpu clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test bench-test bench gpu clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -17,10 +17,10 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 	@tools/setup.sh demo
 	@PATH="$(BIN):$$PATH" tools/demo.sh demo
 
-test:  ## install what is missing, then lint, C++ tests under ASan and UBSan and for Arm, fuzzing, and pytest
+test:  ## install what is missing, then lint, pytest, C++ tests under ASan and UBSan, and fuzzing
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory lint cpp-test
-	@$(MAKE) --no-print-directory -j2 py-test beside
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory -j3 py-test bench-test beside
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
@@ -56,15 +56,18 @@ test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run und
 
 # What may take whatever time pytest, which waits a lot, leaves. Without MAKEFLAGS: ninja would look for make's jobs.
 beside:
+	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory cpp-test
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python env -u MAKEFLAGS nice -n 19 tools/fuzz.sh
-	@PATH="$(BIN):$$PATH" env -u MAKEFLAGS nice -n 19 tools/test_arm.sh --if-possible
 
 fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/fuzz.sh
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
-py-test:  ## pytest on the installed package
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest
+py-test:  ## pytest on the installed package, but for the benchmarks
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest --ignore=benchmarks
+
+bench-test:  ## the same for the benchmarks, each of which runs once in its smallest form
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"

@@ -3,20 +3,17 @@
 # compiler and qemu are installed when root; otherwise they are named. The image libraries' arm64
 # packages are unpacked into build/arm by an apt with a state of its own, so the system's packages
 # and architectures stay as they are.
-#   --if-possible   where something cannot be had, say so and end with 0 (make test)
 #   ARM_LIBRARIES   a folder with the libraries' packages unpacked, where apt has none for arm64
 #   ARM_SANITIZE    address,undefined: a slower build with these sanitizers instead of the optimised one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-optional=${1:-}
 folder=$PWD/build/arm
 libraries=$(realpath -m "${ARM_LIBRARIES:-$folder/libraries}")
 say() { printf '[arm] %s\n' "$*"; }
 give_up() { # why [command that would help]
   say "NOT TESTED on 64-bit Arm: $1"
   [ $# -lt 2 ] || say "  $2"
-  [ "$optional" = --if-possible ] && exit 0
   exit 1
 }
 
