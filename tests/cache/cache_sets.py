@@ -78,6 +78,6 @@ def wait(condition: Callable[[], bool]) -> None:
 
 
 def in_use(folder: Path) -> dict[str, int]:
-    """Bytes that each file below ``folder`` takes."""
+    """Bytes that each file below ``folder`` has, or will have when its memory has been reserved."""
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path.relative_to(folder)): path.stat().st_blocks * 512 for path in files}
+    return {str(path.relative_to(folder)): path.stat().st_size for path in files}

@@ -75,8 +75,8 @@ def test_records_lie_where_the_format_says(memory: OpenFolder, blobs: list[bytes
         assert whole[at : at + len(blob)].tobytes() == blob
     other = attach(memory, NAME)
     assert [other.find(sample) for sample in range(COUNT)] == blobs
-    assert promised_bytes(memory) == 0
     wait(lambda: other.counts()["reserved_bytes"] == cache.file_bytes)
+    assert promised_bytes(memory) == 0
 
 
 @given(
