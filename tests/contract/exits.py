@@ -71,7 +71,8 @@ def run(kind: str, end: str, reference: str, data: str, note: Path) -> None:
         if step < 3:
             continue
         workers = [child.pid for child in multiprocessing.active_children() if child.pid]
-        note.write_text(json.dumps(workers))
+        if not note.exists():  # torch's signal handler may raise in the middle of a later one
+            note.write_text(json.dumps(workers))
         if end == "break":
             break
         if end == "error":
