@@ -234,6 +234,38 @@ def test_a_loader_that_is_closed_on_its_own_thread_ends(
         all_batches(fresh)
 
 
+def test_a_waiting_consumer_hears_at_once_that_the_loader_is_closed(
+    gifs: PackedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the records in work are still being decoded."""
+    decodes, ends = threading.Event(), threading.Event()
+
+    def decode() -> None:
+        decodes.set()
+        assert ends.wait(60)
+
+    monkeypatch.setattr(packed, "decode_with_pil", Decoding(action=decode))
+    loader = load(gifs, 2)
+    heard: list[str] = []
+
+    def consume() -> None:
+        with pytest.raises(errors.StateError) as caught:
+            next(iter(loader))
+        heard.append(str(caught.value))
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    assert decodes.wait(60)
+    closer = threading.Thread(target=loader.close)
+    closer.start()
+    consumer.join(60)
+    assert heard == ["The loader is closed. Create a new DataLoader."]
+    assert closer.is_alive()  # it waits for the decoding threads
+    ends.set()
+    closer.join(60)
+    assert not closer.is_alive()
+
+
 def test_ctrl_c_in_a_nested_loop(folder: Path) -> None:
     script = f"""
         from fastload import DataLoader, transforms as T

@@ -49,13 +49,17 @@ EnginePointer make_engine(Sources sources, SamplePlan plan, const ThreadPlan& th
           LeakAfterFork{::getpid()}};
 }
 
+Error Engine::closed() {
+  return {ErrorKind::kState, "The loader is closed. Create a new DataLoader."};
+}
+
 void Engine::check_usable() const {
   if (::getpid() != pool_.owner()) {
     throw Error(ErrorKind::kState,
                 "This loader was created before fork() and its threads live in the parent process. "
                 "Create the DataLoader in the child.");
   }
-  if (closed_) throw Error(ErrorKind::kState, "The loader is closed. Create a new DataLoader.");
+  if (closed_) throw closed();
 }
 
 std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids) {
@@ -75,6 +79,7 @@ Engine::Ticket Engine::submit(BatchRequest request) {
   Ticket ticket = 0;
   {
     const std::lock_guard lock(pool_.mutex());
+    if (closing_) throw closed();
     ticket = next_ticket_++;
     pending_.push_back({ticket, batch});
     entries_.push_back({ticket, std::move(batch)});
@@ -83,7 +88,9 @@ Engine::Ticket Engine::submit(BatchRequest request) {
   return ticket;
 }
 
+// Once another thread closes the loader, its batches are close()'s, and the lists may be empty.
 std::shared_ptr<Batch> Engine::find(Ticket ticket) {
+  if (closing_) throw closed();
   for (const Entry& entry : entries_) {
     if (entry.ticket == ticket) return entry.batch;
   }
@@ -101,8 +108,9 @@ bool Engine::wait(Ticket ticket, double seconds) {
   std::unique_lock lock(pool_.mutex());
   const std::shared_ptr<Batch> batch = find(ticket);
   const auto limit = std::chrono::duration<double>(std::max(0.0, seconds));
-  return done_.wait_for(lock, limit, [&] { return batch->complete() || closing_; }) &&
-         batch->complete();
+  done_.wait_for(lock, limit, [&] { return batch->complete() || closing_; });
+  if (closing_) throw closed();
+  return batch->complete();
 }
 
 std::vector<SampleFault> Engine::collect(Ticket ticket) {

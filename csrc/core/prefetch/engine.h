@@ -50,7 +50,8 @@ class Engine final : public Pool::Client {
   std::shared_ptr<void> announce(std::vector<int64_t> ids);
   // An announced batch will not be submitted.
   void forget(const std::shared_ptr<void>& announced);
-  // Waits up to `seconds` until the batch is complete; true if it is.
+  // Waits up to `seconds` until the batch is complete; true if it is. Throws Error(kState) as soon
+  // as another thread closes the engine.
   bool wait(Ticket ticket, double seconds);
   // Takes a complete batch out of the engine and returns its faults. Throws Error(kState) if it is
   // not complete.
@@ -79,6 +80,7 @@ class Engine final : public Pool::Client {
   std::shared_ptr<Batch> next_batch(const Batch* finished);
   std::shared_ptr<Batch> find(Ticket ticket);
   void erase(Ticket ticket);
+  static Error closed();
   void check_usable() const;
 
   Pool& pool_;
