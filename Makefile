@@ -2,7 +2,6 @@
 # environment is .venv, build output is build/, the demo is demo/. PYTHON chooses the interpreter.
 PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
-SANITIZED := build/sanitize
 # What tools/setup.sh installs must run: its tests do not skip.
 REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
 export PYTHON
@@ -33,15 +32,8 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/gpu_report.py \
 	  ../tools/profile_training.py
 
-# -O1: sanitized code is slow enough, and GCC warns wrongly about sanitized -O3 code.
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
-	@mkdir -p build
-	@PATH="$(BIN):$$PATH" cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-	  -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g -D_GLIBCXX_ASSERTIONS" -DFASTLOAD_CPP_TESTS=ON -DFASTLOAD_PYTHON=OFF \
-	  -DFASTLOAD_SANITIZE=address,undefined -DFASTLOAD_WERROR=ON > $(SANITIZED).log 2>&1 \
-	  || { cat $(SANITIZED).log; exit 1; }
-	$(BIN)/cmake --build $(SANITIZED)
-	$(BIN)/ctest --test-dir $(SANITIZED) --output-on-failure
+	@PATH="$(BIN):$$PATH" tools/sanitize.sh tests
 
 tsan:  ## the tests of the pool and the engine under ThreadSanitizer (after "make setup")
 	@mkdir -p build
@@ -56,11 +48,10 @@ test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run und
 
 # What may take whatever time pytest, which waits a lot, leaves. Without MAKEFLAGS: ninja would look for make's jobs.
 beside:
-	@env -u MAKEFLAGS nice -n 19 $(MAKE) --no-print-directory cpp-test
-	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python env -u MAKEFLAGS nice -n 19 tools/fuzz.sh
+	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python env -u MAKEFLAGS nice -n 19 tools/sanitize.sh tests fuzz
 
 fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
-	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/fuzz.sh
+	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
 py-test:  ## pytest on the installed package, but for the benchmarks

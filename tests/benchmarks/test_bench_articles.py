@@ -14,7 +14,7 @@ import pytest
 from articles import ladder, plots
 from articles.setting import Chart, Setting
 from measure import Run, Summary
-from small_photos import environment, write_photos
+from small_photos import REPEATS, environment, write_photos
 
 BENCHMARKS = Path(bench_articles.__file__).parent
 
@@ -53,7 +53,7 @@ def names(runs: list[dict[str, Any]]) -> set[str]:
 def test_mnist(tmp_path: Path) -> None:
     text, runs = run("mnist", tmp_path)
     assert names(runs) == {"torch, 0 workers", "torch, 8 workers", "fastload, PNG", "fastload, raw pixels"}
-    assert len(runs) == 4 * 5
+    assert len(runs) == 4 * REPEATS
     digits = bench_articles.QUICK["digits"]
     assert all(one["values"]["rate"] == pytest.approx(digits / one["values"]["seconds"]) for one in runs)
     assert f"{digits} gray pictures of 28x28 (drawn digits in MNIST's place)" in text

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from small_photos import environment
 
 from fastload.pack import PackOptions, pack
 
@@ -19,8 +19,9 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def run(script: str, *arguments: object) -> str:
     """Run a benchmark as a user does; its standard output."""
     command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=env, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=200, env=environment(), check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

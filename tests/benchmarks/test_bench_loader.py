@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from small_photos import REPEATS, environment
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -31,8 +31,9 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(script: str, *arguments: object, expect: int = 0) -> str:
     """Run a benchmark as a user does; its standard output."""
     command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=env, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=110, env=environment(), check=False
+    )
     assert done.returncode == expect, done.stderr
     return done.stdout
 
@@ -47,7 +48,7 @@ def test_loader_against_torch(photos: Path, tmp_path: Path) -> None:
     assert "| fastload |" in text
     body = json.loads(output.read_text())
     assert body["failures"] == {}
-    assert len(body["runs"]) == 10
+    assert len(body["runs"]) == 2 * REPEATS
     assert all(one["values"]["rate"] > 0 for one in body["runs"])
     assert all(one["values"]["first_batch"] > one["values"]["imports"] for one in body["runs"])
     assert {one["name"]: one for one in body["runs"]}["train_u8 | torch_pil"]["memory"]["processes"] == 2
@@ -64,7 +65,7 @@ def test_loader_reports_a_rival_that_fails(photos: Path, tmp_path: Path) -> None
 
 
 def test_loader_refuses_too_few_repeats(photos: Path, tmp_path: Path) -> None:
-    run("bench_loader.py", photos, "--repeats", 4, "--output", tmp_path / "loader.json", expect=1)
+    run("bench_loader.py", photos, "--repeats", REPEATS - 1, "--output", tmp_path / "loader.json", expect=1)
     assert not (tmp_path / "loader.json").exists()
 
 

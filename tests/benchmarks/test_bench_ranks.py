@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from pictures import encoded, picture
+from small_photos import environment
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "bench_ranks.py"
 
@@ -28,8 +28,9 @@ def test_ranks(tmp_path: Path) -> None:
     ]
     command += ["--ranks", "2", "--records", "8192", "--images", "8192", "--seconds", "0.1"]
     command += ["--only", "rate,kill,resume", "--output", str(output)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, env=env, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=110, env=environment(), check=False
+    )
     assert done.returncode == 0, done.stderr
     body = json.loads(output.read_text())
     values = {run["name"]: run["values"] for run in body["runs"]}

@@ -12,7 +12,7 @@ import bench_starvation
 import pytest
 import starvation_run
 from measure import Run
-from small_photos import environment, write_photos
+from small_photos import REPEATS, environment, write_photos
 from starvation_tables import tables
 
 BENCHMARKS = Path(bench_starvation.__file__).parent
@@ -34,7 +34,7 @@ def test_it_trains_on_each_feed_and_names_what_it_cannot(tmp_path: Path) -> None
     names = {f"resnet8 | {feed}" for feed in ("synthetic", "fastload", "torch_pil")}
     assert {run["name"] for run in good} >= names
     for name in names:
-        assert len([run for run in good if run["name"] == name]) == 5
+        assert len([run for run in good if run["name"] == name]) == REPEATS
     for run in good:
         values = run["values"]
         assert values["steps"] >= 5

@@ -51,8 +51,9 @@ TEST(buffers_of_all_sizes_never_overlap) {
     if (buffer == nullptr || random() % 3 == 0) {
       if (held.empty()) continue;
       const size_t victim = random() % held.size();
-      const auto& [bytes, length] = held[victim];  // nobody else has written there
-      CHECK(std::all_of(bytes.get(), bytes.get() + length, [&](uint8_t b) { return b == *bytes; }));
+      const uint8_t* const bytes = held[victim].first.get();  // nobody else has written there
+      const uint8_t* const end = bytes + held[victim].second;
+      CHECK(std::all_of(bytes, end, [&](uint8_t b) { return b == *bytes; }));
       held.erase(held.begin() + static_cast<long>(victim));
       continue;
     }

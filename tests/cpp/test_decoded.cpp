@@ -116,7 +116,9 @@ TEST(sides_are_pythons) {
 
 TEST(engines_and_a_filler_share_a_file) {
   const TinyDataset data(kCount);
-  for (const auto& [side, pixels] : {std::pair<uint32_t, int>{1, 1}, {kUnbounded, 2}}) {
+  for (const auto& setting : {std::pair<uint32_t, int>{1, 1}, {kUnbounded, 2}}) {
+    const uint32_t side = setting.first;
+    const int pixels = setting.second;
     const TierFile tier(decoded_tier(side), static_cast<uint16_t>(pixels));
     const auto first = tier.attach(), second = tier.attach(), third = tier.attach();
     PixelTarget target(*third, side, {}, nullptr);

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-__all__ = ["environment", "write_photos"]
+__all__ = ["REPEATS", "environment", "write_photos"]
+
+REPEATS = 2  # of what a benchmark measures
 
 
 def write_photos(folder: Path, count: int) -> None:
@@ -23,6 +25,10 @@ def write_photos(folder: Path, count: int) -> None:
 
 
 def environment() -> dict[str, str]:
-    """This process's, with its import path, and one torch thread: several processes share the cores."""
-    paths = os.pathsep.join(path for path in sys.path if path)
-    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    """This process's with its import path, few repeats, and one torch thread, as several share the cores."""
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "OMP_NUM_THREADS": "1",
+        "FASTLOAD_BENCH_SMOKE_REPEATS": str(REPEATS),
+    }

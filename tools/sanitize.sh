@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# make fuzz: every target of tests/cpp/fuzz for a while, two at a time, from made seeds and the saved
-# inputs (tests/cpp/fuzz/corpus.txt), under ASan and UBSan. Without clang's libFuzzer the same
-# inputs run once each, built by g++.
+# tools/sanitize.sh [tests] [fuzz]: the core under ASan and UBSan, built once for both. Called by the Makefile.
+#   tests  the core's own tests, tests/cpp
+#   fuzz   every target of tests/cpp/fuzz for a while, two at a time, from made seeds and the saved inputs
+#          (tests/cpp/fuzz/corpus.txt). Without clang's libFuzzer, g++ builds, and the same inputs run once each.
+# Variables:
 #   FUZZ_SECONDS  for each target (default: 60)
 #   FUZZ_JOBS     targets at a time (default: 2)
 #   FUZZ_TARGETS  which of them, separated by spaces (default: all)
@@ -15,18 +17,20 @@ jobs=${FUZZ_JOBS:-2}
 clangxx=${CLANGXX:-clang++}
 read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_decode fuzz_index}"
 out=build/fuzz
-say() { printf '[fuzz] %s\n' "$*"; }
+say() { printf '[sanitize] %s\n' "$*"; }
 
 has_libfuzzer() {
   printf 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }\n' |
     "$clangxx" -x c++ -fsanitize=fuzzer,address,undefined -o /dev/null - > /dev/null 2>&1
 }
 
-build() { # folder, what to build, cmake options
+build() { # folder, targets separated by spaces, cmake options
   local folder=$1 what=$2; shift 2
-  cmake -S . -B "$folder" -G Ninja -DFASTLOAD_PYTHON=OFF -DCMAKE_BUILD_TYPE=Debug "$@" > "$folder.log" 2>&1 ||
-    { cat "$folder.log"; exit 1; }
-  cmake --build "$folder" --target "$what" > "$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+  mkdir -p build
+  {
+    cmake -S . -B "$folder" -G Ninja -DFASTLOAD_PYTHON=OFF -DFASTLOAD_CPP_TESTS=ON -DFASTLOAD_WERROR=ON \
+      -DCMAKE_BUILD_TYPE=Debug "$@" && cmake --build "$folder" --target $what
+  } > "$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
 }
 
 fuzz() { # target
@@ -43,7 +47,7 @@ fuzz() { # target
 }
 
 replay() { # target
-  if ! "build/sanitize/tests/cpp/fuzz/$1_replay" "$out/seeds/$1" > "$out/$1.log" 2>&1; then
+  if ! "$folder/tests/cpp/fuzz/$1_replay" "$out/seeds/$1" > "$out/$1.log" 2>&1; then
     tail -n 60 "$out/$1.log"
     say "$1: FINDING. The input is the last one named above the report."
     return 1
@@ -51,23 +55,36 @@ replay() { # target
   say "$1: $(tail -n 1 "$out/$1.log")"
 }
 
+run_tests=false run_fuzz=false
+for part in "$@"; do
+  case $part in
+    tests) run_tests=true ;;
+    fuzz) run_fuzz=true ;;
+    *) say "Unknown part: $part. Known: tests, fuzz."; exit 2 ;;
+  esac
+done
+
+if has_libfuzzer; then
+  say "building with $clangxx"
+  folder=$out run=fuzz
+  # -O2: fuzzing wants speed. Executions are short: a long memory of freed blocks would only be slow.
+  build "$folder" all -DCMAKE_CXX_COMPILER="$clangxx" -DFASTLOAD_FUZZ=ON \
+    -DCMAKE_CXX_FLAGS_DEBUG="-O2 -g1 -D_GLIBCXX_ASSERTIONS"
+else
+  say "$clangxx has no libFuzzer (apt: clang, libclang-rt-<version>-dev): saved inputs run, nothing is fuzzed"
+  folder=build/sanitize run=replay
+  # -O1: sanitized code is slow enough, and GCC warns wrongly about sanitized -O3 code.
+  build "$folder" "all fuzz_replays" -DFASTLOAD_SANITIZE=address,undefined \
+    -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g -D_GLIBCXX_ASSERTIONS"
+fi
+
+! $run_tests || ctest --test-dir "$folder" --output-on-failure
+$run_fuzz || exit 0
+
 mkdir -p "$out"
 rm -rf "$out/seeds"
 "${PYTHON:-python3}" tests/cpp/fuzz/make_seeds.py "$out/seeds"
-if has_libfuzzer; then
-  say "building the targets with $clangxx"
-  build "$out" all -DCMAKE_CXX_COMPILER="$clangxx" -DFASTLOAD_FUZZ=ON \
-    -DCMAKE_CXX_FLAGS_DEBUG="-O2 -g1 -D_GLIBCXX_ASSERTIONS"
-  # Executions are short: a long memory of freed blocks would only be slow.
-  export ASAN_OPTIONS="quarantine_size_mb=32:malloc_context_size=6:${ASAN_OPTIONS:-}"
-  run=fuzz
-else
-  say "$clangxx has no libFuzzer (apt: clang, libclang-rt-<version>-dev): saved inputs run, nothing is fuzzed"
-  build build/sanitize fuzz_replays -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g -D_GLIBCXX_ASSERTIONS" \
-    -DFASTLOAD_CPP_TESTS=ON -DFASTLOAD_SANITIZE=address,undefined -DFASTLOAD_WERROR=ON
-  run=replay
-fi
-
+export ASAN_OPTIONS="quarantine_size_mb=32:malloc_context_size=6:${ASAN_OPTIONS:-}"
 failed=0 running=()
 for target in "${targets[@]}"; do
   "$run" "$target" &
