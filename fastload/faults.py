@@ -111,8 +111,8 @@ class FaultPolicy:
         part, own = self._dataset.locate(sample)
         shard, key = part.reader.shard_path(own), part.key(own)
         error = errors.SampleError(
-            f"Sample {sample} (key {key!r} in {shard}): {message}. Check the set with 'fastload verify "
-            f'{part.folder} --decode\', or pass on_error="skip" or on_error="replace".'
+            f"Sample {sample} (key {key!r} in {shard}): {message.rstrip('.')}. Check the set with "
+            f'\'fastload verify {part.folder} --decode\', or pass on_error="skip" or on_error="replace".'
         )
         error.sample, error.key, error.shard = sample, key, shard
         return error

@@ -246,10 +246,9 @@ def test_two_at_once(tmp_path: Path) -> None:
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        began = time.monotonic()
         with pytest.raises(PackError, match=f"process {holder.pid} on .*, started 20"):
             pack(source, output, options())
-        assert time.monotonic() - began < 5
+        assert holder.poll() is None  # nobody has waited for it
     finally:
         holder.kill()
         holder.communicate()

@@ -98,5 +98,6 @@ def test_a_shard_cut_while_it_is_read_is_an_error(mounted: Mounted) -> None:
         next(batches)
         with (mounted.backing / "data.bin").open("r+b") as file:
             file.truncate(4096)
-        with pytest.raises(FastloadError, match="ends at byte"):
+        # A kernel that still has the old size gives zeros for the rest of the page it reads.
+        with pytest.raises(FastloadError, match="ends at byte|have CRC-32C"):
             read_on(loader, batches)
