@@ -16,10 +16,9 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 	@tools/setup.sh demo
 	@PATH="$(BIN):$$PATH" tools/demo.sh demo
 
-test:  ## install what is missing, then lint, pytest, C++ tests under ASan and UBSan, and fuzzing
+test:  ## install what is missing, then at once: lint, pytest, C++ tests under ASan and UBSan, and fuzzing
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory -j3 py-test bench-test beside
+	@$(MAKE) --no-print-directory -j4 lint py-test bench-test beside
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
