@@ -6,7 +6,8 @@ The process first moves itself into a memory cgroup of its own with that limit (
 writable; without one it fails), and has the kernel drop the set from the page cache. ACTION:
 
     disk       pread with O_DIRECT: --depth processes, --bytes a request, in random order or --sequential
-    loader     the whole loader; --shuffle exact, block or none; --before without reading ahead, as it was
+    loader     the whole loader, two epochs, the first with its start-up; --shuffle exact, block or none;
+               --before without reading ahead, as it was
     lmdb       py-lmdb, a random key at a time, in --threads threads
 """
 
@@ -143,7 +144,7 @@ def run_threads(work: Callable[[int], None], count: int) -> None:
 
 
 def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Record bytes per second that arrive in batches."""
+    """Record bytes per second that arrive in batches, in the first epoch with start-up, and in the second."""
     import fastload.packed
     from fastload import DataLoader, PackedDataset
     from fastload import transforms as t
@@ -165,22 +166,29 @@ def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         cache="off",
         **options,
     )
-    begin, busy, samples = time.perf_counter(), time.process_time(), 0
-    for _, labels in feed:
-        samples += len(labels)
-        if time.perf_counter() - begin > arguments.seconds:
-            break
-    wall, cpu = time.perf_counter() - begin, time.process_time() - busy
-    mean = dataset.manifest.data_bytes / len(dataset)
+    mean, busy = dataset.manifest.data_bytes / len(dataset), time.process_time()
+    (samples, wall), (more, second) = (_epoch(feed, arguments.seconds) for _ in range(2))
+    cpu = time.process_time() - busy
     backend = feed._epochs.backend
     found = {
         "rate": samples * mean / wall,
+        "second": more * mean / second,
         "images": samples / wall,
-        "cpu_us": 1e6 * cpu / samples,
+        "cpu_us": 1e6 * cpu / (samples + more),
         **{f"ahead_{name}": value for name, value in backend.read_ahead_stats().items()},
     }
     feed.close()
     return found
+
+
+def _epoch(feed: Any, seconds: float) -> tuple[int, float]:
+    """Samples of an epoch, or of so many seconds of it, and how long they took."""
+    begin, samples = time.perf_counter(), 0
+    for _, labels in feed:
+        samples += len(labels)
+        if time.perf_counter() - begin > seconds:
+            break
+    return samples, time.perf_counter() - begin
 
 
 def lmdb_reader(folder: Path, threads: int, seconds: float) -> dict[str, float]:
