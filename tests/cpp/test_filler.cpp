@@ -1,4 +1,9 @@
 // Filling a cache: alone, beside others, and what cannot be had.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -216,6 +221,50 @@ TEST(a_cache_that_may_not_be_written) {
   }
   CHECK_EQ(filler.counts().failed_records, 10u);
   CHECK(filler.failures()[0].second.find("cannot be written") != std::string::npos);
+}
+
+// Counts the threads that are putting at once.
+class CountingTarget : public FillTarget {
+ public:
+  explicit CountingTarget(size_t count) : there_(count) {}
+  [[nodiscard]] bool has_room(uint64_t) const override { return true; }
+  bool has(uint64_t id) override { return there_[id]; }
+  void put(uint64_t id, const Record&, Bytes) override {
+    const int now = ++now_;
+    int most = most_;
+    while (most < now && !most_.compare_exchange_weak(most, now)) {
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    there_[id] = true;
+    --now_;
+  }
+  [[nodiscard]] int most() const { return most_; }
+
+ private:
+  std::vector<std::atomic<bool>> there_;
+  std::atomic<int> now_{0}, most_{0};
+};
+
+TEST(what_is_in_memory_is_copied_by_as_many_threads_as_there_are_cores) {
+  MadeSet set(200, 3000, 0);
+  bool hot = true;  // not where the file system does not tell
+  for (size_t i = 0; i < set.size(); ++i) {
+    hot = hot && set.reader().is_resident(set.reader().locate(i));
+  }
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  CountingTarget target(set.size());
+  FillPlan plan;
+  plan.threads = 4 * cores;
+  plan.claims = set.path("claims");
+  plan.chunk = 10000;
+  close(open(plan.claims.c_str(), O_CREAT | O_RDWR, 0600));
+  Filler filler(set.reader(), target, plan);
+  filler.start();
+  while (!filler.wait(1)) {
+  }
+  CHECK_EQ(filler.counts().put_records, set.size());
+  CHECK(!hot || target.most() <= cores);
+  filler.stop();
 }
 
 TEST(the_page_cache_is_filled_by_reading) {

@@ -41,6 +41,40 @@ struct Filler::Buffer {
   }
 };
 
+// The right to copy from the page cache, which as many threads have at once as there are cores:
+// more would wait for each other at the locks of the target's files. Threads wait for storage
+// without it.
+class Filler::Turn {
+ public:
+  explicit Turn(Filler& filler) : filler_(filler) {}
+  ~Turn() { give(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  void take() {
+    if (taken_) return;
+    std::unique_lock lock(filler_.mutex_);
+    filler_.turn_.wait(lock, [this] { return filler_.turns_ < most_ || filler_.stopping_; });
+    ++filler_.turns_;
+    taken_ = true;
+  }
+
+  void give() {
+    if (!taken_) return;
+    {
+      const std::lock_guard lock(filler_.mutex_);
+      --filler_.turns_;
+    }
+    filler_.turn_.notify_one();
+    taken_ = false;
+  }
+
+ private:
+  Filler& filler_;
+  const size_t most_ = std::max(1U, std::thread::hardware_concurrency());
+  bool taken_ = false;
+};
+
 void CacheTarget::put(uint64_t id, const Record& record, Bytes bytes) {
   cache_.store(id, bytes, record.crc32c);
   cache_.check_stored(id);
@@ -116,6 +150,7 @@ void Filler::stop() {
     stopping_ = true;
   }
   changed_.notify_all();
+  turn_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
@@ -213,9 +248,12 @@ void Filler::fill(std::vector<Part> parts, Buffer& buffer) {
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return a.shard != b.shard ? a.shard < b.shard : a.offset < b.offset;
   });
+  Turn turn(*this);
   for (size_t first = 0; first < parts.size() && !stopping_;) {
     const bool keep = keeps(parts[first]);
-    const uint64_t most = keep && !target_.is_page_cache() ? kHotRequest : plan_.chunk;
+    const bool hot = keep && !target_.is_page_cache();
+    hot ? turn.take() : turn.give();
+    const uint64_t most = hot ? kHotRequest : plan_.chunk;
     uint64_t end = parts[first].offset + parts[first].length;
     size_t last = first + 1;
     for (; last < parts.size() && parts[last].shard == parts[first].shard; ++last) {

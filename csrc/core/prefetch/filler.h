@@ -122,6 +122,7 @@ class Filler {
     uint64_t offset;
   };
   struct Buffer;
+  class Turn;
 
   void cut();
   [[nodiscard]] uint64_t id_at(size_t position) const;
@@ -144,7 +145,8 @@ class Filler {
   std::vector<std::thread> threads_;
 
   mutable std::mutex mutex_;  // guards the following
-  std::condition_variable changed_;
+  std::condition_variable changed_, turn_;
+  size_t turns_ = 0;           // threads that copy what is in memory
   size_t next_ = 0;            // of chunks_
   std::deque<Chunk> claimed_;  // by others, when looked at
   size_t busy_ = 0;            // threads with a chunk
