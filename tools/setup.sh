@@ -100,8 +100,6 @@ make_venv() {
 }
 
 pip() { "$venv/bin/python" -m pip --disable-pip-version-check "$@"; }
-# Without compiling what comes with torch and DALI, most of which nothing here imports: that takes a minute.
-pip_install() { pip install -q --no-compile "$@"; }
 
 # The CPU build where there is no NVIDIA GPU: the default one brings gigabytes of CUDA libraries.
 install_torch() {
@@ -109,13 +107,13 @@ install_torch() {
   if ! "$venv/bin/python" -c "$version" > /dev/null 2>&1; then
     if nvidia-smi > /dev/null 2>&1; then
       say "installing torch $TORCH_VERSION (an NVIDIA GPU is present)"
-      pip_install "torch==$TORCH_VERSION"
+      pip install -q "torch==$TORCH_VERSION"
     else
       say "installing torch $TORCH_VERSION, CPU build (no NVIDIA GPU found)"
-      pip_install "torch==$TORCH_VERSION+cpu" 2> /dev/null ||
-        pip_install --extra-index-url "$TORCH_CPU_INDEX" "torch==$TORCH_VERSION+cpu" || {
+      pip install -q "torch==$TORCH_VERSION+cpu" 2> /dev/null ||
+        pip install -q --extra-index-url "$TORCH_CPU_INDEX" "torch==$TORCH_VERSION+cpu" || {
         say "no CPU build found there or at $TORCH_CPU_INDEX; taking the default build (large)"
-        pip_install "torch==$TORCH_VERSION"
+        pip install -q "torch==$TORCH_VERSION"
       }
     fi
   fi
@@ -150,10 +148,10 @@ install_fastload() {
     [ "$(uname -m)" != x86_64 ] || extras=test,dali
   fi
   say "installing the build tools (scikit-build-core, nanobind, cmake, ninja)"
-  pip_install -c "$constraints" "scikit-build-core>=0.10" "nanobind>=2.4" "cmake>=3.20" ninja
+  pip install -q -c "$constraints" "scikit-build-core>=0.10" "nanobind>=2.4" "cmake>=3.20" ninja
   say "compiling and installing fastload [$extras] and what it needs; this takes a few minutes"
   # No build isolation: the build folder keeps what has not changed, and torch stays as it is.
-  PATH="$venv/bin:$PATH" pip_install --no-build-isolation -c "$constraints" \
+  PATH="$venv/bin:$PATH" pip install -q --no-build-isolation -c "$constraints" \
     ${options[@]+"${options[@]}"} ".[$extras]"
   (cd "$venv" && bin/python -c 'import fastload._native')
   echo "$mode $hash" > "$venv/installed"
