@@ -11,7 +11,7 @@ from PIL import Image
 
 __all__ = ["REPEATS", "environment", "write_photos"]
 
-REPEATS = 2  # of what a benchmark measures
+REPEATS = 1  # of what a benchmark measures
 
 
 def write_photos(folder: Path, count: int) -> None:
