@@ -55,6 +55,7 @@ replay() { # target
   say "$1: $(tail -n 1 "$out/$1.log")"
 }
 
+[ $# -gt 0 ] || { say "Nothing to do: give tests, fuzz, or both."; exit 2; }
 run_tests=false run_fuzz=false
 for part in "$@"; do
   case $part in
