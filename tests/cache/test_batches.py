@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cache_folder import OpenFolder
+from cold_files import drop
 from pack_trees import class_tree
 from plain_pack import plain_pack
 
@@ -136,9 +136,7 @@ def test_a_cold_set_is_stored_by_the_reading_threads(memory: OpenFolder, tmp_pat
     rng = np.random.default_rng(0)
     blobs = [rng.bytes(3 * side * side) for _ in range(200)]
     plain = plain_pack(tmp_path / "set", blobs, range(200), raw_size=(side, side))
-    with (plain.folder / "data.bin").open("rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    drop(plain.folder / "data.bin")
     create(memory, f"{plain.id}.flc", encoded(plain), 1 << 30)
     dataset = cached(plain.folder, memory)
     with DataLoader(dataset, 8, shuffle=True, num_workers=2, cache="off") as loader:
