@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import json
-import os
 import random
 import statistics
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from jobs import random_crop
+from page_cache import evict
 
 from fastload._native import _C
 from fastload.errors import DecodeError
@@ -81,7 +81,8 @@ def cold(folder: Path, threads: int) -> dict[str, float]:
     size = 0
     for path in folder.rglob("*"):
         if path.is_file():
-            size += drop(path)
+            evict(path)
+            size += path.stat().st_size
     transform = t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip()])
     read = bytes_read()
     begin, busy = time.perf_counter(), time.process_time()
@@ -103,7 +104,7 @@ def large(folder: Path, records: int, size: int) -> dict[str, float]:
     block = rng.bytes(size * 100)
     lengths = [np.full(records, size, np.uint64)]
     write_paged(path, b"FLENTRY1", (), lengths, (block for _ in range(records // 100)), 64, index.digest)
-    drop(path)
+    evict(path)
     entries = _C.Entries(str(path), index)
     few = rng.permutation(records)[:2000].tolist()
     values = {f"first_{name}": value for name, value in timed(entries, few).items()}
@@ -151,18 +152,8 @@ def crops(folder: Path, passes: int) -> dict[str, float]:
     return {text: round(statistics.median(values), 1) for text, values in totals.items()}
 
 
-def drop(path: Path) -> int:
-    """Ask the kernel to drop a file that nobody maps from the page cache; returns its size."""
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    size = os.fstat(descriptor).st_size
-    os.close(descriptor)
-    return size
-
-
 def page_out(path: Path) -> None:
-    """The same for a file that this process maps, by madvise(MADV_PAGEOUT)."""
+    """As evict(), for a file that this process maps, by madvise(MADV_PAGEOUT)."""
     libc = ctypes.CDLL(None, use_errno=True)
     for line in Path("/proc/self/maps").read_text().splitlines():
         if line.endswith(str(path)):

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from page_cache import evict
 
 DISK_MEMORY = 48 << 20  # bytes that reads without fastload go to, in turn
 HUGE_PAGE = 2 << 20
@@ -68,14 +69,6 @@ def own_cgroup(controller: str) -> str:
         if controller in controllers.split(","):
             return path
     return "/"
-
-
-def drop(path: Path) -> None:
-    """Ask the kernel to drop a file from the page cache."""
-    descriptor = os.open(path, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
 
 
 def disk(folder: Path, depth: int, size: int, sequential: bool, seconds: float) -> dict[str, float]:
@@ -223,7 +216,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     if not arguments.warm:
         for path in folder.rglob("*"):
             if path.is_file():
-                drop(path)
+                evict(path)
     if arguments.action == "disk":
         return disk(folder, arguments.depth, arguments.bytes, arguments.sequential, arguments.seconds)
     if arguments.action == "lmdb":
