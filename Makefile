@@ -34,13 +34,14 @@ lint:  ## ruff and mypy --strict (after "make setup")
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	@PATH="$(BIN):$$PATH" tools/sanitize.sh tests
 
-tsan:  ## the tests of the pool and the engine under ThreadSanitizer (after "make setup")
+tsan:  ## the C++ tests of what has threads under ThreadSanitizer (after "make setup")
 	@mkdir -p build
 	@PATH="$(BIN):$$PATH" cmake -S . -B build/tsan -G Ninja -DCMAKE_BUILD_TYPE=Debug \
 	  -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g -D_GLIBCXX_ASSERTIONS" -DFASTLOAD_CPP_TESTS=ON -DFASTLOAD_PYTHON=OFF \
 	  -DFASTLOAD_SANITIZE=thread > build/tsan.log 2>&1 || { cat build/tsan.log; exit 1; }
 	$(BIN)/cmake --build build/tsan --target fastload_tests
-	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine
+	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine test_read_ahead \
+	  test_record_feed test_buffer_pool test_file_bytes test_cache test_filler test_decoded
 
 test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run under qemu; installs what it needs
 	@PATH="$(BIN):$$PATH" tools/test_arm.sh

@@ -22,15 +22,15 @@ class MadeSet {
  public:
   // `count` records of 1 to `longest` bytes, with up to `gap` other bytes between them.
   MadeSet(size_t count, size_t longest, size_t gap) {
-    std::string name = "fastload-test-XXXXXX";
-    name = (std::filesystem::temp_directory_path() / name).string();
-    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = name;
+    make_folder();
     fill(count, longest, gap);
-    write("shard", shard_.data(), shard_.size());
-    write_index();
-    index_ = std::make_unique<Index>(path("index"));
-    open();
+    finish();
+  }
+  // These records, back to back.
+  explicit MadeSet(const std::vector<std::vector<uint8_t>>& records) {
+    make_folder();
+    for (const std::vector<uint8_t>& bytes : records) add(bytes);
+    finish();
   }
   ~MadeSet() {
     reader_.reset();
@@ -71,19 +71,38 @@ class MadeSet {
   }
 
  private:
+  void make_folder() {
+    std::string name = "fastload-test-XXXXXX";
+    name = (std::filesystem::temp_directory_path() / name).string();
+    if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+    folder_ = name;
+  }
+
+  void add(const std::vector<uint8_t>& bytes) {
+    Record record{};
+    record.offset = shard_.size();
+    record.length = static_cast<uint32_t>(bytes.size());
+    record.label = static_cast<int32_t>(records_.size());
+    record.crc32c = crc32c({bytes.data(), bytes.size()});
+    shard_.insert(shard_.end(), bytes.begin(), bytes.end());
+    records_.push_back(record);
+  }
+
   void fill(size_t count, size_t longest, size_t gap) {
     std::mt19937 random(7);
     for (size_t i = 0; i < count; ++i) {
       shard_.resize(shard_.size() + random() % (gap + 1));
-      Record record{};
-      record.offset = shard_.size();
-      record.length = static_cast<uint32_t>(1 + random() % longest);
-      record.label = static_cast<int32_t>(i);
-      for (size_t k = 0; k < record.length; ++k)
-        shard_.push_back(static_cast<uint8_t>(random() >> 11));
-      record.crc32c = crc32c({shard_.data() + record.offset, record.length});
-      records_.push_back(record);
+      std::vector<uint8_t> bytes(1 + random() % longest);
+      for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random() >> 11);
+      add(bytes);
     }
+  }
+
+  void finish() {
+    write("shard", shard_.data(), shard_.size());
+    write_index();
+    index_ = std::make_unique<Index>(path("index"));
+    open();
   }
 
   void write_index() const {

@@ -81,9 +81,11 @@ bool ColdFile::read_direct(const File& file, uint64_t begin, size_t length, uint
 
 const uint8_t* ColdFile::read(uint64_t offset, size_t length, uint8_t* memory, bool keep) {
   const File* past = keep ? nullptr : direct();
-  const uint64_t begin = begin_of(offset, block_);  // block_ is final once direct() has returned
-  if (past != nullptr && read_direct(*past, begin, offset - begin + length, memory)) {
-    return memory + (offset - begin);
+  if (past != nullptr) {  // and block_ is final
+    const uint64_t begin = begin_of(offset, block_);
+    if (read_direct(*past, begin, offset - begin + length, memory)) {
+      return memory + (offset - begin);
+    }
   }
   cached_.read(offset, memory, length);
   if (!keep) {
