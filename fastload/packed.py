@@ -148,7 +148,7 @@ class PackedBackend:
         cached = self._dataset.with_caches(self._cache.files)
         for part, file in zip(cached.parts, self._cache.files, strict=True):
             if file is not None:
-                start_copies(part)
+                start_copies(file, part.folder)
         return cached
 
     def _slot_shape(self) -> SlotShape | None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
 __all__ = ["copy_table", "start_copies"]
@@ -77,25 +76,29 @@ def _copy_pieces(reference: weakref.ref[Any], table: int, descriptor: int, size:
         at += len(piece)
 
 
-def start_copies(dataset: PackedDataset) -> threading.Thread | None:
-    """Have the tables of a dataset that is attached to a cache copied, by a thread of this process.
+def start_copies(cache: Any, folder: Path, look_seconds: float = _LOOK_SECONDS) -> threading.Thread | None:
+    """Have the tables of a dataset copied into its cache, by a thread of this process.
+
+    Args:
+        cache: ``_C.CacheFile``.
+        folder: the dataset's.
+        look_seconds: between two looks whether another process has made a copy.
 
     Returns:
         The thread; None where there is nothing to copy.
     """
-    cache = dataset.cache
-    tables = {0: dataset.folder / INDEX_NAME, 1: dataset.folder / ENTRIES_NAME}
+    tables = {0: folder / INDEX_NAME, 1: folder / ENTRIES_NAME}
     wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}
     if not wanted or not cache.is_writable:
         return None
-    reference = weakref.ref(cache)
-    thread = threading.Thread(target=_work, args=(reference, wanted), name="fastload-cache", daemon=True)
+    work = (weakref.ref(cache), wanted, look_seconds)
+    thread = threading.Thread(target=_work, args=work, name="fastload-cache", daemon=True)
     thread.start()
     return thread
 
 
-def _work(reference: weakref.ref[Any], tables: dict[int, Path]) -> None:
+def _work(reference: weakref.ref[Any], tables: dict[int, Path], look_seconds: float) -> None:
     waiting = threading.Event()
     for table, path in tables.items():
         while not _copy(reference, table, path):
-            waiting.wait(_LOOK_SECONDS)
+            waiting.wait(look_seconds)

@@ -14,16 +14,16 @@ from fastload._native import _C
 from fastload.cache.opening import ENCODED, CacheUse, Tier, open_cache
 from fastload.cache.root import PrivateFolder
 from fastload.cache.settings import CacheSetting
-from fastload.cache.tables import copy_table
+from fastload.cache.tables import start_copies
 from fastload.errors import CacheError
 from fastload.memory import available_memory
 from fastload.shard.dataset import PackedDataset
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
 __all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]
 
 PAGE_CACHE = "page cache"
 _POLL_SECONDS = 0.1
+_TABLE_SECONDS = 0.005  # between two looks whether another process has copied a table
 _PAGE_CACHE_SHARE = 0.75  # of the available memory: what is kept there without being asked for
 _REGION = np.uint64(4 << 20)  # bytes of a shard that are warmed or not together
 
@@ -110,10 +110,12 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
     filler = _C.Filler(job.dataset.reader, job.target or _target(job), *_claims(job), threads, job.ids)
     try:
         filler.start()
+        # The index and the entry points as well, by this process or another one.
+        copying = None if job.cache is None else start_copies(job.cache, job.dataset.folder, _TABLE_SECONDS)
         while not filler.wait(_POLL_SECONDS):
             report(filler.counts())
-        if job.cache is not None:
-            _copy_tables(job)
+        if copying is not None:
+            copying.join()
     finally:
         filler.stop()
     counts = dict(filler.counts())
@@ -126,14 +128,6 @@ _COUNTS = (
     "records", "bytes", "no_room_records", "no_room_bytes", "there_records", "there_bytes", "put_records",
     "put_bytes", "read_bytes", "requests", "failed_records", "claimed_chunks",
 )  # fmt: skip
-
-
-def _copy_tables(job: WarmJob) -> None:
-    """The index and the entry points as well; while another process copies them it is waited for."""
-    folder = job.dataset.folder
-    for table, name in enumerate((INDEX_NAME, ENTRIES_NAME)):
-        while not copy_table(job.cache, table, folder / name):
-            time.sleep(_POLL_SECONDS)
 
 
 def _target(job: WarmJob) -> Any:

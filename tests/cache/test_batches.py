@@ -106,7 +106,7 @@ def test_with_the_tables_copies_and_without_the_source(
     expected = epochs(PackedDataset(tmp_path / "set"), shuffle=True)
     filler = cached(tmp_path / "set", memory)
     epochs(filler, 1, shuffle=True)
-    thread = start_copies(filler)
+    thread = start_copies(filler.cache, filler.folder)
     if thread is not None:
         thread.join(20)
     dataset = cached(tmp_path / "set", memory)

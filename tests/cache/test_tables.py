@@ -59,13 +59,13 @@ def check(dataset: PackedDataset) -> None:
 def test_a_thread_copies_them_and_they_are_used(memory: OpenFolder, folder: Path, cache: Any) -> None:
     dataset, later = used(memory, folder), used(memory, folder)
     check(later)
-    thread = start_copies(dataset)
+    thread = start_copies(cache, folder)
     assert thread is not None
     thread.join(20)
     for table, name in enumerate(FILES):
         assert cache.has_copy(table)
         assert copied(memory, cache, table) == (folder / name).read_bytes()
-    assert start_copies(dataset) is None
+    assert start_copies(cache, folder) is None
     check(dataset)
     check(later)
 
@@ -134,7 +134,7 @@ def test_a_small_cache_has_no_room_for_copies(memory: OpenFolder, folder: Path) 
     small = create(memory, NAME, contents, 2 * 16384 + 4000)
     assert (small.copy_range(0)[1], small.copy_range(1)[1]) == (0, 0)
     dataset = dataset.with_caches([small])
-    assert start_copies(dataset) is None
+    assert start_copies(small, folder) is None
     assert copy_table(small, 0, folder / FILES[0])
     assert small.room_bytes > 0
     check(dataset)

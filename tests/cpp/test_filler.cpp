@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "check.h"
+#include "file_system.h"
 #include "made_cache.h"
 #include "made_set.h"
 #include "prefetch/filler.h"
@@ -102,6 +103,29 @@ TEST(several_at_once_read_each_byte_once) {
   }
   CHECK_EQ(put, 600u);
   CHECK_EQ(read, bytes_of(set));
+}
+
+// Threads that have the turn to copy give it to those that wait for it, whatever comes next.
+TEST(several_at_once_from_a_page_cache_that_comes_and_goes) {
+  const Reset reset;
+  MadeSet set(600, 3000, 0);
+  for (int round = 0; round < 10; ++round) {
+    const MadeCache made(set, 600);
+    Process first(set, made, 16, 5000), second(set, made, 16, 5000);
+    std::atomic<bool> done{false};
+    std::thread other([&] {
+      while (!done) {
+        file_system.cold = !file_system.cold;
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+    for (Process* process : {&first, &second}) process->filler.start();
+    const uint64_t put = first.finish().put_records + second.finish().put_records;
+    done = true;
+    other.join();
+    CHECK_EQ(put, 600u);
+    check_filled(set, *first.cache, 600);
+  }
 }
 
 TEST(what_another_has_claimed_is_waited_for_and_taken_over) {

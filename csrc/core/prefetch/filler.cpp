@@ -15,10 +15,9 @@
 namespace fastload {
 namespace {
 
-constexpr uint64_t kGap = 64 << 10;          // bytes between two records that are read for nothing
-constexpr uint64_t kHotRequest = 256 << 10;  // bytes of the page cache: they stay in L2
+constexpr uint64_t kGap = 64 << 10;  // bytes between two records that are read for nothing
 constexpr size_t kHugePage = 2 << 20;
-constexpr auto kPoll = std::chrono::milliseconds(20);  // between two looks at a claimed chunk
+constexpr auto kPoll = std::chrono::milliseconds(5);  // between two looks at a claimed chunk
 
 }  // namespace
 
@@ -42,8 +41,9 @@ struct Filler::Buffer {
 };
 
 // The right to copy from the page cache, which as many threads have at once as there are cores:
-// more would wait for each other at the locks of the target's files. Threads wait for storage
-// without it.
+// more would wait for each other at the locks of the target's files. A thread keeps it from chunk
+// to chunk, and waits for it before it claims one, so that those without it hold nothing that
+// another process could copy. Threads wait for storage, and for each other, without it.
 class Filler::Turn {
  public:
   explicit Turn(Filler& filler) : filler_(filler) {}
@@ -61,10 +61,13 @@ class Filler::Turn {
 
   void give() {
     if (!taken_) return;
-    {
-      const std::lock_guard lock(filler_.mutex_);
-      --filler_.turns_;
-    }
+    const std::lock_guard lock(filler_.mutex_);
+    give_locked();
+  }
+  // As give(), for who holds the mutex.
+  void give_locked() {
+    if (!taken_) return;
+    --filler_.turns_;
     filler_.turn_.notify_one();
     taken_ = false;
   }
@@ -176,11 +179,13 @@ Filler::Failures Filler::failures() const {
 
 void Filler::run() {
   Buffer buffer;
+  Turn turn(*this);
   Chunk chunk;
-  while (next(chunk)) {
-    const bool done = visit(chunk, buffer);
+  while (next(chunk, turn)) {
+    const bool done = visit(chunk, buffer, turn);
     std::unique_lock lock(mutex_);
     if (!done) {
+      turn.give_locked();
       claimed_.push_back(chunk);
       // Nothing but what others have claimed is left: there is time.
       if (next_ == chunks_.size())
@@ -192,8 +197,9 @@ void Filler::run() {
 }
 
 // The next chunk for a thread; false when there is, and will be, none.
-bool Filler::next(Chunk& chunk) {
+bool Filler::next(Chunk& chunk, Turn& turn) {
   std::unique_lock lock(mutex_);
+  if (next_ == chunks_.size()) turn.give_locked();
   changed_.wait(lock, [this] {
     return stopping_ || next_ < chunks_.size() || !claimed_.empty() || busy_ == 0;
   });
@@ -211,10 +217,11 @@ bool Filler::next(Chunk& chunk) {
 }
 
 // False: another process has claimed it.
-bool Filler::visit(const Chunk& chunk, Buffer& buffer) {
+bool Filler::visit(const Chunk& chunk, Buffer& buffer, Turn& turn) {
   std::vector<Part> parts = missing(chunk);
   const bool claims = !parts.empty();
   if (claims) {
+    if (is_hot(parts.front())) turn.take();
     if (!claims_.claim(chunk.begin, chunk.end)) return false;
     parts = missing(chunk);  // what was put there before we had the claim
   }
@@ -223,7 +230,7 @@ bool Filler::visit(const Chunk& chunk, Buffer& buffer) {
   for (const Part& part : parts) bytes -= part.length;
   there_records_ += records - parts.size();
   there_bytes_ += bytes;
-  fill(std::move(parts), buffer);
+  fill(std::move(parts), buffer, turn);
   if (claims) claims_.release(chunk.begin, chunk.end);
   return true;
 }
@@ -244,31 +251,32 @@ std::vector<Filler::Part> Filler::missing(const Chunk& chunk) {
   return parts;
 }
 
-void Filler::fill(std::vector<Part> parts, Buffer& buffer) {
+void Filler::fill(std::vector<Part> parts, Buffer& buffer, Turn& turn) {
   std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
     return a.shard != b.shard ? a.shard < b.shard : a.offset < b.offset;
   });
-  Turn turn(*this);
   for (size_t first = 0; first < parts.size() && !stopping_;) {
-    const bool keep = keeps(parts[first]);
-    const bool hot = keep && !target_.is_page_cache();
+    const bool hot = is_hot(parts[first]);
     hot ? turn.take() : turn.give();
-    const uint64_t most = hot ? kHotRequest : plan_.chunk;
-    uint64_t end = parts[first].offset + parts[first].length;
     size_t last = first + 1;
-    for (; last < parts.size() && parts[last].shard == parts[first].shard; ++last) {
-      const Part& part = parts[last];
-      const uint64_t part_end = std::max(end, part.offset + part.length);
-      if (part.offset > end + kGap || part_end - parts[first].offset > most) break;
-      end = part_end;
+    uint64_t end = parts[first].offset + parts[first].length;
+    if (hot) {
+      read_alone(parts[first], hot, buffer);
+    } else {
+      for (; last < parts.size() && parts[last].shard == parts[first].shard; ++last) {
+        const Part& part = parts[last];
+        const uint64_t part_end = std::max(end, part.offset + part.length);
+        if (part.offset > end + kGap || part_end - parts[first].offset > plan_.chunk) break;
+        end = part_end;
+      }
+      read(std::span(parts).subspan(first, last - first), end, buffer);
     }
-    read(std::span(parts).subspan(first, last - first), end, keep, buffer);
     first = last;
   }
 }
 
 // One request for neighbours. What goes wrong in it is read again record by record, to say which.
-void Filler::read(std::span<const Part> parts, uint64_t end, bool keep, Buffer& buffer) {
+void Filler::read(std::span<const Part> parts, uint64_t end, Buffer& buffer) {
   const uint64_t begin = parts.front().offset;
   const uint8_t* bytes = nullptr;
   try {
@@ -277,7 +285,7 @@ void Filler::read(std::span<const Part> parts, uint64_t end, bool keep, Buffer& 
     if (file != nullptr) {
       const size_t length = end - begin;
       uint8_t* memory = buffer.room(ColdFile::room(begin, length));
-      bytes = file->read(begin, length, memory, keep);
+      bytes = file->read(begin, length, memory, target_.is_page_cache());
       read_bytes_ += length;
       ++requests_;
     }
@@ -286,16 +294,16 @@ void Filler::read(std::span<const Part> parts, uint64_t end, bool keep, Buffer& 
   }
   for (const Part& part : parts) {
     if (bytes == nullptr || !put(part, {bytes + (part.offset - begin), part.length})) {
-      read_alone(part, buffer);
+      read_alone(part, false, buffer);
     }
   }
 }
 
-// What is in the page cache is read from there, and stays.
-bool Filler::keeps(const Part& first) {
-  if (target_.is_page_cache()) return true;
+// Whether the record is copied from the page cache, where it stays.
+bool Filler::is_hot(const Part& part) {
+  if (target_.is_page_cache()) return false;
   try {
-    return reader_.is_resident(reader_.locate(first.id));
+    return reader_.is_resident(reader_.locate(part.id));
   } catch (const Error&) {
     return false;  // reading it says why
   }
@@ -314,11 +322,13 @@ bool Filler::put(const Part& part, Bytes bytes) noexcept {
   return true;
 }
 
-void Filler::read_alone(const Part& part, Buffer& buffer) {
+// From the mapping, which saves a copy, if it is `hot`; else by a request of its own.
+void Filler::read_alone(const Part& part, bool hot, Buffer& buffer) {
   try {
-    const Bytes bytes = reader_.read_cold(part.id, buffer.scratch);
+    const Bytes bytes =
+        hot ? reader_.read(part.id, buffer.scratch) : reader_.read_cold(part.id, buffer.scratch);
     read_bytes_ += part.length;
-    ++requests_;
+    if (!hot) ++requests_;
     target_.put(part.id, reader_.locate(part.id), bytes);
     ++put_records_;
     put_bytes_ += part.length;

@@ -127,14 +127,14 @@ class Filler {
   void cut();
   [[nodiscard]] uint64_t id_at(size_t position) const;
   void run();
-  bool next(Chunk& chunk);
-  bool visit(const Chunk& chunk, Buffer& buffer);
+  bool next(Chunk& chunk, Turn& turn);
+  bool visit(const Chunk& chunk, Buffer& buffer, Turn& turn);
   std::vector<Part> missing(const Chunk& chunk);
-  void fill(std::vector<Part> parts, Buffer& buffer);
-  void read(std::span<const Part> parts, uint64_t end, bool keep, Buffer& buffer);
-  [[nodiscard]] bool keeps(const Part& first);
+  void fill(std::vector<Part> parts, Buffer& buffer, Turn& turn);
+  void read(std::span<const Part> parts, uint64_t end, Buffer& buffer);
+  [[nodiscard]] bool is_hot(const Part& part);
   bool put(const Part& part, Bytes bytes) noexcept;
-  void read_alone(const Part& part, Buffer& buffer);
+  void read_alone(const Part& part, bool hot, Buffer& buffer);
 
   Reader& reader_;
   FillTarget& target_;
