@@ -138,12 +138,12 @@ is_installed() {
 }
 
 install_fastload() {
-  local hash options=() extras=$mode
+  local hash define= extras=$mode
   hash=$(source_hash)
   is_installed "$hash" && return
   rm -f "$venv/installed"
   if [ "$mode" = test ]; then
-    options=(-C cmake.define.FASTLOAD_WERROR=ON)
+    define=FASTLOAD_WERROR=ON
     # NVIDIA's wheels (0.5 GB) are for this machine type; their CPU decoder needs no GPU.
     [ "$(uname -m)" != x86_64 ] || extras=test,dali
   fi
@@ -151,8 +151,9 @@ install_fastload() {
   pip install -q -c "$constraints" "scikit-build-core>=0.10" "nanobind>=2.4" "cmake>=3.20" ninja
   say "compiling and installing fastload [$extras] and what it needs; this takes a few minutes"
   # No build isolation: the build folder keeps what has not changed, and torch stays as it is.
-  PATH="$venv/bin:$PATH" pip install -q --no-build-isolation -c "$constraints" \
-    ${options[@]+"${options[@]}"} ".[$extras]"
+  # By the environment: pip before 23.1 (Debian 12's) knows no -C, before 22.1 no --config-settings.
+  SKBUILD_CMAKE_DEFINE=$define PATH="$venv/bin:$PATH" \
+    pip install -q --no-build-isolation -c "$constraints" ".[$extras]"
   (cd "$venv" && bin/python -c 'import fastload._native')
   echo "$mode $hash" > "$venv/installed"
 }
