@@ -3,7 +3,6 @@
 // tests/transform.
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -48,13 +47,14 @@ View random_view(Random& random) {
 
 // The rows of the source rectangle, a few at a time, each time in a block that ends with the slack.
 void feed(Resampler& resampler, const std::vector<uint8_t>& pixels, Rect source, int chunk) {
-  const size_t row = 3 * static_cast<size_t>(source.width);
+  const auto row = static_cast<std::ptrdiff_t>(3) * source.width;
   for (int y = 0; y < source.height; y += chunk) {
     const int count = std::min(chunk, source.height - y);
-    std::vector<uint8_t> block(row * count + RowSink::kSlack);
-    std::memcpy(block.data(), pixels.data() + row * y, row * count);
+    const auto begin = pixels.begin() + row * y;
+    std::vector<uint8_t> block(begin, begin + row * count);
+    block.resize(block.size() + RowSink::kSlack);
     block.shrink_to_fit();
-    resampler.rows(block.data(), row, y, count);
+    resampler.rows(block.data(), static_cast<size_t>(row), y, count);
   }
   resampler.end();
 }
