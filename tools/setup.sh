@@ -51,6 +51,8 @@ find_missing() {
   compiles webp/decode.h -lwebp || { apt+=(libwebp-dev); dnf+=(libwebp-devel); }
   if [ "$mode" = test ]; then # Debian's g++ brings the sanitizers' libraries
     compiles cstdlib -fsanitize=address,undefined || dnf+=(libasan libubsan)
+    # Root alone can make the network namespaces that stand for hosts.
+    [ "$(id -u)" != 0 ] || command -v ip > /dev/null || { apt+=(iproute2); dnf+=(iproute); }
   fi
 }
 
