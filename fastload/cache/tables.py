@@ -22,11 +22,11 @@ _PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
 _LOOK_SECONDS = 0.5
 
 
-def copy_table(cache: Any, table: int, path: Path) -> bool:
-    """Copy a file into a cache.
+def copy_table(reference: weakref.ref[Any], table: int, path: Path) -> bool:
+    """Copy a file into a cache, which is held for a piece at a time only: its last user need not wait.
 
     Args:
-        cache: ``_C.CacheFile``.
+        reference: of a ``_C.CacheFile``.
         table: 0: index.fli, 1: entries.fli.
         path: the file.
 
@@ -34,13 +34,6 @@ def copy_table(cache: Any, table: int, path: Path) -> bool:
         Whether nothing is left to do: the copy is complete, has no room or cannot be made. False where
         another process makes it.
     """
-    reference = weakref.ref(cache)
-    del cache
-    return _copy(reference, table, path)
-
-
-def _copy(reference: weakref.ref[Any], table: int, path: Path) -> bool:
-    """The cache is held for a piece at a time only: its last user need not wait for the copy."""
     cache = reference()
     if cache is None:
         return True
@@ -100,5 +93,5 @@ def start_copies(cache: Any, folder: Path, look_seconds: float = _LOOK_SECONDS) 
 def _work(reference: weakref.ref[Any], tables: dict[int, Path], look_seconds: float) -> None:
     waiting = threading.Event()
     for table, path in tables.items():
-        while not _copy(reference, table, path):
+        while not copy_table(reference, table, path):
             waiting.wait(look_seconds)

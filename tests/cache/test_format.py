@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import weakref
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_a_file_is_what_the_format_says(memory: OpenFolder, dataset: PackedDatas
     for sample in range(COUNT):
         blob = np.frombuffer(dataset.read(sample), np.uint8)
         cache.store(sample, blob, _C.crc32c(blob))
-    copy_table(cache, 0, dataset.folder / "index.fli")
+    copy_table(weakref.ref(cache), 0, dataset.folder / "index.fli")
     file = (memory.path / "x.flc").read_bytes()
     magic, major, minor, header_bytes, *words = struct.unpack_from("<8sHHI12Q", file)
     size, count, table, index_at, index_size, entries_at, entries_size, data_at, data_size, room, total, _ = (

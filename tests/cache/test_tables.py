@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -83,14 +84,14 @@ def test_one_process_copies_and_a_dead_ones_work_is_taken_over(
         os.write(theirs, b"x")
         signal.pause()
     assert os.read(ours, 1) == b"x"
-    assert not copy_table(cache, 0, folder / FILES[0])
-    assert copy_table(cache, 1, folder / FILES[1])
+    assert not copy_table(weakref.ref(cache), 0, folder / FILES[0])
+    assert copy_table(weakref.ref(cache), 1, folder / FILES[1])
     assert (cache.has_copy(0), cache.has_copy(1)) == (False, True)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     os.close(ours)
     os.close(theirs)
-    assert copy_table(cache, 0, folder / FILES[0])
+    assert copy_table(weakref.ref(cache), 0, folder / FILES[0])
     assert copied(memory, cache, 0) == (folder / FILES[0]).read_bytes()
     check(used(memory, folder))
 
@@ -98,7 +99,7 @@ def test_one_process_copies_and_a_dead_ones_work_is_taken_over(
 @pytest.mark.parametrize("table", [0, 1])
 def test_a_damaged_copy_is_not_used(memory: OpenFolder, folder: Path, cache: Any, table: int) -> None:
     for number in (0, 1):
-        assert copy_table(cache, number, folder / FILES[number])
+        assert copy_table(weakref.ref(cache), number, folder / FILES[number])
     begin, size = cache.copy_range(table)
     rng = np.random.default_rng(4)
     for place in [0, 90, 121, size - 1, *rng.integers(4096, size, 10).tolist()]:
@@ -115,15 +116,15 @@ def test_another_file_than_the_one_the_cache_was_made_for_is_not_copied(
 ) -> None:
     other = tmp_path / "entries.fli"
     other.write_bytes((folder / FILES[1]).read_bytes() + b"x")
-    assert copy_table(cache, 1, other)
-    assert copy_table(cache, 0, tmp_path / "missing")
+    assert copy_table(weakref.ref(cache), 1, other)
+    assert copy_table(weakref.ref(cache), 0, tmp_path / "missing")
     assert not cache.has_copy(0)
     assert not cache.has_copy(1)
     # One of the same size is copied, but is not used.
     same = bytearray((folder / FILES[1]).read_bytes())
     same[80] ^= 1
     other.write_bytes(same)
-    assert copy_table(cache, 1, other)
+    assert copy_table(weakref.ref(cache), 1, other)
     assert cache.has_copy(1)
     check(used(memory, folder))
 
@@ -135,6 +136,6 @@ def test_a_small_cache_has_no_room_for_copies(memory: OpenFolder, folder: Path) 
     assert (small.copy_range(0)[1], small.copy_range(1)[1]) == (0, 0)
     dataset = dataset.with_caches([small])
     assert start_copies(small, folder) is None
-    assert copy_table(small, 0, folder / FILES[0])
+    assert copy_table(weakref.ref(small), 0, folder / FILES[0])
     assert small.room_bytes > 0
     check(dataset)

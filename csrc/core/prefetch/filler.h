@@ -4,10 +4,11 @@
 // DESIGN. The records that are wanted are cut into chunks of neighbours, about 8 MiB each. A thread
 // takes the next chunk; if something of it is missing, it claims the chunk's sample ids, so that of
 // several processes on a node one alone reads it, and reads what is still missing in large
-// requests, in the order of the file, past the page cache unless that is the target. What it finds
-// claimed it leaves, and comes back to it at the end: it is there then, or its owner died, and this
-// process reads it. So whoever has come to the end knows that everything is there, and a process
-// that is killed costs no more than the chunks that it had in hand.
+// requests, in the order of the file, past the page cache unless that is the target; records that
+// are in memory already it copies from the mapping. What it finds claimed it leaves, and comes back
+// to it at the end: it is there then, or its owner died, and this process reads it. So whoever has
+// come to the end knows that everything is there, and a process that is killed costs no more than
+// the chunks that it had in hand.
 #pragma once
 
 #include <atomic>
