@@ -21,6 +21,7 @@ from fastload.cache.opening import CacheUse, PartUse, open_cache
 from fastload.cache.tables import start_copies
 from fastload.cpu_budget import ThreadPlan
 from fastload.decoded import bounded_sizes, decoded_side
+from fastload.errors import StateError
 from fastload.faults import FaultPolicy
 from fastload.mixture import Packed
 from fastload.options import Options
@@ -335,6 +336,11 @@ class _PythonStage:
         start: Callable[[BatchKey], Any],
         depth: int,
     ) -> Any:
+        if os.getpid() != self._pid:
+            raise StateError(
+                "This loader was created before fork() and its threads live in the parent process. "
+                "Create the DataLoader in the child."
+            )
         if self._queue and self._queue[0][0] != key:
             self.cancel()
         upcoming: BatchKey | None = following(self._queue[-1][0]) if self._queue else key
@@ -348,13 +354,16 @@ class _PythonStage:
             self.waited += time.perf_counter() - began
 
     def cancel(self) -> None:
+        if os.getpid() != self._pid:  # after fork nobody finishes what the parent's threads had in hand
+            self._queue.clear()
+            return
         while self._queue:
             _, future = self._queue.pop()
             if not future.cancel():
                 future.exception()  # wait for it; its outcome is not wanted
 
     def close(self) -> None:
+        self.cancel()
         if os.getpid() != self._pid:
             return  # after fork the threads are the parent's
-        self.cancel()
         self._executor.shutdown(wait=True)
