@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from command_line import pack_folder
 from machine import facts
 from measure import (
     MINIMUM_REPEATS,
@@ -38,7 +38,6 @@ HERE = Path(__file__).parent
 WAYS = ("bare", "fused", "loader", "native")
 BASELINE = "bare"
 HEADER = ("job", "way", "images/s", "time / bare", "CPU time / bare", "consumer's thread, ms a batch")
-CLI = "import sys; from fastload.cli import main; sys.exit(main())"
 
 
 def plan(arguments: argparse.Namespace, packed: Path) -> list[Candidate]:
@@ -110,8 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix="dali-") as workdir:
         packed = Path(workdir) / "packed"
-        command = [sys.executable, "-c", CLI, "pack", str(arguments.folder), str(packed)]
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        pack_folder(arguments.folder, packed)
         runs: list[Run] = []
         for job in arguments.jobs:
             chosen = [entry for entry in plan(arguments, packed) if entry.name.startswith(f"{job} ")]

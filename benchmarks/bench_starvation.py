@@ -18,10 +18,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from command_line import pack_folder
 from images import repeat_images
 from machine import facts
 from measure import MINIMUM_REPEATS, Candidate, Run, check_repeats, write_results
-from pack_folder import pack_folder
 from starvation_tables import failed_feeds, tables
 from turns import take_turns
 

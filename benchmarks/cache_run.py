@@ -33,6 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from command_line import command
 from machine import warm_page_cache
 from page_cache import evict
 from throttle import throttled
@@ -192,7 +193,7 @@ def warm(arguments: argparse.Namespace) -> Callable[[], None]:
 def fillers(arguments: argparse.Namespace) -> Callable[[], None]:
     """So many processes of ``fastload warm`` at once, with a thread each."""
     place = ["--to", str(cache_root()), "--threads", "1"]
-    line = [sys.executable, "-m", "fastload", "warm", str(arguments.dataset), *place]
+    line = command("warm", arguments.dataset, *place)
 
     def work() -> None:
         processes = [subprocess.Popen(line) for _ in range(arguments.processes)]

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from bench_dali import CLI
+from command_line import pack_folder
 from machine import facts
 from measure import table
 
@@ -92,8 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as workdir:
         packed = Path(workdir) / "packed"
-        command = [sys.executable, "-c", CLI, "pack", str(arguments.folder), str(packed)]
-        subprocess.run(command, check=True, stdout=sys.stderr)
+        pack_folder(arguments.folder, packed)
         rows = [
             [name, *compare(packed, transform, arguments.device).row()]
             for name, transform in TRANSFORMS.items()

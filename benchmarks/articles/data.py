@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from command_line import pack_folder
 from feeds import Work
-from pack_folder import pack_folder
 
 from articles.setting import Setting
 

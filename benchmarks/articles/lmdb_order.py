@@ -19,9 +19,9 @@ from typing import Any
 import lmdb
 import numpy as np
 import torch
+from command_line import pack_folder
 from machine import warm_page_cache
 from measure import Run, table
-from pack_folder import pack_folder
 from page_cache import evict
 from PIL import Image
 

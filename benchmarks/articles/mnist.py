@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from command_line import pack_folder
 from digits import draw_digits, read_idx, write_folder
 from measure import Run, table
-from pack_folder import pack_folder
 from PIL import Image
 from rounds import Clock, skip
 

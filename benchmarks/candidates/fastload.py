@@ -7,11 +7,10 @@ does), or other records, the counterparts of FFCV's variants
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from command_line import pack_folder
 from jobs import MEAN, STD, Job
 
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -23,7 +22,6 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "raw256": ("--raw", "--max-side", "256"),
 }
 VARIANTS = tuple(variant for variant in OPTIONS if variant)
-CLI = "import sys; from fastload.cli import main; sys.exit(main())"
 
 
 def versions() -> dict[str, str]:
@@ -36,8 +34,7 @@ def versions() -> dict[str, str]:
 
 
 def prepare(variant: str, folder: Path, workdir: Path) -> None:
-    command = [sys.executable, "-c", CLI, "pack", str(folder), str(workdir / "packed"), *OPTIONS[variant]]
-    subprocess.run(command, check=True, stdout=sys.stderr)
+    pack_folder(folder, workdir / "packed", *OPTIONS[variant])
 
 
 def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -> Iterator[int]:
