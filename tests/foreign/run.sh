@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Runs the tests of one foreign framework, or a foreign test suite, in an environment of its own:
+#   tests/foreign/run.sh --list
+#   tests/foreign/run.sh NAME [ARGUMENT...]       newest versions: tests/foreign/NAME/requirements.txt
+#   tests/foreign/run.sh NAME@old [ARGUMENT...]   older ones: tests/foreign/NAME/requirements-old.txt
+# The environment is build/foreign/NAME, made once and again when its requirements change. It has torch,
+# this checkout's fastload (the extension is built into fastload/ if it is not there), pytest, and what the
+# requirements say. Then pytest runs tests/foreign/NAME, or tests/foreign/NAME/suite.sh where there is one;
+# arguments are handed on.
+#   PYTHON                 the interpreter (default: that of .venv, else python3)
+#   TORCH_VERSION          default: .venv's, else 2.13.0; a line "torch==..." in the requirements goes first
+#   FASTLOAD_FOREIGN_ENVS  where environments are made (default: build/foreign)
+set -euo pipefail
+foreign=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$foreign/../.." && pwd)
+cd "$root"
+
+say() { printf '[foreign] %s\n' "$*"; }
+die() { printf '[foreign] %s\n' "$@" >&2; exit 1; }
+
+names() { # NAME, or NAME@VARIANT for requirements-VARIANT.txt
+  local file name
+  for file in "$foreign"/*/requirements*.txt; do
+    name=$(basename "$(dirname "$file")")
+    case $file in *-*.txt) name+=@$(basename "${file##*requirements-}" .txt) ;; esac
+    echo "$name"
+  done | sort
+}
+
+case ${1:-} in
+  --list) names; exit ;;
+  "" | -*) die "usage: tests/foreign/run.sh --list | NAME [ARGUMENT...]" ;;
+esac
+asked=$1
+shift
+name=${asked%@*}
+variant=${asked#"$name"}
+requirements=$foreign/$name/requirements${variant:+-${variant#@}}.txt
+[ -f "$requirements" ] || die "There is no $asked. There are: $(names | tr '\n' ' ')"
+
+venv=${FASTLOAD_FOREIGN_ENVS:-build/foreign}/$asked
+[ -n "${PYTHON:-}" ] || { PYTHON=python3; [ ! -x .venv/bin/python ] || PYTHON=$root/.venv/bin/python; }
+if [ -z "${TORCH_VERSION:-}" ]; then
+  TORCH_VERSION=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$requirements" | head -n 1)
+  [ -n "$TORCH_VERSION" ] || [ ! -f .venv/constraints.txt ] ||
+    TORCH_VERSION=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' .venv/constraints.txt)
+  TORCH_VERSION=${TORCH_VERSION:-2.13.0}
+fi
+
+pip() { "$venv/bin/python" -m pip -q --disable-pip-version-check "$@"; }
+
+# The CPU build of torch first: the default one brings gigabytes of CUDA libraries.
+make_environment() {
+  say "making $venv: torch $TORCH_VERSION and $(basename "$requirements")"
+  rm -rf "$venv"
+  "$PYTHON" -m venv "$venv"
+  pip install "torch==$TORCH_VERSION+cpu" 2> /dev/null ||
+    pip install --extra-index-url https://download.pytorch.org/whl/cpu "torch==$TORCH_VERSION+cpu" ||
+    pip install "torch==$TORCH_VERSION"
+  "$venv/bin/python" -c 'import importlib.metadata as m; print("torch==" + m.version("torch"))' \
+    > "$venv/constraints.txt"
+  local own
+  own=$("$venv/bin/python" -c 'import sys
+if sys.version_info < (3, 11):
+    sys.exit(print("numpy lmdb pyarrow h5py rich"))
+import tomllib
+print(*(repr(d).replace(" ", "") for d in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]))')
+  eval "pip install -c '$venv/constraints.txt' $own pytest pytest-timeout pillow numpy psutil"
+  pip install -c "$venv/constraints.txt" -r "$requirements"
+  [ ! -f "$foreign/$name/no-deps.txt" ] || pip install --no-deps -r "$foreign/$name/no-deps.txt"
+  wanted > "$venv/made"
+}
+
+wanted() {
+  echo "torch $TORCH_VERSION"
+  cat "$requirements"
+  [ ! -f "$foreign/$name/no-deps.txt" ] || cat "$foreign/$name/no-deps.txt"
+}
+
+[ "$(wanted)" = "$(cat "$venv/made" 2> /dev/null)" ] || make_environment
+suffix=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+if [ ! -f "fastload/_C$suffix" ]; then
+  say "building the extension into fastload/"
+  pip install "nanobind>=2.4" "cmake>=3.20" ninja
+  PYTHON=$root/$venv/bin/python tools/build_inplace.sh
+fi
+
+case $venv in /*) ;; *) venv=$root/$venv ;; esac
+export PATH=$venv/bin:$PATH PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} FASTLOAD_FOREIGN=$name
+[ ! -f "$foreign/$name/suite.sh" ] || exec bash "$foreign/$name/suite.sh" "$@"
+exec python -m pytest "tests/foreign/$name" "$@"
