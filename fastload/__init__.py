@@ -1,23 +1,19 @@
 """fastload: image data loading for PyTorch training.
 
-Importing this package imports neither torch nor a shard format's library; ``DataLoader`` imports torch
-when it is first used.
+Importing this package imports nothing else: each name is imported when it is first used. So it costs nothing,
+and torch or a shard format's library comes with what needs it only.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from fastload import errors, transforms
-from fastload._native import _C
-from fastload.cache.settings import CacheSetting
-from fastload.mixture import MixedDataset, mix
-from fastload.sampler import SubsetSampler, WeightedSampler
-from fastload.shard.dataset import PackedDataset
-
+TYPE_CHECKING = False  # type checkers know this name; importing ``typing`` would be most of what we do here
 if TYPE_CHECKING:
+    from fastload import errors, transforms
+    from fastload.cache.settings import CacheSetting
     from fastload.loader import DataLoader
+    from fastload.mixture import MixedDataset, mix
+    from fastload.sampler import SubsetSampler, WeightedSampler
+    from fastload.shard.dataset import PackedDataset
 
 __all__ = [
     "IGNORE_LABEL",
@@ -34,10 +30,51 @@ __all__ = [
 __version__ = "0.1.0"
 
 #: The label of padding and of skipped samples; torch's ``cross_entropy`` ignores it by default.
-IGNORE_LABEL: int = _C.IGNORE_LABEL
+IGNORE_LABEL = -100
+
+# Each name's module. Those that are modules themselves have none.
+_LAZY = {
+    "CacheSetting": "fastload.cache.settings",
+    "DataLoader": "fastload.loader",
+    "MixedDataset": "fastload.mixture",
+    "PackedDataset": "fastload.shard.dataset",
+    "SubsetSampler": "fastload.sampler",
+    "WeightedSampler": "fastload.sampler",
+    "errors": None,
+    "mix": "fastload.mixture",
+    "transforms": None,
+}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "DataLoader":
-        return import_module("fastload.loader").DataLoader
-    raise AttributeError(f"module 'fastload' has no attribute {name!r}")
+def _check_built() -> None:
+    """Raise ImportError, with what to do, in a source folder whose extension has not been built."""
+    from importlib.machinery import PathFinder
+
+    if PathFinder.find_spec("fastload._C", __path__) is not None:
+        return
+    from importlib.util import find_spec  # slower; knows the finders of editable installations, too
+
+    if find_spec("fastload._C") is None:
+        from fastload.unbuilt import advice
+
+        raise ImportError(advice(__path__[0]), name="fastload._C", path=__path__[0])
+
+
+_check_built()
+
+if not TYPE_CHECKING:  # or type checkers would believe that every name exists
+
+    def __getattr__(name: str) -> object:
+        """The public name, imported now."""
+        if name not in _LAZY:
+            raise AttributeError(f"module 'fastload' has no attribute {name!r}")
+        from importlib import import_module
+
+        home = _LAZY[name]
+        found = getattr(import_module(home), name) if home else import_module(f"fastload.{name}")
+        globals()[name] = found
+        return found
+
+    def __dir__() -> list[str]:
+        """What the package has, the names that nobody has used yet among it."""
+        return sorted({*globals(), *__all__})

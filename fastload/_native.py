@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from fastload import _C, errors
+from fastload import errors
+
+try:
+    from fastload import _C
+except ImportError as error:  # a library that it was linked with is gone, or it is a damaged file
+    raise ImportError(
+        f"fastload's extension cannot be loaded: {error}. It was compiled with other system libraries than "
+        "this machine has (libjpeg, libpng, libwebp): install those, or install fastload again here."
+    ) from error
 
 __all__ = ["ERROR_CLASSES", "_C"]
 
