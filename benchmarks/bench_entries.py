@@ -42,9 +42,9 @@ from measure import (
     write_results,
 )
 
+from fastload import PackedDataset
 from fastload.pack import PackOptions, pack
 from fastload.pack.entries import build_entries, parse_spacing
-from fastload.shard.dataset import PackedDataset
 
 HERE = Path(__file__).parent
 SPACINGS = ("none", "row", "128", "64", "32")

@@ -25,10 +25,10 @@ import numpy as np
 from jobs import random_crop
 from page_cache import evict
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.errors import DecodeError
 from fastload.pack.entries import build_entries, parse_spacing
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.paged import write_paged
 

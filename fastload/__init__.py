@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.cache.settings import CacheSetting
     from fastload.loader import DataLoader
-    from fastload.mixture import MixedDataset, mix
+    from fastload.pictures import MixedDataset, PackedDataset, mix
     from fastload.sampler import SubsetSampler, WeightedSampler
-    from fastload.shard.dataset import PackedDataset
 
 __all__ = [
     "IGNORE_LABEL",
@@ -36,12 +35,12 @@ IGNORE_LABEL = -100
 _LAZY = {
     "CacheSetting": "fastload.cache.settings",
     "DataLoader": "fastload.loader",
-    "MixedDataset": "fastload.mixture",
-    "PackedDataset": "fastload.shard.dataset",
+    "MixedDataset": "fastload.pictures",
+    "PackedDataset": "fastload.pictures",
     "SubsetSampler": "fastload.sampler",
     "WeightedSampler": "fastload.sampler",
     "errors": None,
-    "mix": "fastload.mixture",
+    "mix": "fastload.pictures",
     "transforms": None,
 }
 

@@ -17,8 +17,9 @@ from fastload.cpu_budget import find_budget
 from fastload.epochs import EpochIterator, Epochs
 from fastload.faults import SampleReport
 from fastload.handshake import Handshake, describe
-from fastload.mixture import MixedDataset
+from fastload.mixture import MixedFiles
 from fastload.options import Options, default_prefetch, warn_ignored
+from fastload.pictures import PackedDataset, given_transform
 from fastload.preemption import Callbacks
 from fastload.sampler import (
     BatchSampler,
@@ -30,7 +31,7 @@ from fastload.sampler import (
     make_sampler,
     order_name,
 )
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.state import LoaderState
 from fastload.stats import stage_stats
 from fastload.transforms.plan import compile_plan
@@ -189,7 +190,7 @@ class DataLoader:
         }
         self._options = Options(**given)
         self.dataset = PackedDataset(dataset) if isinstance(dataset, (str, os.PathLike)) else dataset
-        self._plan = compile_plan(transform)
+        self._plan = compile_plan(given_transform(self.dataset, transform))
         check_placement(self.dataset, self._plan, self._options)
         self.sampler = self._make_sampler(sampler, batch_sampler)
         self.batch_sampler = BatchSampler(self.sampler)
@@ -229,11 +230,7 @@ class DataLoader:
             options.batch_size, world.rank, world.size, options.drop_last, "mark" if marks else "repeat"
         )
         if options.shuffle == "block":
-            if (
-                sampler is not None
-                or batch_sampler is not None
-                or not isinstance(self.dataset, PackedDataset)
-            ):
+            if sampler is not None or batch_sampler is not None or not isinstance(self.dataset, PackedFiles):
                 raise ValueError(
                     "shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True."
                 )
@@ -247,7 +244,7 @@ class DataLoader:
             seed=options.seed,
             sampler=sampler,
             batch_sampler=batch_sampler,
-            own_order=self.dataset.order if isinstance(self.dataset, MixedDataset) else None,
+            own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
         )
 
     def _described(self) -> Callable[[int], dict[str, Any]]:

@@ -13,50 +13,27 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.sampler.mixed import MixedOrder, shares
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles, checked_id
 
-__all__ = ["MixedDataset", "Packed", "mix"]
+__all__ = ["MixedFiles", "Packed"]
 
-
-def mix(
-    datasets: Sequence[PackedDataset | str | os.PathLike[str]],
-    weights: Sequence[float] | None = None,
-    num_samples: int | None = None,
-) -> MixedDataset:
-    """Several packed datasets as one, for :class:`fastload.DataLoader`.
-
-    Args:
-        datasets: folders made by ``fastload pack``, or open ones.
-        weights: their shares of an epoch, any positive numbers; None: in proportion to their sizes.
-        num_samples: positions of an epoch over all ranks; None: the sum of the sizes.
-
-    Returns:
-        The mix. With ``shuffle=True`` each dataset has its share of an epoch exactly (rounded to whole
-        samples), evenly spread; it is walked in a shuffled order of its own, which goes on in the next epoch
-        where this one stopped and is shuffled anew when it is through. Without shuffle an epoch is the
-        datasets one after the other, each from its beginning.
-
-    Raises:
-        ValueError: no datasets, weights that are not positive, an epoch too short for a dataset to be in it,
-            or classes that cannot be joined.
-        FormatError, ShardError: a dataset cannot be opened.
-    """
-    return MixedDataset(datasets, weights, num_samples)
+_COMPUTED = ("class_to_idx", "labels", "targets")  # from the rest: not pickled
 
 
-class MixedDataset:
-    """See :func:`mix`. Sample ids go on from one dataset to the next; ``len()`` is the sum of the sizes.
+class MixedFiles:
+    """See :func:`fastload.mix`; needs no torch.
 
-    Classes are joined by name, in order of their first appearance, and labels follow them.
+    Sample ids go on from one dataset to the next; ``len()`` is the sum of the sizes. Classes
+    are joined by name, in order of their first appearance, and labels follow them.
     """
 
     def __init__(
         self,
-        datasets: Sequence[PackedDataset | str | os.PathLike[str]],
+        datasets: Sequence[PackedFiles | str | os.PathLike[str]],
         weights: Sequence[float] | None = None,
         num_samples: int | None = None,
     ) -> None:
-        self.parts = tuple(d if isinstance(d, PackedDataset) else PackedDataset(d) for d in datasets)
+        self.parts = tuple(d if isinstance(d, PackedFiles) else self._part(d) for d in datasets)
         sizes = [len(part) for part in self.parts]
         if not sizes or 0 in sizes:
             raise ValueError(f"mix needs datasets with at least one sample each. Found sizes: {sizes}.")
@@ -76,6 +53,9 @@ class MixedDataset:
             )
         self.classes, self._label_maps = _joined_classes(self.parts)
 
+    def _part(self, folder: str | os.PathLike[str]) -> PackedFiles:
+        return PackedFiles(folder)
+
     def _checked(self, weights: Sequence[float] | None) -> npt.NDArray[np.float64]:
         if weights is None:
             return self._sizes.astype(np.float64)
@@ -87,8 +67,8 @@ class MixedDataset:
             )
         return checked
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return MixedDataset, (self.parts, self.weights.tolist(), self.num_samples)
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _COMPUTED}
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -97,7 +77,7 @@ class MixedDataset:
         shares = ", ".join(
             f"{count} of {part!r}" for part, count in zip(self.parts, self.counts, strict=True)
         )
-        return f"MixedDataset(an epoch of {self.num_samples}: {shares})"
+        return f"{type(self).__name__}(an epoch of {self.num_samples}: {shares})"
 
     @cached_property
     def id(self) -> str:
@@ -119,8 +99,8 @@ class MixedDataset:
             found.append(np.where(own < 0, own, np.array(labels)[own]) if labels else own)
         return np.concatenate(found)
 
-    def with_caches(self, caches: Sequence[Any]) -> MixedDataset:
-        """See :meth:`fastload.PackedDataset.with_caches`; one file, or None, for each dataset."""
+    def with_caches(self, caches: Sequence[Any]) -> MixedFiles:
+        """See :meth:`PackedFiles.with_caches`; one file, or None, for each dataset."""
         other = object.__new__(type(self))
         parts = zip(self.parts, caches, strict=True)
         other.__dict__ |= self.__dict__ | {"parts": tuple(part.with_caches([cache]) for part, cache in parts)}
@@ -128,7 +108,7 @@ class MixedDataset:
 
     @property
     def sources(self) -> list[tuple[Any, Any, list[int]]]:
-        """What ``_C.Engine`` reads; see :attr:`fastload.PackedDataset.sources`."""
+        """What ``_C.Engine`` reads; see :attr:`PackedFiles.sources`."""
         return [
             (part.reader, part.entries, labels)
             for part, labels in zip(self.parts, self._label_maps, strict=True)
@@ -138,32 +118,35 @@ class MixedDataset:
         """Which sample id stands at which position of an epoch."""
         return MixedOrder(self._sizes, self.counts, seed, shuffle)
 
-    def locate(self, sample: int) -> tuple[PackedDataset, int]:
+    def locate(self, sample: int) -> tuple[PackedFiles, int]:
         """The dataset that holds a sample, and its id there."""
         part = int(np.searchsorted(self._ends, sample, side="right"))
         part = min(part, len(self.parts) - 1)  # ids behind the end are refused by the dataset
         return self.parts[part], sample - int(self._ends[part] - self._sizes[part])
 
+    def label(self, sample: int) -> int:
+        """One sample's label; -1 where there is none."""
+        sample = checked_id(sample, len(self))
+        number = int(np.searchsorted(self._ends, sample, side="right"))
+        part, labels = self.parts[number], self._label_maps[number]
+        own = part.label(sample - int(self._ends[number] - self._sizes[number]))
+        return labels[own] if labels and own >= 0 else own
+
     def key(self, sample: int) -> str:
-        """The record's path in its source folder."""
-        part, own = self.locate(sample)
+        """The record's path in its source folder; see :meth:`fastload.PackedDataset.key`."""
+        part, own = self.locate(checked_id(sample, len(self)))
         return part.key(own)
 
     def read(self, sample: int) -> bytes:
-        """The record's bytes as they were packed; checked against their CRC-32C on first read."""
-        part, own = self.locate(sample)
+        """The record's bytes as they were packed; see :meth:`fastload.PackedDataset.read`."""
+        part, own = self.locate(checked_id(sample, len(self)))
         return part.read(own)
 
-    def __getitem__(self, sample: int) -> tuple[bytes, int]:
-        """Encoded bytes and label of one sample."""
-        sample = range(len(self))[sample]
-        return self.read(sample), int(self.labels[sample])
+
+Packed: TypeAlias = PackedFiles | MixedFiles
 
 
-Packed: TypeAlias = PackedDataset | MixedDataset
-
-
-def _joined_classes(parts: Sequence[PackedDataset]) -> tuple[list[str], list[list[int]]]:
+def _joined_classes(parts: Sequence[PackedFiles]) -> tuple[list[str], list[list[int]]]:
     """All class names, and for each part the label that stands for each of its own ([]: the same)."""
     first = parts[0].classes
     if all(part.classes == first for part in parts):

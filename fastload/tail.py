@@ -5,23 +5,20 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from fastload import errors
 from fastload._native import _C
 from fastload.decoded import bounded_sizes
+from fastload.decoding import decode_record
 from fastload.mixture import Packed
-from fastload.pil import decode_with_pil
 from fastload.transforms.plan import Plan
 
 __all__ = ["SampleKey", "Tail", "render"]
 
 _TAIL_OP = 4  # follows DrawOp in csrc/core/base/philox.h: 1 crop, 2 flip, 3 substitute
-_RAW = _C.codec_names().index("raw")
 
 
 @dataclass(frozen=True)
@@ -76,13 +73,7 @@ def render(
         (3, H, W) of the plan's dtype, channels_last strides.
     """
     part, own = dataset.locate(key.sample)
-    data = np.frombuffer(part.read(own), np.uint8)
-    record = part.record(own)
-    decoder = _C.Decoder(max_pixels=max_pixels, fallback=partial(decode_with_pil, max_pixels=max_pixels))
-    if record["codec"] == _RAW:
-        picture = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
-    else:
-        picture = decoder.decode_rgb(data)
+    picture: Any = decode_record(part, own, max_pixels)
     picture = _bounded(picture, side)
     height, width = picture.shape[:2]
     geometry = plan.geometry_spec()

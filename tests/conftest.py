@@ -14,7 +14,7 @@ from pictures import jpegs
 from plain_pack import plain_pack
 from process import threads
 
-from fastload.shard.dataset import PackedDataset
+from fastload import PackedDataset
 
 
 def pytest_configure() -> None:

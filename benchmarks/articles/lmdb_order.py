@@ -106,7 +106,7 @@ def py_lmdb(folder: Path, shuffle: bool, setting: Setting) -> int:
 
 def fastload_reader(folder: Path, shuffle: bool, setting: Setting) -> int:
     """The same by fastload's reader, which compares each record with its CRC-32C, too."""
-    from fastload.shard.dataset import PackedDataset
+    from fastload import PackedDataset
 
     dataset = PackedDataset(folder)
     for number in np.random.default_rng(0).permutation(len(dataset)) if shuffle else range(len(dataset)):

@@ -12,12 +12,12 @@ from fastload.cache.layout import Contents
 from fastload.cache.opening import ENCODED, Tier
 from fastload.decoded import Side, bounded_sizes, decoded_bytes, decoded_side, tier_name
 from fastload.pil import decode_with_pil
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 
 __all__ = ["decoded", "fill_target", "tier_of"]
 
 
-def decoded(dataset: PackedDataset, side: Side) -> Contents:
+def decoded(dataset: PackedFiles, side: Side) -> Contents:
     """What a cache file of the tier holds. Reads the whole index.
 
     Pictures whose size is not in the index (those that only Pillow can open) never have room: they are

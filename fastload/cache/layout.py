@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import CacheError
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
@@ -124,7 +124,7 @@ class Contents:
         return int(self.lengths.sum(dtype=np.uint64))
 
 
-def encoded(dataset: PackedDataset) -> Contents:
+def encoded(dataset: PackedFiles) -> Contents:
     """The records of a dataset as they are. Reads the whole index."""
     records = dataset.index.records().view(RECORD)[:, 0]
     entries = dataset.folder / ENTRIES_NAME if dataset.entries is not None else None

@@ -21,7 +21,7 @@ from fastload.cache.root import PrivateFolder
 from fastload.cache.sets import cached_sets, remove_stale, set_name
 from fastload.cache.settings import CacheSetting
 from fastload.errors import CacheError
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.sizes import human_bytes
 
@@ -41,8 +41,8 @@ class Tier:
     """
 
     name: str
-    contents: Callable[[PackedDataset], Contents]
-    data_bytes: Callable[[PackedDataset], int]
+    contents: Callable[[PackedFiles], Contents]
+    data_bytes: Callable[[PackedFiles], int]
 
 
 ENCODED = Tier("encoded", encoded, lambda dataset: dataset.manifest.data_bytes)
@@ -111,7 +111,7 @@ class _Survey:
     decisions: list[Decision]  # for those that will not, or are not there
 
 
-def open_cache(datasets: Sequence[PackedDataset], setting: CacheSetting, tier: Tier = ENCODED) -> CacheUse:
+def open_cache(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED) -> CacheUse:
     """The cache files of some datasets, made if the setting wants them and they are not there.
 
     Args:
@@ -135,7 +135,7 @@ def open_cache(datasets: Sequence[PackedDataset], setting: CacheSetting, tier: T
     return use
 
 
-def planned_bytes(datasets: Sequence[PackedDataset], setting: CacheSetting, tier: Tier = ENCODED) -> int:
+def planned_bytes(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED) -> int:
     """Bytes of memory that the cache files take, or would take, on this node. Makes nothing.
 
     Raises:
@@ -154,7 +154,7 @@ def planned_bytes(datasets: Sequence[PackedDataset], setting: CacheSetting, tier
 class _Opening:
     """One call of :func:`open_cache`."""
 
-    def __init__(self, datasets: Sequence[PackedDataset], setting: CacheSetting, tier: Tier) -> None:
+    def __init__(self, datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier) -> None:
         self._datasets = datasets
         self._setting = setting
         self._tier = tier
@@ -271,7 +271,7 @@ def _attached(folder: PrivateFolder, name: str) -> PartUse | None:
     return PartUse(file, f"using {file.path}, which has room for {share}")
 
 
-def _describe(dataset: PackedDataset, tier: Tier) -> Part:
+def _describe(dataset: PackedFiles, tier: Tier) -> Part:
     folders: dict[Path, str] = {}
     for shard in dataset.manifest.shards:
         path = dataset.folder / shard.file
@@ -286,7 +286,7 @@ def _describe(dataset: PackedDataset, tier: Tier) -> Part:
     )
 
 
-def _file_bytes(dataset: PackedDataset, tier: Tier) -> int:
+def _file_bytes(dataset: PackedFiles, tier: Tier) -> int:
     """A file with all records, at most."""
     manifest = dataset.manifest
     entries = dataset.folder / ENTRIES_NAME

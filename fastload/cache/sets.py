@@ -10,13 +10,13 @@ from pathlib import Path
 from fastload.cache.files import SUFFIX, CacheInfo, Folder, inspect, remove, stripe_names
 from fastload.cache.layout import VERSION
 from fastload.errors import CacheError, FastloadError
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import Manifest
 
 __all__ = ["CachedSet", "cached_sets", "remove_stale", "set_name", "users_of"]
 
 
-def set_name(dataset: PackedDataset, tier: str) -> str:
+def set_name(dataset: PackedFiles, tier: str) -> str:
     """The name of the file of a dataset's records in one form: id, form and format version."""
     return f"{dataset.id}-{tier}-{VERSION[0]}{SUFFIX}"
 

@@ -17,7 +17,7 @@ from fastload.cache.settings import CacheSetting
 from fastload.cache.tables import start_copies
 from fastload.errors import CacheError
 from fastload.memory import available_memory
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 
 __all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]
 
@@ -28,14 +28,14 @@ _PAGE_CACHE_SHARE = 0.75  # of the available memory: what is kept there without 
 _REGION = np.uint64(4 << 20)  # bytes of a shard that are warmed or not together
 
 Ids: TypeAlias = npt.NDArray[np.int64]
-Wanted: TypeAlias = Callable[[PackedDataset], Ids | None]
+Wanted: TypeAlias = Callable[[PackedFiles], Ids | None]
 
 
 @dataclass
 class WarmJob:
     """One packed dataset and where its records go."""
 
-    dataset: PackedDataset
+    dataset: PackedFiles
     place: str  # a cache file's path, PAGE_CACHE, or "" where nothing is to be done
     reason: str  # why there
     ids: Ids | None = None  # ascending: the records that are wanted; None: all
@@ -59,7 +59,7 @@ class WarmResult:
 
 
 def plan_jobs(
-    datasets: Sequence[PackedDataset],
+    datasets: Sequence[PackedFiles],
     setting: CacheSetting,
     wanted: Wanted,
     page_cache: bool = False,
@@ -146,7 +146,7 @@ def _claims(job: WarmJob) -> tuple[str, int]:
 
 
 def _page_cache_jobs(
-    datasets: Sequence[PackedDataset], wanted: Wanted, limit: int | None, reasons: Sequence[str]
+    datasets: Sequence[PackedFiles], wanted: Wanted, limit: int | None, reasons: Sequence[str]
 ) -> list[WarmJob]:
     """With more than the limit, the same share of every set: the regions that reading ahead keeps there."""
     total = max(1, sum(dataset.manifest.data_bytes for dataset in datasets))
@@ -163,7 +163,7 @@ def _page_cache_jobs(
     return jobs
 
 
-def _kept(dataset: PackedDataset, share: float) -> npt.NDArray[np.bool_]:
+def _kept(dataset: PackedFiles, share: float) -> npt.NDArray[np.bool_]:
     """Which records ``ReadAhead::keeps`` (csrc/core/prefetch/read_ahead.cpp) keeps at this share."""
     records = dataset.records
     region = (records["offset"] // _REGION) ^ (records["shard"].astype(np.uint64) << np.uint64(40))

@@ -15,7 +15,7 @@ from fastload.cache.root import PrivateFolder, folder_path, other_folders
 from fastload.cache.sets import CachedSet, cached_sets, set_name, users_of
 from fastload.cache.settings import CacheSetting
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]
 
@@ -70,7 +70,7 @@ def _print_nothing(root: Path, arguments: argparse.Namespace) -> None:
 
 def _path(root: Path, arguments: argparse.Namespace) -> int:
     folder = folder_path(root)
-    names = [set_name(PackedDataset(path, entries=False), "encoded") for path in arguments.datasets]
+    names = [set_name(PackedFiles(path, entries=False), "encoded") for path in arguments.datasets]
     paths = [str(folder / name) for name in names] or [str(folder)]
     if arguments.json:
         print_json({"paths": paths})

@@ -13,7 +13,7 @@ from fastload.errors import PackError
 from fastload.pack.entries import DEFAULT_SPACING
 from fastload.pack.entry_facts import entry_facts
 from fastload.pack.foreign import IndexOptions, index_entries, index_files
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]
 
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
                 arguments.column, arguments.labels, arguments.on_error, arguments.restart, spacing
             )
             index_files(arguments.paths, folder, options, progress)
-    _print(PackedDataset(folder), str(folder), arguments.json)
+    _print(PackedFiles(folder), str(folder), arguments.json)
     return 0
 
 
@@ -78,7 +78,7 @@ def _only_entries(arguments: argparse.Namespace, progress: PackProgress) -> Path
     return folder
 
 
-def _print(dataset: PackedDataset, title: str, as_json: bool) -> None:
+def _print(dataset: PackedFiles, title: str, as_json: bool) -> None:
     manifest, entries = dataset.manifest, entry_facts(dataset)
     if as_json:
         print_json(

@@ -10,7 +10,7 @@ from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
 from fastload.pack.entry_facts import entry_facts
 from fastload.pack.summary import Summary
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]
 
@@ -28,7 +28,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the facts of a packed dataset."""
-    dataset = PackedDataset(arguments.folder)
+    dataset = PackedFiles(arguments.folder)
     manifest, summary = dataset.manifest, Summary()
     records = dataset.records
     for start in range(0, len(records), _CHUNK):

@@ -10,7 +10,7 @@ from typing import Any
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.sampler.quality import Quality, measure
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]
 
@@ -44,7 +44,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the three orders."""
-    dataset = PackedDataset(arguments.folder, entries=False)
+    dataset = PackedFiles(arguments.folder, entries=False)
     n, data_bytes = len(dataset), dataset.manifest.data_bytes
     try:
         block, window = default_blocks(n, data_bytes, arguments.block, arguments.window)

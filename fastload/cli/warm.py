@@ -23,7 +23,7 @@ from fastload.cli.progress import WarmProgress
 from fastload.cpu_budget import find_budget
 from fastload.decoded import check_decoded
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.sizes import parse_size
 
 __all__ = ["add", "run"]
@@ -107,7 +107,7 @@ def _ranks(text: str) -> tuple[range, int]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Warm one dataset after the other."""
-    datasets = [PackedDataset(path) for path in arguments.datasets]
+    datasets = [PackedFiles(path) for path in arguments.datasets]
     side = arguments.decoded
     if side is not None and arguments.page_cache:
         raise SystemExit("fastload warm: --decoded is for the node cache; leave out --page-cache.")
@@ -118,7 +118,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked += [f"--limit {arguments.limit}B"] * (arguments.limit is not None)
     setting = CacheSetting("on" if chosen else "auto", limit=arguments.limit, root=root, text=" ".join(asked))
 
-    def wanted(dataset: PackedDataset) -> npt.NDArray[np.int64] | None:
+    def wanted(dataset: PackedFiles) -> npt.NDArray[np.int64] | None:
         return _ids_of_ranks(dataset, arguments) if arguments.ranks is not None else None
 
     began = time.monotonic()
@@ -141,7 +141,7 @@ def run(arguments: argparse.Namespace) -> int:
     return UNREADABLE if any(result.failures for _, result in results) else 0
 
 
-def _ids_of_ranks(dataset: PackedDataset, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
+def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
     """The sample ids that these ranks read in the epoch, ascending."""
     ranks, world = arguments.ranks
     n, seen = len(dataset), np.zeros(len(dataset), np.bool_)
@@ -157,7 +157,7 @@ def _ids_of_ranks(dataset: PackedDataset, arguments: argparse.Namespace) -> npt.
     return np.flatnonzero(seen).astype(np.int64)
 
 
-def _sampler(dataset: PackedDataset, partition: Partition, arguments: argparse.Namespace) -> Sampler:
+def _sampler(dataset: PackedFiles, partition: Partition, arguments: argparse.Namespace) -> Sampler:
     n = len(dataset)
     if arguments.shuffle == "block":
         block, window = default_blocks(n, dataset.manifest.data_bytes, None, None)

@@ -18,7 +18,7 @@ from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.pack.files import full_disk_reported, publish, remove, temporary_of
 from fastload.pack.summary import CODECS
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import write_paged
 from fastload.threads import started_pool
@@ -98,7 +98,7 @@ def _map_in_order(
 
 
 def build_entries(
-    dataset: PackedDataset, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
+    dataset: PackedFiles, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
 ) -> EntriesReport:
     """Make ``entries.fli`` in the dataset's folder, replacing one that is there: one entropy decode an image.
 
@@ -146,7 +146,7 @@ def ensure_entries(
         threads: how many decode at a time; None: one a CPU that this process may use.
         observer: hears how far it is.
     """
-    dataset, observer = PackedDataset(folder, entries=False), observer or EntriesObserver()
+    dataset, observer = PackedFiles(folder, entries=False), observer or EntriesObserver()
     _remove_temporaries(folder)  # of one that was killed
     if _spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
@@ -170,7 +170,7 @@ def _remove_temporaries(folder: Path) -> None:
         remove(path)
 
 
-def _spacing_of(dataset: PackedDataset) -> int | None:
+def _spacing_of(dataset: PackedFiles) -> int | None:
     """The spacing of the entry points that are there; None if there are none, or not this dataset's."""
     path = dataset.folder / ENTRIES_NAME
     try:
@@ -179,7 +179,7 @@ def _spacing_of(dataset: PackedDataset) -> int | None:
         return None
 
 
-def _has_jpegs(dataset: PackedDataset) -> bool:
+def _has_jpegs(dataset: PackedFiles) -> bool:
     records = dataset.records
     return any(
         (records[start : start + _CHUNK]["codec"] == _JPEG).any() for start in range(0, len(records), _CHUNK)
@@ -193,7 +193,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 def verify_entries(
-    dataset: PackedDataset, threads: int, progress: Callable[[int], None] = lambda n: None
+    dataset: PackedFiles, threads: int, progress: Callable[[int], None] = lambda n: None
 ) -> list[int]:
     """Compute all entry points again; the sample ids whose stored ones differ.
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.pack.summary import CODECS, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import HEADER
 
@@ -40,7 +40,7 @@ class EntryFacts:
         return max(0, self.jpegs - self.progressive - self.unsuited - self.with_entries)
 
 
-def entry_facts(dataset: PackedDataset) -> EntryFacts:
+def entry_facts(dataset: PackedFiles) -> EntryFacts:
     """The facts of an opened dataset, from its index and ``entries.fli``; no record is read."""
     jpegs = progressive = unsuited = 0
     for start in range(0, len(dataset), _CHUNK):
@@ -60,7 +60,7 @@ def entry_facts(dataset: PackedDataset) -> EntryFacts:
     return EntryFacts(len(dataset), jpegs, progressive, unsuited, spacing, with_entries, size)
 
 
-def _sizes(dataset: PackedDataset) -> Iterator[npt.NDArray[np.uint64]]:
+def _sizes(dataset: PackedFiles) -> Iterator[npt.NDArray[np.uint64]]:
     """Bytes of each record's entry points, a chunk of records at a time."""
     with open(dataset.folder / ENTRIES_NAME, "rb") as file:
         header = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]

@@ -30,7 +30,7 @@ from fastload.pack.plan import MAX_LISTED, WORK_NAME
 from fastload.pack.publish import make_manifest, publish_index, write_skipped
 from fastload.pack.summary import CODECS, Summary
 from fastload.pack.tables import Labels, read_table
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import Foreign, format_of
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
@@ -107,7 +107,7 @@ def index_entries(
         ChecksumError: a damaged record.
     """
     place = Path(folder).absolute()
-    dataset = PackedDataset(place, entries=False)
+    dataset = PackedFiles(place, entries=False)
     with folder_lock(place):
         if spacing is None:
             remove_entries(place)

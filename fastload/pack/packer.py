@@ -30,7 +30,7 @@ from fastload.pack.publish import SKIPPED_NAME, publish_dataset
 from fastload.pack.shard_job import BadFiles, Job
 from fastload.pack.source import Source, open_sources
 from fastload.pack.summary import Summary
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
 
 __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
@@ -169,7 +169,7 @@ def _entries(output: Path, options: PackOptions, observer: Observer) -> EntryFac
     """Entry points as ``options`` want them, of a dataset that is complete without them."""
     if options.entries is not None:
         ensure_entries(output, options.entries, options.num_proc, observer)
-    return entry_facts(PackedDataset(output))
+    return entry_facts(PackedFiles(output))
 
 
 def _write(job: Job, observer: Observer) -> int:

@@ -13,7 +13,7 @@ from fastload.pack.files import publish_folder, remove, temporary_of
 from fastload.pack.folders import IMG_EXTENSIONS
 from fastload.pack.names import ESCAPED, decode_key, encode_key, printable
 from fastload.pack.summary import CODECS
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 
 __all__ = ["safe_path", "unpack"]
 
@@ -56,7 +56,7 @@ def unpack(
         PackError: ``output`` exists and is not empty; two records of one name.
         ChecksumError: damaged records.
     """
-    dataset = PackedDataset(folder)
+    dataset = PackedFiles(folder)
     final = Path(output).absolute()
     if final.is_symlink() or (final.exists() and (not final.is_dir() or any(final.iterdir()))):
         raise PackError(f"{final} exists and is not an empty folder; choose another.")
@@ -80,7 +80,7 @@ def unpack(
     return len(dataset)
 
 
-def _target(dataset: PackedDataset, sample: int) -> bytes:
+def _target(dataset: PackedFiles, sample: int) -> bytes:
     record = dataset.record(sample)
     key = safe_path(decode_key(dataset.index.key(sample), bool(record["flags"] & ESCAPED)))
     codec = CODECS[int(record["codec"])]
@@ -96,7 +96,7 @@ def _target(dataset: PackedDataset, sample: int) -> bytes:
     return key if first == name else safe_path(name) + b"/" + key
 
 
-def _as_file(dataset: PackedDataset, sample: int, data: bytes) -> bytes:
+def _as_file(dataset: PackedFiles, sample: int, data: bytes) -> bytes:
     record = dataset.record(sample)
     if CODECS[int(record["codec"])] != "raw":
         return data

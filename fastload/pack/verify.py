@@ -17,7 +17,7 @@ from fastload.pack.entries import verify_entries
 from fastload.pack.ingest import as_rows
 from fastload.pack.summary import CODECS, Summary
 from fastload.pil import decode_with_pil
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
 from fastload.threads import started_pool
@@ -146,7 +146,7 @@ class _Checks:
                 yield Problem(f"is missing; 'fastload index {self.folder} --entries' makes it", ENTRIES_NAME)
             if not recompute or not path.exists():
                 return
-            dataset = PackedDataset(self.folder, entries=False)
+            dataset = PackedFiles(self.folder, entries=False)
             wrong = verify_entries(dataset, len(os.sched_getaffinity(0)))
         except FastloadError as error:
             yield Problem(str(error), ENTRIES_NAME)

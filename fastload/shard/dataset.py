@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -14,18 +15,50 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FormatError, ShardTruncated
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 
-__all__ = ["PackedDataset"]
+__all__ = ["PackedFiles", "checked_id"]
+
+# What opening makes, and what is computed from it: not pickled.
+_OPENED = ("manifest", "index", "reader", "entries", "cache", "class_to_idx", "labels", "targets")
 
 
-class PackedDataset:
-    """The records of a packed folder, by sample id in ``[0, len(dataset))``.
+def checked_id(sample: Any, count: int) -> int:
+    """A sample id as an int.
 
-    Opening maps the index and checks its header; shards are opened when their first record is read.
+    Raises:
+        TypeError: not an integer (a bool is none).
+        IndexError: not in ``[0, count)``.
+    """
+    number = as_integer(sample)
+    if not 0 <= number < count:
+        legal = f"0 to {count - 1}" if count else "none"
+        raise IndexError(f"Sample id {number} is out of range for {count} samples: legal are {legal}.")
+    return number
+
+
+def as_integer(index: Any) -> int:
+    """An int of Python's or NumPy's, or an integer tensor of one element, as an int.
+
+    Raises:
+        TypeError: something else; also a bool, which Python counts as an integer.
+    """
+    if not isinstance(index, (bool, np.bool_)) and "bool" not in str(getattr(index, "dtype", "")):
+        try:
+            return operator.index(index)
+        except TypeError:
+            pass
+    raise TypeError(f"A sample's index must be an integer. Found: {index!r} ({type(index).__name__}).")
+
+
+class PackedFiles:
+    """The records of a packed folder as bytes, by sample id in ``[0, len(dataset))``; needs no torch.
+
+    Opening maps the index and checks its header; shards are opened when their first record is read. Pickles
+    as its folder, which is opened anew.
 
     Args:
-        folder: what ``fastload pack`` or ``fastload index`` made.
+        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it.
         entries: open the JPEGs' entry points, too, where there are any.
 
     Raises:
@@ -34,7 +67,12 @@ class PackedDataset:
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, entries: bool = True) -> None:
-        self.folder = Path(folder).absolute()
+        path = Path(folder).absolute()
+        self.folder = path.parent if path.name == MANIFEST_NAME and path.is_file() else path
+        self._wants_entries = entries
+        self._open()
+
+    def _open(self) -> None:
         self.manifest = Manifest.read(self.folder)
         path = self.folder / INDEX_NAME
         self.index = _C.Index(str(path))
@@ -52,20 +90,32 @@ class PackedDataset:
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
         self.reader = _C.Reader(self.index, shards)
         path = self.folder / ENTRIES_NAME
-        self.entries = _C.Entries(str(path), self.index) if entries and path.exists() else None
+        self.entries = _C.Entries(str(path), self.index) if self._wants_entries and path.exists() else None
         #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
         self.cache: Any = None
 
-    def __reduce__(self) -> tuple[type[PackedDataset], tuple[Path]]:
-        return PackedDataset, (self.folder,)
+    def __getstate__(self) -> dict[str, Any]:
+        kept = {name: value for name, value in self.__dict__.items() if name not in _OPENED}
+        return {**kept, "_packed_as": self.id}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        packed_as = self.__dict__.pop("_packed_as")
+        self._open()
+        if self.id != packed_as:
+            raise FormatError(
+                f"{self.folder} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
+                "it was packed anew. Open it anew, too."
+            )
 
     def __len__(self) -> int:
         return self.manifest.num_records
 
     def __repr__(self) -> str:
-        return f"PackedDataset({str(self.folder)!r}, {len(self)} records, {len(self.classes)} classes)"
+        facts = f"{len(self)} records, {len(self.manifest.classes)} classes"
+        return f"{type(self).__name__}({str(self.folder)!r}, {facts})"
 
-    def with_caches(self, caches: Sequence[Any]) -> PackedDataset:
+    def with_caches(self, caches: Sequence[Any]) -> PackedFiles:
         """This dataset for one user of a cache file: its records come from there, if they are there, and
         those that are read are put there. Files, and what has been checked of them, are shared.
 
@@ -90,11 +140,11 @@ class PackedDataset:
         return other
 
     @property
-    def parts(self) -> tuple[PackedDataset, ...]:
+    def parts(self) -> tuple[PackedFiles, ...]:
         """The packed folders it consists of: itself; see :func:`fastload.mix`."""
         return (self,)
 
-    def locate(self, sample: int) -> tuple[PackedDataset, int]:
+    def locate(self, sample: int) -> tuple[PackedFiles, int]:
         """The packed folder that holds a sample, and its id there."""
         return self, sample
 
@@ -124,8 +174,9 @@ class PackedDataset:
         return self.index.records().view(RECORD)[:, 0]
 
     def record(self, sample: int) -> np.void:
-        """One index entry (``fastload.shard.index.RECORD``)."""
-        found: np.void = np.frombuffer(self.index.record(sample), RECORD)[0]
+        """One index entry (``fastload.shard.index.RECORD``); IndexError: see :func:`checked_id`."""
+        number = checked_id(sample, len(self))
+        found: np.void = np.frombuffer(self.index.record(number), RECORD)[0]
         return found
 
     @cached_property
@@ -133,15 +184,23 @@ class PackedDataset:
         """Label of every sample, (n,) int64; -1 where there is none."""
         return self.records["label"].astype(np.int64)
 
+    def label(self, sample: int) -> int:
+        """One sample's label; -1 where there is none."""
+        return int(self.record(sample)["label"])
+
     def key(self, sample: int) -> str:
-        """The record's path in the source folder."""
-        return str(self.index.key(sample).decode("utf-8", "replace"))
+        """The record's path in the source folder.
+
+        Raises:
+            TypeError, IndexError: no sample id in ``[0, len(dataset))``.
+        """
+        return str(self.index.key(checked_id(sample, len(self))).decode("utf-8", "replace"))
 
     def read(self, sample: int) -> bytes:
-        """The record's bytes as they were packed; checked against their CRC-32C on first read."""
-        return bytes(self.reader.read(sample))
+        """The record's bytes as they were packed; checked against their CRC-32C on first read.
 
-    def __getitem__(self, sample: int) -> tuple[bytes, int]:
-        """Encoded bytes and label of one sample."""
-        sample = range(len(self))[sample]
-        return self.read(sample), int(self.record(sample)["label"])
+        Raises:
+            TypeError, IndexError: no sample id in ``[0, len(dataset))``.
+            ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
+        """
+        return bytes(self.reader.read(checked_id(sample, len(self))))

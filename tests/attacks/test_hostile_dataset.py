@@ -12,10 +12,10 @@ import pytest
 from hostile_index import DATA_OFFSET, entries, index_bytes, write_dataset
 from pack_trees import encoded
 
+from fastload import PackedDataset
 from fastload.errors import FastloadError, FormatError, FormatVersionError
 from fastload.pack.unpack import unpack
 from fastload.pack.verify import verify
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
 
 pytestmark = pytest.mark.timeout(10)

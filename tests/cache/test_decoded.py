@@ -15,13 +15,12 @@ from epochs import all_batches, same
 from odd_files import ODD_FILES, odd_file, write_files
 from plain_pack import plain_pack
 
-from fastload import DataLoader, mix
+from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload.decoded import bounded_sizes, decoded_bytes
 from fastload.errors import SampleError
 from fastload.pack import PackOptions, pack
 from fastload.pack.transcode import bounded
-from fastload.shard.dataset import PackedDataset
 
 SIDES = (48, 64, "full")
 NORMALIZE = T.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))

@@ -14,11 +14,11 @@ from decoded_engine import EPOCHS, epochs_of, make_cache, put_epochs
 from odd_files import ODD_FILES, odd_file
 from plain_pack import plain_pack
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cache.decoded import decoded
 from fastload.cache.files import attach, inspect
 from fastload.cache.layout import ENTRY
-from fastload.shard.dataset import PackedDataset
 
 SIDES = (48, "full")
 

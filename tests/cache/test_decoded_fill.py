@@ -12,10 +12,10 @@ from decoded_engine import EPOCHS, epochs_of, make_cache
 from odd_files import ODD_FILES, odd_file
 from plain_pack import plain_pack
 
+from fastload import PackedDataset
 from fastload.cache.decoded import decoded, fill_target, tier_of
 from fastload.cache.files import attach, inspect
 from fastload.cache.warming import WarmJob, WarmResult, run_job
-from fastload.shard.dataset import PackedDataset
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,10 @@ from epochs import all_batches, same
 from odd_files import ODD_FILES, odd_file
 from plain_pack import plain_pack
 
-from fastload import DataLoader, mix
+from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.handshake import describe
-from fastload.shard.dataset import PackedDataset
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 

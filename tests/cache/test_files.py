@@ -17,11 +17,11 @@ from cache_folder import OpenFolder
 from plain_pack import plain_pack
 
 import fastload.cache.files as cache_files
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cache.files import attach, clean, create, inspect, remove
 from fastload.cache.layout import ENTRY, HEADER, Contents, encoded
 from fastload.errors import CacheError
-from fastload.shard.dataset import PackedDataset
 
 NAME = "0123-encoded-1.flc"
 COUNT = 300
@@ -202,7 +202,7 @@ from pathlib import Path
 from cache_folder import OpenFolder
 import fastload.cache.files as files
 from fastload.cache.layout import encoded
-from fastload.shard.dataset import PackedDataset
+from fastload import PackedDataset
 files.header_of = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 files.create(OpenFolder(Path({os.fspath(memory.path)!r})), {NAME!r},
              encoded(PackedDataset({os.fspath(dataset.folder)!r})), 1 << 30)

@@ -11,11 +11,11 @@ import pytest
 from cache_folder import OpenFolder
 from plain_pack import plain_pack
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cache.files import create
 from fastload.cache.layout import Contents, encoded
 from fastload.cache.tables import copy_table
-from fastload.shard.dataset import PackedDataset
 
 COUNT = 100
 

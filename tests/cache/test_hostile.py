@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_pack import plain_pack
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cache.files import attach, create
 from fastload.cache.layout import ENTRY, HEADER, encoded
 from fastload.errors import CacheError
-from fastload.shard.dataset import PackedDataset
 
 NAME = "set.flc"
 COUNT = 50

@@ -101,7 +101,7 @@ def test_the_last_one_that_is_closed_lets_go_of_the_file(
     after = first.stats()["cache"]
     assert [after[name] for name in ("stored", "misses", "paths")] == [COUNT, COUNT, before["paths"]]
     assert first.stats()["threads"]
-    assert dataset[3] == (blobs[3], 3)
+    assert (dataset.read(3), dataset.label(3)) == (blobs[3], 3)
     with pytest.raises(StateError, match="closed"):
         next(iter(first))
     with DataLoader(dataset, 16, num_workers=1, cache=root) as loader:
@@ -154,7 +154,7 @@ def test_a_copy_for_a_worker_has_no_cache(root: Path, dataset: PackedDataset, bl
         check(loader, blobs)
         copy = pickle.loads(pickle.dumps(dataset))
         assert copy.cache is None
-        assert copy[5] == (blobs[5], 5)
+        assert (copy.read(5), copy.label(5)) == (blobs[5], 5)
         torch_loader = torch.utils.data.DataLoader(dataset, 50, num_workers=2, collate_fn=list)
         found = [pair for batch in torch_loader for pair in batch]
         assert found == list(zip(blobs, range(COUNT), strict=True))

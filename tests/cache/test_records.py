@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_pack import plain_pack
 
+from fastload import PackedDataset
 from fastload.cache.files import attach, create
 from fastload.cache.layout import ENTRY, choose_room, encoded
-from fastload.shard.dataset import PackedDataset
 
 NAME = "set.flc"
 COUNT = 200

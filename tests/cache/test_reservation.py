@@ -19,7 +19,7 @@ from mounts import tmpfs
 from process import in_child, thread_names
 
 import fastload.cache.files as cache_files
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload._native import _C
 from fastload.cache.files import attach, create, promised_bytes
 from fastload.cache.layout import HEADER, RESERVED_AT, Contents
@@ -28,7 +28,6 @@ from fastload.cache.root import PrivateFolder
 from fastload.cache.settings import CacheSetting, parse_setting
 from fastload.cli import main as command_line
 from fastload.errors import CacheError
-from fastload.shard.dataset import PackedDataset
 
 NAME = "0123-encoded-1.flc"
 LENGTH = 1 << 20

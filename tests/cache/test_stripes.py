@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastload.cache.files as cache_files
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload._native import _C
 from fastload.cache import layout
 from fastload.cache.files import attach, clean, create, inspect, promised_bytes, remove
@@ -24,7 +24,6 @@ from fastload.cache.opening import open_cache
 from fastload.cache.settings import CacheSetting
 from fastload.cli import main as command_line
 from fastload.errors import CacheError
-from fastload.shard.dataset import PackedDataset
 
 NAME = "0123-encoded-1.flc"
 COUNT = 300

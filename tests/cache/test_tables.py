@@ -13,11 +13,11 @@ import pytest
 from cache_folder import OpenFolder
 from pack_trees import class_tree
 
+from fastload import PackedDataset
 from fastload.cache.files import attach, create
 from fastload.cache.layout import encoded
 from fastload.cache.tables import copy_table, start_copies
 from fastload.pack import PackOptions, pack
-from fastload.shard.dataset import PackedDataset
 
 NAME = "set.flc"
 FILES = ("index.fli", "entries.fli")

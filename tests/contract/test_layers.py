@@ -50,6 +50,8 @@ JOINTS = [
     "state",
     "autotune",
     "mixture",
+    "decoding",
+    "pictures",
     "decoded",
     "cache",
     "prefetch",

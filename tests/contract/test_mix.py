@@ -54,8 +54,8 @@ def test_labels_follow_class_names(parts: list[PackedDataset]) -> None:
     names = [part.classes[label] for part in parts for label in part.labels]
     assert [mixed.classes[label] for label in mixed.labels] == names
     labels = torch.cat([labels for _, labels in DataLoader(mixed, 7, transform=EVAL)])
-    assert labels.tolist() == mixed.labels.tolist() == [mixed[i][1] for i in range(40)]
-    assert mixed[35][0] == parts[2].read(3) == mixed.read(35)
+    assert labels.tolist() == mixed.labels.tolist() == [mixed.label(i) for i in range(40)]
+    assert parts[2].read(3) == mixed.read(35)
     assert mixed.key(35) == "3.img"
 
 
@@ -152,7 +152,7 @@ def test_a_callable_may_do_all_of_the_geometry(parts: list[PackedDataset]) -> No
 def test_samplers_choose_among_all_ids(parts: list[PackedDataset]) -> None:
     mixed = fastload.mix(parts)
     loader = load(mixed, shuffle=False, sampler=fastload.SubsetSampler([39, 0, 12], shuffle=False))
-    assert torch.cat([labels for _, labels in loader]).tolist() == [mixed[i][1] for i in (39, 0, 12)]
+    assert torch.cat([labels for _, labels in loader]).tolist() == [mixed.label(i) for i in (39, 0, 12)]
 
 
 def test_a_mix_pickles(parts: list[PackedDataset]) -> None:

@@ -6,7 +6,7 @@ import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload.shard.dataset import PackedDataset
+from fastload import PackedDataset
 
 
 @pytest.fixture(scope="session")

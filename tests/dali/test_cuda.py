@@ -10,9 +10,8 @@ from odd_images import odd_images
 from plain_pack import plain_pack
 from two_backends import TRAIN, apart, with_dali
 
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 
 pytestmark = [pytest.mark.cuda, pytest.mark.dali, pytest.mark.timeout(300)]
 

@@ -11,9 +11,8 @@ from epochs import all_batches
 from simulated_gpu import SimulatedGpu
 from two_backends import TRAIN, with_dali
 
-from fastload import DataLoader, backends, errors
+from fastload import DataLoader, PackedDataset, backends, errors
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 from fastload.transforms.batch import ColorJitter, RandomErasing
 
 pytestmark = pytest.mark.dali

@@ -15,7 +15,7 @@ from epochs import all_batches
 from process import threads
 from two_backends import TRAIN, same_but_for_rounding, with_dali
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.dali.library import find_dali
@@ -23,7 +23,6 @@ from fastload.dali.memory import decoded_bytes, decoder_padding
 from fastload.dali.share import DecodeShare
 from fastload.options import Options
 from fastload.prefetch import SlotShape
-from fastload.shard.dataset import PackedDataset
 
 
 @pytest.mark.parametrize("name", ["nvidia", "nvidia.dali"])

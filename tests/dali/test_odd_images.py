@@ -12,9 +12,8 @@ from odd_images import odd_images
 from plain_pack import plain_pack
 from two_backends import EDGE_APART, MEAN_APART, TRAIN, WITHIN_APART, apart, with_dali
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 
 pytestmark = pytest.mark.dali
 

@@ -11,10 +11,10 @@ from odd_images import odd_images
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
+from fastload import PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.errors import StateError
-from fastload.shard.dataset import PackedDataset
 from fastload.transforms.plan import compile_plan
 
 ALL = (1 << 64) - 1

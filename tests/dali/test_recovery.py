@@ -11,10 +11,9 @@ from pictures import encoded, picture
 from plain_pack import plain_pack
 from two_backends import same_but_for_rounding, with_dali
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload.dali.graph import Graph
-from fastload.shard.dataset import PackedDataset
 
 pytestmark = pytest.mark.dali
 

@@ -12,9 +12,8 @@ from plain_pack import plain_pack
 from two_backends import TRAIN, apart, same_but_for_rounding, with_dali
 
 import fastload
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 from fastload.transforms.batch import ColorJitter, RandomErasing
 
 pytestmark = pytest.mark.dali

@@ -16,8 +16,8 @@ from pathlib import Path
 from killer import Killer
 from pack_trees import snapshot
 
+from fastload import PackedDataset
 from fastload.pack import PackOptions, pack
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 

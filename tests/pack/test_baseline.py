@@ -15,13 +15,13 @@ from decode_images import encode, patch_frame, photo, pillow_rgb, resampled_jpeg
 from pack_trees import make_tree, snapshot
 from PIL import Image
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cli import main
 from fastload.errors import DecodeError, PackError
 from fastload.pack import PackOptions, pack
 from fastload.pack.unpack import unpack
 from fastload.pack.verify import verify
-from fastload.shard.dataset import PackedDataset
 
 KINDS = {
     "4:4:4": {"subsampling": 0},

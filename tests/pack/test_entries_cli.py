@@ -12,14 +12,13 @@ import pytest
 from decode_images import encode, photo
 from pack_trees import make_tree, snapshot
 
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.errors import PackError
 from fastload.pack import PackOptions, pack, packer
 from fastload.pack import entries as entries_module
 from fastload.pack.entries import DEFAULT_SPACING, MAGIC
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.paged import write_paged
 
 FILES = {

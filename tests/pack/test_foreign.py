@@ -13,12 +13,12 @@ import pytest
 from index_reference import read_index
 from pack_trees import class_tree, encoded, snapshot
 
+from fastload import PackedDataset
 from fastload.errors import FastloadError, FormatError, PackError
 from fastload.pack import PackOptions, pack
 from fastload.pack.foreign import IndexOptions, index_files
 from fastload.pack.unpack import unpack
 from fastload.pack.verify import verify
-from fastload.shard.dataset import PackedDataset
 
 BLOBS = [encoded(i, kind) for i in range(8) for kind in ("JPEG", "PNG")]
 LABELS = [i % 3 for i in range(16)]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pack_trees import SlowDisk, class_tree, command, environment, run_cli, snapshot
 
+from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.pack import PackOptions, pack, packer, pool
-from fastload.shard.dataset import PackedDataset
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from pack_trees import class_tree, command, encoded, environment, run_cli, snapshot
 
+from fastload import PackedDataset
 from fastload.errors import FormatError, PackError
 from fastload.pack import PackOptions, pack
 from fastload.pack.plan import WORK_NAME
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.manifest import MANIFEST_NAME
 
 DRIVER = Path(__file__).with_name("kill_driver.py")

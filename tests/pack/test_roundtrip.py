@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from index_reference import read_index
 from pack_trees import class_tree, encoded, image_folder_samples, make_tree, snapshot
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.pack import PackOptions, pack
 from fastload.pack.names import ESCAPED, decode_key, encode_key
 from fastload.pack.unpack import unpack
 from fastload.pack.verify import verify
-from fastload.shard.dataset import PackedDataset
 
 
 def check_dataset(folder: Path, source: Path, samples: list[tuple[str, int]]) -> PackedDataset:
@@ -40,7 +40,7 @@ def check_dataset(folder: Path, source: Path, samples: list[tuple[str, int]]) ->
         assert _C.codec_names()[record["codec"]] == codec
         found = (record["width"], record["height"], record["channels"], int(record["flags"]) & ~ESCAPED)
         assert found == (width, height, channels, flags)
-        assert dataset[i] == (data, label)
+        assert (dataset.read(i), dataset.label(i)) == (data, label)
     assert verify(folder, decode=True) == ([], len(samples))
     return dataset
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pack_trees import class_tree, encoded, image_folder_samples, make_tree
 
+from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.pack import PackOptions, dry_run, pack
-from fastload.shard.dataset import PackedDataset
 
 ONE = PackOptions(num_proc=1)
 

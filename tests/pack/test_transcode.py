@@ -12,13 +12,13 @@ import pytest
 from pack_trees import encoded, make_tree, snapshot
 from PIL import Image, JpegImagePlugin
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.pack import PackOptions, pack
 from fastload.pack.transcode import bounded
 from fastload.pack.unpack import unpack
 from fastload.pack.verify import verify
-from fastload.shard.dataset import PackedDataset
 
 
 def photo(width: int, height: int, kind: str = "JPEG", mode: str = "RGB", **extra: object) -> bytes:

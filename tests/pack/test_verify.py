@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from pack_trees import class_tree, encoded, make_tree, snapshot
 
+from fastload import PackedDataset
 from fastload.errors import ChecksumError, FormatError, PackError
 from fastload.pack import PackOptions, pack
 from fastload.pack.unpack import safe_path, unpack
 from fastload.pack.verify import verify
-from fastload.shard.dataset import PackedDataset
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from plain_pack import plain_pack
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.errors import StateError
-from fastload.shard.dataset import PackedDataset
 
 SIZE = 4 * 4 * 3
 

@@ -11,10 +11,9 @@ import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, packed
+from fastload import DataLoader, PackedDataset, packed
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.shard.dataset import PackedDataset
 
 SIDE = 150  # over 64 KiB a sample: smaller ones are claimed in groups
 COUNT = 200  # samples

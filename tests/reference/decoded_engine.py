@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from cache_folder import OpenFolder
 
+from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cache.decoded import decoded
 from fastload.cache.files import attach, create
 from fastload.cache.layout import plan
 from fastload.decoded import decoded_side
 from fastload.pil import decode_with_pil
-from fastload.shard.dataset import PackedDataset
 
 __all__ = ["EPOCHS", "epochs_of", "make_cache", "put_epochs"]
 

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader
-from fastload.shard.dataset import PackedDataset
+from fastload import DataLoader, PackedDataset
 
 
 def expected(dataset: PackedDataset, transform: Any = None, **options: Any) -> list[Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fastload import PackedDataset
 from fastload._native import _C
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 

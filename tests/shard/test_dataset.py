@@ -24,7 +24,7 @@ def dataset(tmp_path: Path) -> PackedDataset:
 def test_records_labels_and_classes(dataset: PackedDataset) -> None:
     assert len(dataset) == 300
     assert [dataset.read(i) for i in range(300)] == BLOBS
-    assert dataset[-1] == (BLOBS[299], 2)
+    assert (dataset.read(299), dataset.label(299)) == (BLOBS[299], 2)
     assert dataset.labels.tolist() == [i % 3 for i in range(300)]
     assert dataset.classes == ["a", "b", "c"]
     assert dataset.class_to_idx == {"a": 0, "b": 1, "c": 2}

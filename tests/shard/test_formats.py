@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pack_trees import class_tree, encoded, make_tree
 
+from fastload import PackedDataset
 from fastload.errors import FormatError
 from fastload.pack import PackOptions, pack
 from fastload.shard import arrow, hdf5
-from fastload.shard.dataset import PackedDataset
 from fastload.shard.formats import ShardSpec, format_of
 from fastload.shard.hdf5_heap import REFERENCE, heap_ranges, read_references
 from fastload.shard.index import RECORD

@@ -10,8 +10,7 @@ import pytest
 from plain_pack import plain_pack
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, backends
-from fastload.shard.dataset import PackedDataset
+from fastload import DataLoader, PackedDataset, backends
 
 SIDE = 6
 

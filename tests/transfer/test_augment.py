@@ -11,11 +11,10 @@ import pytest
 import torch
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.sampler import BatchIds
-from fastload.shard.dataset import PackedDataset
 from fastload.transfer import draws
 from fastload.transforms.batch import ColorJitter, CutMix, MixUp, RandomChoice, RandomErasing
 

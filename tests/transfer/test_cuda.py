@@ -10,9 +10,8 @@ import pytest
 import torch
 from cuda_steps import DeviceStep, batches_of
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 from fastload.transforms.batch import ColorJitter, CutMix, MixUp, RandomErasing
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(300)]

@@ -15,9 +15,8 @@ import pytest
 import torch
 from process import resident, threads
 
-from fastload import DataLoader, backends
+from fastload import DataLoader, PackedDataset, backends
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 from fastload.transfer.cuda import CudaGpu, find_gpu
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(300)]

@@ -10,9 +10,8 @@ import pytest
 import torch
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 from fastload.transfer.nested import Mover
 
 Make = Callable[..., DataLoader]

@@ -11,9 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 
 NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 Make = Callable[..., DataLoader]

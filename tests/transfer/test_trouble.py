@@ -15,9 +15,8 @@ from pictures import jpegs
 from plain_pack import plain_pack
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
-from fastload.shard.dataset import PackedDataset
 from fastload.transfer.streams import guarded
 
 NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

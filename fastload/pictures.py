@@ -1,0 +1,261 @@
+"""Packed datasets as torch Datasets: what torchvision's ImageFolder gives, a PIL picture and its label."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import numpy as np
+import torch.utils.data
+
+from fastload.decoding import decode_sample
+from fastload.mixture import MixedFiles, Packed
+from fastload.shard.dataset import PackedFiles, as_integer
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+__all__ = ["Listing", "MixedDataset", "PackedDataset", "given_transform", "mix"]
+
+Transform: TypeAlias = "Callable[[Any], Any] | None"
+
+
+class Listing(Sequence[tuple[str, int]]):
+    """(key, label) of every sample, looked up when asked for: ImageFolder's ``samples``, without a list."""
+
+    def __init__(self, dataset: Packed) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[str, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[str, int]]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        sample = checked_index(index, len(self))
+        return self._dataset.key(sample), self._dataset.label(sample)
+
+    def __repr__(self) -> str:
+        return f"<(key, label) of {self._dataset!r}>"
+
+
+def checked_index(index: Any, count: int) -> int:
+    """A list index, which may count from the end, as a sample id.
+
+    Raises:
+        TypeError: no integer.
+        IndexError: out of range.
+    """
+    number = as_integer(index)
+    if not -count <= number < count:
+        raise IndexError(f"index {number} is out of range for {count} samples.")
+    return number % count
+
+
+class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
+    """The part of a torch Dataset that packed datasets have in common."""
+
+    transform: Transform = None
+    target_transform: Transform = None
+
+    @overload
+    def __getitem__(self: Any, index: int) -> tuple[Image.Image, int]: ...
+    @overload
+    def __getitem__(self: Any, index: slice) -> torch.utils.data.Subset[tuple[Image.Image, int]]: ...
+    def __getitem__(self: Any, index: Any) -> Any:
+        """A sample as torchvision's ImageFolder gives it, or the samples of a slice as a torch ``Subset``.
+
+        Args:
+            index: an integer (also NumPy's, or a tensor of one element), negative from the end; or a slice.
+
+        Returns:
+            (picture, label): a PIL picture in RGB, or what ``transform`` makes of it, and the label, -1 where
+            there is none, or what ``target_transform`` makes of it.
+
+        Raises:
+            TypeError, IndexError: no such index.
+            SampleError: a record that is damaged or no picture, with its shard and key.
+            ShardError: a shard is missing or cannot be read.
+            ImportError: Pillow is not installed.
+        """
+        if isinstance(index, slice):
+            return torch.utils.data.Subset(self, range(*index.indices(len(self))))
+        sample = checked_index(index, len(self))
+        picture: Any = _as_pil(decode_sample(self, sample))
+        label: Any = self.label(sample)
+        if self.transform is not None:
+            picture = self.transform(picture)
+        if self.target_transform is not None:
+            label = self.target_transform(label)
+        return picture, label
+
+    def __getitems__(self: Any, indices: Sequence[int]) -> list[tuple[Image.Image, int]]:
+        """The samples of a batch, as the fetcher of torch's DataLoader asks for them."""
+        return [self[index] for index in indices]
+
+    @cached_property
+    def targets(self: Any) -> list[int]:
+        """Label of every sample, a list of ints as ImageFolder has it, of 8 bytes a sample.
+
+        ``labels`` is the same as an array. Changing the list changes no sample.
+        """
+        labels = self.labels
+        found, places = np.unique(labels, return_inverse=True)
+        targets: list[int] = np.array(found.tolist(), object)[places].tolist()
+        return targets
+
+    @property
+    def samples(self: Any) -> Listing:
+        """(key, label) of every sample, a lazy sequence; the key is the path in the source folder."""
+        return Listing(self)
+
+    @property
+    def imgs(self) -> Listing:
+        """The same as ``samples``."""
+        return Listing(self)  # type: ignore[arg-type]
+
+
+class PackedDataset(PackedFiles, _Pictures):
+    """A folder made by ``fastload pack``, as a torch Dataset of (PIL picture in RGB, label).
+
+    Given to :class:`fastload.DataLoader`, also as a ``Subset`` or within a ``ConcatDataset``, it is read by
+    the engine, without worker processes; ``transform`` is then compiled like the loader's own. In torch's
+    DataLoader it works, too, in its workers.
+
+    Opening maps the index and checks its header; shards are opened when their first record is read. Pickles
+    as its folder, which is opened anew.
+
+    Args:
+        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it.
+        transform: as ImageFolder's: what makes a sample of a PIL picture. May also be set later.
+        target_transform: the same for the label, an int.
+        entries: open the JPEGs' entry points, too, where there are any.
+
+    Raises:
+        FormatError: not a packed dataset, or damaged.
+        ShardError: a file cannot be opened.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        transform: Transform = None,
+        target_transform: Transform = None,
+        *,
+        entries: bool = True,
+    ) -> None:
+        super().__init__(folder, entries=entries)
+        self.transform = transform
+        self.target_transform = target_transform
+
+    @property
+    def root(self) -> str:
+        """The packed folder's path."""
+        return str(self.folder)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}{_transforms_of(self)})"
+
+
+class MixedDataset(MixedFiles, _Pictures):
+    """See :func:`fastload.mix`. Samples as :class:`PackedDataset` gives them, labels by the joined classes.
+
+    Sample ids go on from one dataset to the next; ``len()`` is the sum of the sizes. Classes are joined by
+    name, in order of their first appearance.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[PackedFiles | str | os.PathLike[str]],
+        weights: Sequence[float] | None = None,
+        num_samples: int | None = None,
+        transform: Transform = None,
+        target_transform: Transform = None,
+    ) -> None:
+        super().__init__(datasets, weights, num_samples)
+        for part in self.parts:
+            for name in ("transform", "target_transform"):
+                if getattr(part, name, None) is not None:
+                    raise ValueError(
+                        f"{part!r} has a {name} of its own, which a mix does not apply. Pass {name}= to mix."
+                    )
+        self.transform = transform
+        self.target_transform = target_transform
+
+    def _part(self, folder: str | os.PathLike[str]) -> PackedFiles:
+        return PackedDataset(folder)
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}{_transforms_of(self)})"
+
+
+def mix(
+    datasets: Sequence[PackedFiles | str | os.PathLike[str]],
+    weights: Sequence[float] | None = None,
+    num_samples: int | None = None,
+    transform: Transform = None,
+    target_transform: Transform = None,
+) -> MixedDataset:
+    """Several packed datasets as one, for :class:`fastload.DataLoader`.
+
+    Args:
+        datasets: folders made by ``fastload pack``, or open ones.
+        weights: their shares of an epoch, any positive numbers; None: in proportion to their sizes.
+        num_samples: positions of an epoch over all ranks; None: the sum of the sizes.
+        transform, target_transform: as :class:`fastload.PackedDataset` has them.
+
+    Returns:
+        The mix. With ``shuffle=True`` each dataset has its share of an epoch exactly (rounded to whole
+        samples), evenly spread; it is walked in a shuffled order of its own, which goes on in the next epoch
+        where this one stopped and is shuffled anew when it is through. Without shuffle an epoch is the
+        datasets one after the other, each from its beginning.
+
+    Raises:
+        ValueError: no datasets, weights that are not positive, an epoch too short for a dataset to be in it,
+            classes that cannot be joined, or a dataset with a transform of its own.
+        FormatError, ShardError: a dataset cannot be opened.
+    """
+    return MixedDataset(datasets, weights, num_samples, transform, target_transform)
+
+
+def given_transform(dataset: Any, transform: Any) -> Any:
+    """The transform of a loader over ``dataset``: its own argument, or the dataset's.
+
+    Raises:
+        ValueError: both are given, or the dataset has a target_transform.
+    """
+    if not isinstance(dataset, _Pictures):
+        return transform
+    if dataset.target_transform is not None:
+        raise ValueError(
+            f"fastload.DataLoader does not apply a packed dataset's target_transform. Found: "
+            f"{dataset.target_transform!r}. Change the labels of a batch in collate_fn, or after the loader."
+        )
+    if dataset.transform is not None and transform is not None:
+        raise ValueError(
+            f"The dataset has a transform and the loader was given one, too. Pass only one of them. Found: "
+            f"{dataset.transform!r} and {transform!r}."
+        )
+    return transform if dataset.transform is None else dataset.transform
+
+
+def _transforms_of(dataset: _Pictures) -> str:
+    given = {name: getattr(dataset, name) for name in ("transform", "target_transform")}
+    return "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
+
+
+def _as_pil(pixels: Any) -> Image.Image:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError(
+            f"A sample of a packed dataset is a PIL picture, which needs Pillow ({error}): pip install "
+            "pillow. fastload.DataLoader reads packed datasets without it; dataset.read(i) gives the bytes."
+        ) from error
+    return Image.fromarray(pixels)
