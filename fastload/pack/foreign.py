@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FormatError, PackError
+from fastload.errors import FastloadError, FormatError, PackError
+from fastload.pack.earlier_index import earlier_index, index_identity
 from fastload.pack.entries import (
     DEFAULT_SPACING,
     EntriesObserver,
@@ -24,7 +26,7 @@ from fastload.pack.entries import (
 )
 from fastload.pack.files import remove
 from fastload.pack.ingest import as_rows
-from fastload.pack.lock import LOCK_NAME, folder_lock
+from fastload.pack.lock import folder_lock
 from fastload.pack.part import Part
 from fastload.pack.plan import MAX_LISTED, WORK_NAME
 from fastload.pack.publish import make_manifest, publish_index, write_skipped
@@ -33,7 +35,7 @@ from fastload.pack.tables import Labels, read_table
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import Foreign, format_of
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
+from fastload.shard.manifest import Manifest, Shard
 
 __all__ = ["IndexOptions", "find_shards", "index_entries", "index_files"]
 
@@ -50,7 +52,7 @@ class IndexOptions:
         column: the Arrow column or HDF5 dataset of the images; None: found by type and name.
         labels: a CSV or JSONL file of key and label, for files without labels.
         on_error: "raise" stops at records that are not images, "skip" leaves them out and lists them.
-        restart: replace an index that is there.
+        restart: replace another index that is there.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
     """
 
@@ -69,9 +71,12 @@ def index_files(
 ) -> Manifest:
     """Index shards where they lie; ``output`` gets the index and a manifest with their absolute paths.
 
+    Interrupted at any moment, the same call begins anew; of an index that is complete it makes the entry
+    points that are missing, and nothing else.
+
     Raises:
         FormatError: a file of unknown kind, or records in it that are no plain byte ranges.
-        PackError: records that are not images; an ``output`` that is in use.
+        PackError: records that are not images; an ``output`` that is in use, or cannot be written.
     """
     options = options or IndexOptions()
     shards = [found for path in paths for found in find_shards(Path(path))]
@@ -81,18 +86,34 @@ def index_files(
     if len(formats) > 1:
         raise PackError(f"files of different formats cannot share an index: {', '.join(formats)}.")
     folder = Path(output).absolute()
-    folder.mkdir(parents=True, exist_ok=True)
-    with folder_lock(folder):
-        _make_room(folder, options.restart)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with folder_lock(folder):
+            return _index_into(folder, formats[0], shards, options, observer)
+    except OSError as error:
+        if isinstance(error, FastloadError):
+            raise
+        raise PackError(f"cannot index into {folder}: {error}.") from error
+
+
+def _index_into(
+    folder: Path,
+    format_name: str,
+    shards: list[Path],
+    options: IndexOptions,
+    observer: EntriesObserver | None,
+) -> Manifest:
+    identity = index_identity(shards, options.column, options.labels)
+    manifest = earlier_index(folder, identity, options.restart)
+    if manifest is None:
         work = folder / WORK_NAME
-        remove(work)
         work.mkdir()
         try:
-            manifest = _Indexer(formats[0], shards, work, options).run(folder)
+            manifest = _Indexer(format_name, shards, work, options).run(folder, identity)
         finally:
             remove(work)
-        if options.entries is not None:
-            ensure_entries(folder, options.entries, None, observer)
+    if options.entries is not None:
+        ensure_entries(folder, options.entries, None, observer)
     return manifest
 
 
@@ -169,22 +190,6 @@ def kind_of(path: Path) -> str:
     raise FormatError(f"{path} is not an Arrow IPC, LMDB or HDF5 file by its first bytes.")
 
 
-def _make_room(folder: Path, restart: bool) -> None:
-    if (folder / MANIFEST_NAME).exists():
-        if not restart:
-            raise PackError(f"{folder} holds a dataset already; --restart replaces an index made here.")
-        if not Manifest.read(folder).options.get("indexed"):
-            raise PackError(
-                f"{folder} holds a packed dataset, not an index of other files; choose another folder."
-            )
-        remove(folder / MANIFEST_NAME)
-        remove_entries(folder)
-        return
-    others = [name for name in os.listdir(folder) if name not in (LOCK_NAME, WORK_NAME)]
-    if any(not name.startswith(".tmp-") for name in others):
-        raise PackError(f"{folder} is not empty (found {sorted(others)[0]!r}); choose another folder.")
-
-
 class _Indexer:
     """Indexes the files one after another; what is known of each goes to a part file."""
 
@@ -196,7 +201,7 @@ class _Indexer:
         self._hashes = array("q")
         self._failures: list[tuple[str, str]] = []
 
-    def run(self, output: Path) -> Manifest:
+    def run(self, output: Path, options: dict[str, Any]) -> Manifest:
         for number, path in enumerate(self._shards):
             self._index(number, path)
         named = len(np.unique(np.frombuffer(self._hashes, np.int64))) == len(self._hashes)
@@ -207,7 +212,6 @@ class _Indexer:
             Shard(str(self._data_file(path)), *self._counts(number))
             for number, path in enumerate(self._shards)
         ]
-        options = {"indexed": [str(path) for path in self._shards], "column": self._options.column}
         manifest = make_manifest(
             self._format_name, summary, self._classes or (), entries, index, options, len(self._failures)
         )

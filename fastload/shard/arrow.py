@@ -214,6 +214,16 @@ def _holds_bytes(kind: pa.DataType) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
+def _numbers(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Integers as int64, null as -1."""
+    if column.type == pa.int64() and not column.null_count:
+        # Not by pyarrow's functions: where pandas is installed they import it.
+        values = np.frombuffer(column.buffers()[1] or b"", np.int64)
+        return values[column.offset : column.offset + len(column)]
+    converted: npt.NDArray[np.int64] = column.fill_null(-1).cast(pa.int64()).to_numpy()
+    return converted
+
+
 def _labels(
     mapped: _Mapped, features: dict[str, Any]
 ) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...]]:
@@ -224,7 +234,7 @@ def _labels(
     for name in candidates:
         if name not in mapped.schema.names or not pa.types.is_integer(mapped.schema.field(name).type):
             continue
-        parts = [batch.column(name).fill_null(-1).cast(pa.int64()).to_numpy() for batch in mapped.batches]
+        parts = [_numbers(batch.column(name)) for batch in mapped.batches]
         names = features.get(name, {}).get("names") or ()
         return np.concatenate(parts) if parts else np.zeros(0, np.int64), tuple(str(n) for n in names)
     return None, ()

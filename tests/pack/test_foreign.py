@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import h5py
@@ -266,8 +268,42 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(FastloadError, match=message):
             index_files([tmp_path / name for name in names], tmp_path / "out")
     index_files([tmp_path / "good.arrow"], tmp_path / "out")
-    with pytest.raises(PackError, match="--restart"):
-        index_files([tmp_path / "good.arrow"], tmp_path / "out")
+    write_arrow(tmp_path / "other.arrow", pa.table({"image": BLOBS}))
+    with pytest.raises(PackError, match="other files or has other options; --restart"):
+        index_files([tmp_path / "other.arrow"], tmp_path / "out")
     pack(class_tree(tmp_path / "source"), tmp_path / "packed", PackOptions(num_proc=1))
     with pytest.raises(PackError, match="packed dataset, not an index"):
         index_files([tmp_path / "good.arrow"], tmp_path / "packed", IndexOptions(restart=True))
+
+
+def test_the_same_index_again(tmp_path: Path) -> None:
+    """What is complete stays; a file that was touched is the same, one of other bytes is not."""
+    source, output = write_arrow(tmp_path / "a.arrow", pa.table({"image": BLOBS})), tmp_path / "out"
+    index_files([source], output, IndexOptions(entries=None))
+    before = snapshot(output)
+    later = time.time_ns() + 10**12
+    os.utime(source, ns=(later, later))
+    index_files([source], output, IndexOptions(entries=None))
+    assert snapshot(output) == before
+    index_files([source], output)  # the entry points alone are missing
+    assert snapshot(output).keys() - before.keys() == {"entries.fli"}
+    data = bytearray(source.read_bytes())
+    data[data.index(BLOBS[3]) + 100] ^= 1
+    source.write_bytes(data)
+    os.utime(source, ns=(later, later))
+    with pytest.raises(PackError, match=r"a\.arrow has other contents now; --restart"):
+        index_files([source], output)
+    index_files([source], output, IndexOptions(restart=True))
+    assert PackedDataset(output).read(3) != BLOBS[3]
+
+
+def test_what_no_index_has_made_is_left_alone(tmp_path: Path) -> None:
+    source = write_arrow(tmp_path / "a.arrow", pa.table({"image": BLOBS}))
+    for name in ("notes.txt", ".fastload-pack/plan.json"):
+        folder = tmp_path / name.partition("/")[0]
+        path = folder / "out" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("mine")
+        with pytest.raises(PackError, match=r"is not empty|unfinished pack"):
+            index_files([source], folder / "out", IndexOptions(restart=True))
+        assert path.read_text() == "mine"

@@ -1,0 +1,45 @@
+"""Kills and failing calls at the level of libc, at points all over a command: the same command goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import failing_calls
+import pytest
+from pack_trees import class_tree, environment
+
+from fastload.pack import PackOptions, pack
+
+DRIVER = Path(__file__).with_name("call_driver.py")
+
+
+def driven(tmp_path: Path, **given: Any) -> dict[str, Any]:
+    """What the driver found; see there."""
+    library = failing_calls.build(tmp_path)
+    preloaded = failing_calls.environment(library)["LD_PRELOAD"]
+    task = {"folder": str(tmp_path), **given}
+    done = subprocess.run(
+        [sys.executable, DRIVER, json.dumps(task)], capture_output=True, text=True, timeout=100,
+        env=environment(LD_PRELOAD=preloaded), check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"again": True, "restart_again": False}], ids=["anew", "over one that is there"]
+)
+def test_an_index_killed_anywhere_is_made_by_the_same_command(
+    tmp_path: Path, given: dict[str, bool], format_name: str
+) -> None:
+    source = class_tree(tmp_path / "source", classes=2, images=12)
+    pack(source, tmp_path / "shards", PackOptions(format=format_name, shard_size=16384, num_proc=1))
+    shards = str(tmp_path / "shards")
+    found = driven(tmp_path, command="index", source=shards, format=format_name, points=20, **given)
+    assert found["calls"] >= 60
+    assert found["points"] >= 12
+    assert (found["stuck"], found["different"], found["wrong"]) == ([], [], [])
