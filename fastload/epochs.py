@@ -28,7 +28,7 @@ class Epochs:
         start: makes the back end.
         stream: the dataset decides itself when an epoch ends.
         batch_size: samples in a batch whose length cannot be seen.
-        handshake: with the other ranks.
+        begin: called before each iteration; gives the handshake with the other ranks the first time.
     """
 
     def __init__(
@@ -37,13 +37,14 @@ class Epochs:
         start: Callable[[], Backend],
         stream: bool,
         batch_size: int,
-        handshake: Handshake,
+        begin: Callable[[], Handshake | None],
     ) -> None:
         self._sampler = sampler
         self._start = start
         self._stream = stream
         self._batch_size = batch_size
-        self._handshake = handshake
+        self._begin = begin
+        self._handshake: Handshake | None = None
         self._resume: tuple[int, int] | None = None  # (epoch, position) of a loaded state
         self._cursor: BatchKey | None = None  # the next batch of an iteration that has begun
         self._active: weakref.ref[EpochIterator] | None = None
@@ -74,7 +75,7 @@ class Epochs:
     def place(self) -> tuple[int, int]:
         """Epoch, and the position in it, of the consumer's next batch."""
         if self._cursor is None:
-            return self._upcoming()
+            return self.upcoming()
         epoch, start, step = self._cursor
         return epoch, start + step if self._stream else self._sampler.consumed(epoch, start, step)
 
@@ -84,7 +85,8 @@ class Epochs:
         self._cursor = None
         self._sampler.set_epoch(epoch)
 
-    def _upcoming(self) -> tuple[int, int]:
+    def upcoming(self) -> tuple[int, int]:
+        """Epoch, and position in it, at which the next iteration begins."""
         epoch = self._sampler.epoch
         return epoch, self._resume[1] if self._resume is not None and self._resume[0] == epoch else 0
 
@@ -94,9 +96,10 @@ class Epochs:
         What was left keeps its batches in work until then. A ``__del__`` would give them back at once, but a
         KeyboardInterrupt that comes in one is lost.
         """
+        self._handshake = self._begin() or self._handshake
         if self._active is not None and self.backend is not None and not self._closed:
             self.backend.cancel()
-        epoch, start = self._upcoming()
+        epoch, start = self.upcoming()
         self._active = weakref.ref(iterator)
         self._resume = None
         self._sampler.epoch = epoch + 1
@@ -109,12 +112,26 @@ class Epochs:
         Callbacks.run_if_signalled()
         assert self._cursor is not None
         epoch, start, step = self._cursor
+        assert self._handshake is not None
         self._handshake.meet(epoch, start)
         if not self._stream and step >= self._sampler.num_batches(epoch, start):
             raise StopIteration
         with profiled(_LABEL), self.clock.waiting():
             batch = self.started().batch(self._cursor)
         self._cursor = BatchKey(epoch, start, step + 1)
+        self.clock.delivered(batch_length(batch, self._batch_size))
+        return batch
+
+    def fetch(self, key: BatchKey) -> Any:
+        """The batch ``key`` outside of any iteration; the place moves behind it."""
+        self._handshake = self._begin() or self._handshake
+        assert self._handshake is not None
+        self._handshake.meet(key.epoch, key.start)
+        batch = self.started().batch(key)
+        is_last = key.step + 1 >= self._sampler.num_batches(key.epoch, key.start)
+        self._cursor = None if is_last else key._replace(step=key.step + 1)
+        self._sampler.epoch = key.epoch + 1
+        self._resume = None
         self.clock.delivered(batch_length(batch, self._batch_size))
         return batch
 

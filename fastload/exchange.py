@@ -61,6 +61,8 @@ class Exchange:
     own: int  # this process's place among them
     key: str
     description: Described
+    proposal: Any = None  # what the first member proposes, all get; JSON-able
+    agreed: Any = None  # the first member's proposal, once there is a verdict
     missing: list[int] = field(default_factory=list)  # global ranks that have not come yet
     verdict: str | None = None  # "": equal
     failure: Exception | None = None
@@ -107,10 +109,10 @@ class Exchange:
             if text:
                 until = min(until, time.monotonic() + _GATHER_SECONDS)
             if not self.missing or time.monotonic() > until:
-                self._write(json.dumps([text, list(words.values())]), self.word, "verdict")
+                self._write(json.dumps([text, list(words.values()), self.proposal]), self.word, "verdict")
                 if text:
                     self._let_read([self.members.index(rank) for rank in words])
-                self.verdict = text
+                self.agreed, self.verdict = self.proposal, text
                 return
 
     def _let_read(self, readers: list[int]) -> None:
@@ -131,10 +133,10 @@ class Exchange:
             if call != answered:
                 self._write(json.dumps([self.word, self.description]), call, self.own)
                 answered = call
-            text, words = json.loads(self._read(call, "verdict") or '["", []]')
+            text, words, proposal = json.loads(self._read(call, "verdict") or '["", [], null]')
             if self.word in words:
                 self._write("", call, "read", self.own)
-                self.verdict = text
+                self.agreed, self.verdict = proposal, text
                 return
             if turn % 8 == 7:
                 self.missing = self._silent(call) or self.members[:1]

@@ -28,7 +28,7 @@ from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 from fastload.world import World
 
-__all__ = ["Handshake", "describe"]
+__all__ = ["Handshake", "describe", "site_of_loader"]
 
 WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own timeout is less
 _LOOKED_AT = 64  # positions of the order
@@ -102,16 +102,22 @@ class Handshake:
         policy: when some ranks have not come to their first batch after 60 seconds (or the process group's
             timeout, if that is less): "warn", and compare when they do; "raise"; or "off": no handshake.
         description: what to compare in an epoch.
+        site: where the loader is made; see :func:`site_of_loader`.
     """
 
     def __init__(
-        self, world: World, group: Any, policy: str, description: Callable[[int], dict[str, Any]]
+        self,
+        world: World,
+        group: Any,
+        policy: str,
+        description: Callable[[int], dict[str, Any]],
+        site: str,
     ) -> None:
         self._world = world
         self._group = group
         self._policy = policy
         self._description = description
-        self._site = _site()
+        self._site = site
         self._exchange: Exchange | None = None
         self._settled = policy == "off" or world.size == 1
         self._refused = ""  # why this loader gives no batches
@@ -138,24 +144,50 @@ class Handshake:
         if self._exchange.done.is_set():
             self._settle(self._exchange)
 
+    def agree(self, proposal: int) -> int | None:
+        """The number that the group's first rank proposes, on all its ranks; None where there is no group.
+
+        Raises:
+            WorldError: ranks are missing after 60 s, or the process group's store fails.
+        """
+        if self._world.size == 1:
+            return proposal
+        exchange = self._exchanging("seed", {}, proposal)
+        if exchange is None:
+            return None
+        exchange.done.wait(_limit(exchange))
+        if exchange.done.is_set() and exchange.failure is None:
+            return int(exchange.agreed)
+        exchange.given_up.set()
+        who = in_words(exchange.missing) if exchange.missing else "the process group's store"
+        why = exchange.failure or f"{who} did not answer within {_limit(exchange):g} s"
+        raise WorldError(
+            f"The ranks could not agree on a seed for the loader made in {self._site}: {why}. Pass "
+            "seed=, the same on all ranks, or process_group=, the group of those that make this loader."
+        )
+
     def _begin(self, epoch: int, position: int) -> Exchange | None:
+        described = {**self._description(epoch), "epoch": epoch, "position": position}
+        return self._exchanging("", described, None)
+
+    def _exchanging(self, subject: str, description: dict[str, Any], proposal: Any) -> Exchange | None:
+        """An exchange that has begun; None where there is nobody to exchange with."""
         found = _membership(self._world, self._group)
         if found is None:
             return None
         store, members, own = found
-        site = f"fastload/{','.join(map(str, members))}/{self._site}"
+        site = f"fastload/{','.join(map(str, members))}/{self._site}{subject and '/' + subject}"
         if len(site) > _LONGEST_KEY:
             site = f"fastload/{hashlib.sha256(site.encode()).hexdigest()}"
         key = f"{site}/{_met[site]}"
         _met[site] += 1
-        description = {**self._description(epoch), "epoch": epoch, "position": position}
-        exchange = Exchange(store, members, own, key, description)
+        exchange = Exchange(store, members, own, key, description, proposal)
         weakref.finalize(self, exchange.given_up.set)
         threading.Thread(target=exchange.run, name="fastload-handshake", daemon=True).start()
         return exchange
 
     def _wait(self, exchange: Exchange) -> None:
-        limit = min(WAIT_SECONDS, exchange.store.timeout.total_seconds())
+        limit = _limit(exchange)
         if exchange.done.wait(limit):
             return
         if exchange.missing:
@@ -189,6 +221,11 @@ class Handshake:
             raise WorldError(self._refused) from exchange.failure
 
 
+def _limit(exchange: Exchange) -> float:
+    """Seconds to wait for the other ranks."""
+    return min(WAIT_SECONDS, float(exchange.store.timeout.total_seconds()))
+
+
 def _membership(world: World, group: Any) -> tuple[Any, list[int], int] | None:
     """The store, the group's global ranks and this process's place among them; None: nothing to compare."""
     distributed = sys.modules.get("torch.distributed")
@@ -205,8 +242,11 @@ def _membership(world: World, group: Any) -> tuple[Any, list[int], int] | None:
     return (store, members, world.rank) if hasattr(store, "check") else None
 
 
-def _site() -> str:
-    """Where the loader is made: file and function, which are the same on all ranks of one script."""
+def site_of_loader() -> str:
+    """Where the loader is made: file and function, which are the same on all ranks of one script.
+
+    For a call from within its constructor.
+    """
     frame: Any = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fastload."):
         frame = frame.f_back

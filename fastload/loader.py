@@ -3,44 +3,36 @@
 from __future__ import annotations
 
 import os
-import warnings
+import secrets
+import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch.utils.data import DataLoader as TorchDataLoader
 
-from fastload.backends import check_placement, is_packed, is_stream, make_backend, plan_memory
-from fastload.cache.settings import parse_setting
-from fastload.cpu_budget import find_budget
+from fastload.arrangement import Arrangement
+from fastload.backends import Backend, is_stream, make_backend, plan_memory
 from fastload.epochs import EpochIterator, Epochs
+from fastload.errors import StateError
 from fastload.faults import SampleReport
-from fastload.handshake import Handshake, describe
-from fastload.mixture import MixedFiles
-from fastload.options import Options, default_prefetch, warn_ignored
-from fastload.pictures import PackedDataset, given_transform
+from fastload.handshake import Handshake, site_of_loader
 from fastload.preemption import Callbacks
-from fastload.sampler import (
-    BatchSampler,
-    BlockOrder,
-    BlockSampler,
-    Partition,
-    Sampler,
-    default_blocks,
-    make_sampler,
-    order_name,
-)
-from fastload.shard.dataset import PackedFiles
+from fastload.prefetch import BatchKey
+from fastload.rank_sampler import RankBatches, RankSampler
+from fastload.rebuilt import LoaderSource, own_collate
+from fastload.sampler import check_position, order_name
 from fastload.state import LoaderState
 from fastload.stats import stage_stats
-from fastload.transforms.plan import compile_plan
-from fastload.world import find_world
+from fastload.torch_attributes import Found, set_attributes
 
 __all__ = ["DataLoader"]
 
+T_co = TypeVar("T_co", covariant=True)
 
-class DataLoader:
+
+class DataLoader(TorchDataLoader[T_co]):
     """Feeds a training loop with batches: ``torch.utils.data.DataLoader``'s parameters, packed data, threads.
 
     Args:
@@ -64,15 +56,18 @@ class DataLoader:
         drop_last: leave out an epoch's last, partial batch.
         timeout: seconds to wait for a batch before RuntimeError; 0: no bound.
         worker_init_fn, multiprocessing_context: for torch Datasets; ignored, with a warning, for packed ones.
-        generator: its initial seed is the seed, if ``seed`` is None.
+        generator: where the seed is drawn from, if ``seed`` is None; None: torch's default generator.
         prefetch_factor: batches in work ahead of the consumer (in all, not for each thread); None: 2 to 8,
             by :func:`fastload.options.default_prefetch` (2 for a batch_sampler).
         persistent_workers: for torch Datasets; threads always persist.
         pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
         transform: ``fastload.transforms`` (also torchvision's, where they are the same); None decodes to
             uint8. Other callables run afterwards, on decoded (3, H, W) tensors, in Python threads.
-        seed: order and augmentation depend on it, on the epoch and on the sample, and on nothing else.
-        rank, world_size: default: the process group, torchrun's or SLURM's variables, else one process.
+        seed: order and augmentation depend on it, on the epoch and on the sample, and on nothing else. None:
+            drawn from torch's generator when the first iteration begins, once, as torch's own loader draws
+            one; the ranks of a process group take that of its first rank, and states keep it.
+        rank, world_size: default: the process group, torchrun's or SLURM's variables, else one process;
+            looked up when the first iteration begins.
         process_group: rank and world size are those in this group of torch.distributed (where tensor or
             pipeline parallelism leaves data parallelism to a part of the ranks).
         handshake: the ranks of a process group compare dataset, options and version before the first batch,
@@ -83,7 +78,10 @@ class DataLoader:
         error_log: path of a JSONL file that gets a line for each bad sample.
         padding: the last batch of several ranks is filled with marked entries, label -100 ("mark", the
             default without shuffle: every sample counts once) or with samples from the epoch's beginning
-            ("repeat", the default with shuffle, torch's rule).
+            ("repeat", the default with shuffle, torch's rule). "end": marked, all of them behind the real
+            ones of all ranks, for code that gathers batches and cuts the end off.
+        drop_padding: the last batch of several ranks is not filled: some ranks get one sample less in it, all
+            ranks the same number of batches. :func:`fastload.valid` drops marked entries from a batch.
         max_pixels: larger pictures are bad samples.
         device: where batches shall be: None or "cpu", or a CUDA device. Packed data are decoded into pinned
             slots, cross the bus as uint8 on a stream of the loader's own, and are normalised on the device;
@@ -108,6 +106,9 @@ class DataLoader:
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
             or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
 
+    It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of
+    its code. ``docs/drop-in.md`` says what is the same and what is not.
+
     Iterating gives ``(images, labels)``: images (batch, 3, height, width) in the transform's dtype, with
     channels_last strides; labels (batch,) int64.
 
@@ -115,7 +116,8 @@ class DataLoader:
         ValueError, TypeError: options out of range.
         ImportError: backend="dali", and DALI is not installed.
         FormatError, ShardError: the dataset cannot be opened.
-        WorldError: rank and world size are half set.
+        WorldError: rank and world size contradict each other. At the first batch: they are half set, or the
+            ranks cannot agree on a seed. Later: they are not those that the loader began with.
         CacheError: at the first batch: an explicit ``cache`` that cannot be had.
     """
 
@@ -148,6 +150,7 @@ class DataLoader:
         on_error: str = "raise",
         error_log: str | os.PathLike[str] | None = None,
         padding: str | None = None,
+        drop_padding: bool = False,
         max_pixels: int = 89_478_485,
         process_group: Any = None,
         handshake: str = "warn",
@@ -161,110 +164,37 @@ class DataLoader:
         gpu_memory_limit: int | None = None,
         cache_decoded: int | str | None = None,
     ) -> None:
-        self._arguments = {
-            name: value for name, value in locals().items() if name not in ("self", "__class__")
-        }
-        if batch_sampler is not None and (
-            batch_size not in (None, 1) or shuffle or sampler is not None or drop_last
-        ):
-            raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last.")
-        if batch_size is None and batch_sampler is None:
-            raise ValueError("batch_size=None (no batches) is not supported. Pass batch_size=1.")
-        if seed is None:
-            seed = generator.initial_seed() if generator is not None else 0
-        self._world = find_world(rank, world_size, group=process_group)
-        budget = find_budget(self._world.local_rank, self._world.local_size)
-        self._threads = budget.plan(num_workers, autotune)
-        if prefetch_factor is None:
-            prefetch_factor = 2
-            if batch_sampler is None and isinstance(batch_size, int) and batch_size > 0:
-                prefetch_factor = default_prefetch(self._threads.threads, batch_size)
-        given = {field.name: self._arguments[field.name] for field in fields(Options)}
-        given |= {
-            "batch_size": 1 if batch_size is None else batch_size,
-            "shuffle": shuffle if isinstance(shuffle, str) else bool(shuffle),
-            "seed": seed,
-            "prefetch_factor": prefetch_factor,
-            "padding": padding or ("repeat" if shuffle else "mark"),
-            "cache": parse_setting(cache),
-        }
-        self._options = Options(**given)
-        self.dataset = PackedDataset(dataset) if isinstance(dataset, (str, os.PathLike)) else dataset
-        self._plan = compile_plan(given_transform(self.dataset, transform))
-        check_placement(self.dataset, self._plan, self._options)
-        self.sampler = self._make_sampler(sampler, batch_sampler)
-        self.batch_sampler = BatchSampler(self.sampler)
-        parts = self.dataset, self.sampler, self._plan, self._options
-        start = partial(make_backend, *parts, self._threads, self._arguments)
-        meeting = Handshake(self._world, process_group, handshake, self._described())
-        self._epochs = Epochs(self.sampler, start, is_stream(self.dataset), self._options.batch_size, meeting)
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        given["collate_fn"] = own_collate(given["collate_fn"])
+        if isinstance(num_workers, Found):
+            given["num_workers"] = None
+        self._arguments: dict[str, Any] = given
+        self._arranged = arranged = Arrangement(given, site_of_loader())
+        self._number = secrets.token_hex(8)
+        source = partial(_source_of, weakref.ref(self)) if arranged.packed else None
+        sampler = RankSampler(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
+        self._epochs = Epochs(
+            sampler,  # type: ignore[arg-type]
+            partial(_start, arranged, sampler),
+            is_stream(arranged.dataset),
+            arranged.options.batch_size,
+            partial(_begin, arranged, sampler),
+        )
+        sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
         self._callbacks = Callbacks()
-        self._warn(dict(self._arguments))
-
-    def _warn(self, given: dict[str, Any]) -> None:
-        if is_packed(self.dataset):
-            warn_ignored(
-                {
-                    "worker_init_fn": given["worker_init_fn"] is not None,
-                    "multiprocessing_context": given["multiprocessing_context"] is not None,
-                    "in_order": not given["in_order"],
-                    "pin_memory_device": bool(given["pin_memory_device"]),
-                }
-            )
-        elif given["transform"] is not None or self._options.on_error != "raise" or given["autotune"]:
-            raise ValueError(
-                "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
-                "transform. Pack the images ('fastload pack') to use these."
-            )
-        elif self._options.cache.mode == "on":
-            warnings.warn(
-                f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
-                "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
-                stacklevel=3,
-            )
-
-    def _make_sampler(self, sampler: Iterable[int] | None, batch_sampler: Iterable[Any] | None) -> Sampler:
-        options, world = self._options, self._world
-        marks = is_packed(self.dataset) and options.padding == "mark"  # a torch Dataset has no labels to mark
-        partition = Partition(
-            options.batch_size, world.rank, world.size, options.drop_last, "mark" if marks else "repeat"
-        )
-        if options.shuffle == "block":
-            if sampler is not None or batch_sampler is not None or not isinstance(self.dataset, PackedFiles):
-                raise ValueError(
-                    "shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True."
-                )
-            n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
-            shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
-            return BlockSampler(BlockOrder(n, options.seed, *shape), partition)
-        return make_sampler(
-            0 if is_stream(self.dataset) else len(self.dataset),
-            partition,
-            shuffle=bool(options.shuffle),
-            seed=options.seed,
-            sampler=sampler,
-            batch_sampler=batch_sampler,
-            own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
-        )
-
-    def _described(self) -> Callable[[int], dict[str, Any]]:
-        length = 0 if is_stream(self.dataset) else len(self.dataset)
-        return partial(describe, self.dataset, length, self.sampler, self._plan, self._options, self._world)
+        set_attributes(self, arranged, sampler)
+        self._state(0, 0)  # a sampler that does not fit the dataset is refused here
 
     @property
-    def batch_size(self) -> int:
-        """Samples a batch of this rank."""
-        return self._options.batch_size
+    def _is_accelerate_prepared(self) -> bool:
+        """Accelerate's mark for loaders that it must not rebuild: ranks, order and state are ours."""
+        return True
 
     @property
-    def drop_last(self) -> bool:
-        """Whether an epoch's last, partial batch is left out."""
-        return self._options.drop_last
-
-    @property
-    def num_workers(self) -> int:
-        """Decoding threads at first (torch's worker processes for a torch Dataset)."""
-        return self._threads.threads if is_packed(self.dataset) else self._options.num_workers or 0
+    def batch_sampler(self) -> RankBatches:  # type: ignore[override]
+        """This rank's batches of sample ids in the epoch that comes next."""
+        options = self._arranged.options
+        return RankBatches(self.sampler, options.batch_size, options.drop_last, owner=self)
 
     @property
     def errors(self) -> list[SampleReport]:
@@ -272,19 +202,22 @@ class DataLoader:
         backend = self._epochs.backend
         return list(backend.errors) if backend is not None else []
 
+    def __repr__(self) -> str:
+        return self._arranged.described_in_words()
+
     def __len__(self) -> int:
         """Batches of this rank in an epoch; the same on all ranks."""
         if is_stream(self.dataset):
             return len(self._epochs.started())  # type: ignore[arg-type]
-        return self.sampler.num_batches(self.sampler.epoch)
+        return int(self._sampler.num_batches(self._sampler.epoch))
 
-    def __iter__(self) -> EpochIterator:
+    def __iter__(self) -> EpochIterator:  # type: ignore[override]
         """The batches of the next epoch. Nothing starts before the first ``next()``."""
         return EpochIterator(self._epochs, self.__len__)
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next; not needed, epochs advance by themselves."""
-        self.sampler.set_epoch(epoch)
+        self._sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """What the consumer has received so far; see :class:`fastload.state.LoaderState`."""
@@ -294,10 +227,15 @@ class DataLoader:
         """Go on where ``state`` was saved, on this or any other number of ranks; O(1).
 
         Raises:
-            StateError: not a loader state, or one of another dataset, seed or order.
+            StateError: not a loader state, one of another dataset, seed or order, or a position behind the
+                epoch's end.
         """
         loaded = LoaderState.from_dict(state)
+        if loaded.seed is not None:
+            self._arranged.adopt_seed(loaded.seed)
         self._state(0, 0).check_fits(loaded)
+        if not is_stream(self.dataset) and not self._sampler.order.is_drawn:
+            check_position(self._sampler.core, loaded.epoch, loaded.position)
         self._epochs.resume_at(loaded.epoch, loaded.position)
 
     def on_preemption(self, callback: Callable[[], Any]) -> None:
@@ -318,7 +256,7 @@ class DataLoader:
         backend = self._epochs.backend
         threads = backend.thread_stats() if backend is not None else []
         transfer = backend.transfer_stats() if backend is not None else {}
-        parts = self.dataset.parts if is_packed(self.dataset) else ()
+        parts = self._arranged.dataset.parts if self._arranged.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
         ahead = backend.read_ahead_stats() if backend is not None else {}
         cache = backend.cache_stats() if backend is not None else {}
@@ -339,16 +277,18 @@ class DataLoader:
             ValueError: for a torch Dataset, whose workers allocate as they like.
             CacheError: an explicit ``cache`` that cannot be had.
         """
-        if not is_packed(self.dataset):
+        if not self._arranged.packed:
             raise ValueError("memory_plan() is for packed datasets.")
-        return plan_memory(self.dataset, self.sampler, self._plan, self._options)
+        return plan_memory(
+            self._arranged.dataset, self._sampler.core, self._arranged.plan, self._arranged.options
+        )
 
     def close(self) -> None:
         """End all threads and let go of the cache now; the loader cannot be used afterwards. Idempotent."""
         self._callbacks.clear()
         self._epochs.close()
 
-    def __enter__(self) -> DataLoader:
+    def __enter__(self) -> DataLoader[T_co]:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -361,12 +301,55 @@ class DataLoader:
         self.__init__(**state["arguments"])  # type: ignore[misc]
         self.load_state_dict(state["state"])
 
+    @property
+    def _sampler(self) -> RankSampler:
+        return self.sampler  # type: ignore[return-value]
+
+    def _fetch(self, key: BatchKey) -> Any:
+        """The batch ``key``, for a loader that a framework built from this one's attributes."""
+        return self._epochs.fetch(key)
+
     def _state(self, epoch: int, position: int) -> LoaderState:
+        arranged, sampler = self._arranged, self._sampler
         return LoaderState(
-            dataset=self.dataset.id if is_packed(self.dataset) else "",
-            length=self.sampler.total(0) if is_packed(self.dataset) else 0,
-            seed=self._options.seed,
-            shuffle=order_name(self.sampler.order, self._options.shuffle),
+            dataset=arranged.dataset.id if arranged.packed else "",
+            length=sampler.total(0) if arranged.packed else 0,
+            seed=arranged.beginning.seed,
+            shuffle=order_name(sampler.order, arranged.options.shuffle),
             epoch=epoch,
             position=position,
         )
+
+
+def _start(arranged: Arrangement, sampler: RankSampler) -> Backend:
+    return make_backend(
+        arranged.dataset, sampler.core, arranged.plan, arranged.options, arranged.threads, arranged.given
+    )
+
+
+def _begin(arranged: Arrangement, sampler: RankSampler) -> Handshake | None:
+    """Before an iteration: the handshake, if it is the first."""
+    if arranged.beginning.has_begun:
+        arranged.beginning.check()
+        return None
+    return arranged.begin(sampler)
+
+
+def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int]:
+    found = epochs()
+    if found is None:
+        raise StateError("The loader of these sample ids is gone. Keep the fastload.DataLoader.")
+    return found.upcoming()
+
+
+def _source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
+    """What a loader's sample ids lead to."""
+    loader = owner()
+    if loader is None:
+        return None
+    return LoaderSource(loader._number, loader._fetch, loader._arranged.arguments_here, _open_again)
+
+
+def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """The same loader in a worker process of torch's; its ``fetch``."""
+    return DataLoader(**arguments)._fetch

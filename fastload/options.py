@@ -15,7 +15,7 @@ from fastload.faults import ON_ERROR
 
 __all__ = ["Options", "default_prefetch", "warn_ignored"]
 
-PADDINGS = ("mark", "repeat")
+PADDINGS = ("mark", "repeat", "end")
 HANDSHAKES = ("warn", "raise", "off")
 AUTO = CacheSetting()
 BACKENDS = ("native", "dali")
@@ -50,6 +50,7 @@ class Options:
     on_error: str
     error_log: str | os.PathLike[str] | None
     padding: str
+    drop_padding: bool
     max_pixels: int
     handshake: str
     device: Any = None
@@ -68,20 +69,21 @@ class Options:
         return self.prefetch_factor + (EXTRA_DEPTH if self.autotune else 0)
 
     def __post_init__(self) -> None:
-        _at_least("batch_size", self.batch_size, 1)
+        _integer("batch_size", self.batch_size, 1)
         if self.shuffle not in (True, False, "block"):
             raise ValueError(f"shuffle must be True, False or 'block'. Found: {self.shuffle!r}.")
         for name in ("shuffle_block", "shuffle_window"):
             if getattr(self, name) is not None:
                 if self.shuffle != "block":
                     raise ValueError(f"{name} is for shuffle='block'. Found: shuffle={self.shuffle!r}.")
-                _at_least(name, getattr(self, name), 1)
-        _at_least("prefetch_factor", self.prefetch_factor, 1)
+                _integer(name, getattr(self, name), 1)
+        _integer("prefetch_factor", self.prefetch_factor, 1)
         _at_least("timeout", self.timeout, 0)
-        _at_least("max_pixels", self.max_pixels, 1)
+        _integer("max_pixels", self.max_pixels, 1)
         check_decoded(self.cache_decoded)
         if self.num_workers is not None:
-            _at_least("num_workers", self.num_workers, 0)
+            _integer("num_workers", self.num_workers, 0)
+        _integer("seed", self.seed)
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be in [0, 2**64). Found: {self.seed}.")
         if self.on_error not in ON_ERROR:
@@ -123,6 +125,13 @@ def _check_backend(options: Options) -> None:
             "autotune moves the threads of backend='native'; DALI's number is fixed. With backend='dali' use "
             "decode_share='auto'."
         )
+
+
+def _integer(name: str, value: Any, least: int | None = None) -> None:
+    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
+        raise TypeError(f"{name} must be an integer. Found: {value!r}.")
+    if least is not None:
+        _at_least(name, int(value), least)
 
 
 def _at_least(name: str, value: float, least: int) -> None:

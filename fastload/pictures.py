@@ -13,6 +13,7 @@ import torch.utils.data
 from fastload.decoding import decode_sample
 from fastload.mixture import MixedFiles, Packed
 from fastload.shard.dataset import PackedFiles, as_integer
+from fastload.shard.tickets import deliver
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -95,9 +96,12 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
             label = self.target_transform(label)
         return picture, label
 
-    def __getitems__(self: Any, indices: Sequence[int]) -> list[tuple[Image.Image, int]]:
-        """The samples of a batch, as the fetcher of torch's DataLoader asks for them."""
-        return [self[index] for index in indices]
+    def __getitems__(self: Any, indices: Sequence[int]) -> list[Any]:
+        """The samples of a batch, as the fetcher of torch's DataLoader asks for them.
+
+        Where the indices are a batch of a fastload.DataLoader, that batch, for its ``collate_fn``.
+        """
+        return deliver(indices) or [self[index] for index in indices]
 
     @cached_property
     def targets(self: Any) -> list[int]:

@@ -23,7 +23,7 @@ class LoaderState:
 
     dataset: str  # dataset id; "" for a torch Dataset
     length: int  # samples in the dataset
-    seed: int
+    seed: int | None  # None: not drawn yet
     shuffle: bool | str  # "block:BLOCK:WINDOW" for the block shuffle
     epoch: int
     position: int  # samples of the epoch received over all ranks (batches, for a batch_sampler)
@@ -41,6 +41,11 @@ class LoaderState:
             StateError: not such a state, or of another version.
         """
         names = {field.name for field in fields(cls)}
+        if not isinstance(state, Mapping):
+            raise StateError(
+                f"A loader state is a dict, as state_dict() gives it. Found: {state!r}, of type "
+                f"{type(state).__name__}."
+            )
         if set(state) != names:
             raise StateError(
                 f"Not a loader state: expected the keys {sorted(names)}. Found: {sorted(state)}."
@@ -48,6 +53,8 @@ class LoaderState:
         if state["version"] != VERSION:
             raise StateError(f"Loader state version must be {VERSION}. Found: {state['version']}.")
         for name in ("length", "seed", "epoch", "position"):
+            if name == "seed" and state[name] is None:
+                continue
             if not isinstance(state[name], int) or state[name] < 0:
                 raise StateError(f"{name} of a loader state must be an integer >= 0. Found: {state[name]!r}.")
         return cls(**state)
@@ -62,7 +69,7 @@ class LoaderState:
         differences = [
             f"{name} was {getattr(other, name)!r}, is {getattr(self, name)!r}"
             for name in names
-            if getattr(self, name) != getattr(other, name)
+            if getattr(self, name) != getattr(other, name) and (name != "seed" or other.seed is not None)
         ]
         if differences:
             raise StateError(

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastload.errors import WorldError
 
-__all__ = ["World", "find_world"]
+__all__ = ["World", "check_given", "find_world"]
 
 
 @dataclass(frozen=True)
@@ -57,27 +57,42 @@ def _number(environ: Mapping[str, str], name: str) -> int:
         raise WorldError(f"{name} must be an integer. Found: {environ[name]!r}.") from None
 
 
-def _launched(environ: Mapping[str, str]) -> World | None:
-    """The world by torchrun's variables, else by SLURM's."""
+def _variables(environ: Mapping[str, str]) -> tuple[str, tuple[str, str, str, str]] | None:
+    """The launcher that set variables, and their names: torchrun, else SLURM."""
     for launcher, (rank, size, local_rank, local_size) in _LAUNCHERS.items():
         if launcher == "SLURM" and "SLURM_STEP_ID" not in environ and "SLURM_LOCALID" not in environ:
             continue  # inside a batch script, not a task started by srun
         if launcher == "SLURM" and "SLURM_STEP_NUM_TASKS" in environ:
             size = "SLURM_STEP_NUM_TASKS"  # the shell of salloc is one task, whatever the job has
-        if rank not in environ and size not in environ:
-            continue
-        for name in (rank, size):
-            if name not in environ:
-                raise WorldError(
-                    f"{launcher}'s variables are half set: {name} is missing. Set both {rank} and {size}, "
-                    "or neither, or pass rank= and world_size=."
-                )
-        local = _number(environ, local_rank) if local_rank in environ else 0
-        plain = local_size in environ and environ[local_size].isdigit()  # SLURM may say "2(x3)"
-        return World(
-            _number(environ, rank), _number(environ, size), local, int(environ[local_size]) if plain else 1
-        )
+        if rank in environ or size in environ:
+            return launcher, (rank, size, local_rank, local_size)
     return None
+
+
+def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
+    """Rank and world size by torchrun's variables, else by SLURM's."""
+    found = _variables(environ)
+    if found is None:
+        return None
+    launcher, (rank, size, _, _) = found
+    for name in (rank, size):
+        if name not in environ:
+            raise WorldError(
+                f"{launcher}'s variables are half set: {name} is missing. Set both {rank} and {size}, or "
+                "neither, or make the process group before the first batch, or pass rank= and world_size=."
+            )
+    return _number(environ, rank), _number(environ, size)
+
+
+def _local(environ: Mapping[str, str]) -> tuple[int, int]:
+    """This process among those of its node: what the launcher says, else the first of one."""
+    found = _variables(environ)
+    if found is None:
+        return 0, 1
+    rank, size = (environ.get(name, "") for name in found[1][2:])
+    local_rank = int(rank) if rank.isdigit() else 0
+    # SLURM may say "2(x3)". Some launchers tell the rank only: there are at least as many as that then.
+    return local_rank, max(int(size) if size.isdigit() else 1, local_rank + 1 if not size else 1)
 
 
 def find_world(
@@ -88,24 +103,33 @@ def find_world(
 ) -> World:
     """Arguments, else the process group, else torchrun's variables, else SLURM's, else one process.
 
-    ``group`` is a process group of torch.distributed to take instead of the default one.
+    ``group`` is a process group of torch.distributed to take instead of the default one. Variables are looked
+    at only where neither arguments nor a process group say it: some launchers set half of them.
 
     Raises:
         WorldError: only one of rank and world size is known, they contradict each other, or this process is
             not in ``group``.
     """
     environ = os.environ if environ is None else environ
-    launched = _launched(environ)
-    local_rank, local_size = (launched.local_rank, launched.local_size) if launched else (0, 1)
+    check_given(rank, world_size, group)
+    place = (rank, world_size) if rank is not None and world_size is not None else _process_group(group)
+    return World(*(place or _launched(environ) or (0, 1)), *_local(environ))
+
+
+def check_given(rank: int | None, world_size: int | None, group: Any) -> None:
+    """What can be said of the arguments of :func:`find_world` before anything is looked up.
+
+    Raises:
+        TypeError, WorldError: see there.
+    """
+    for name, value in (("rank", rank), ("world_size", world_size)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise TypeError(f"{name} must be an integer. Found: {value!r}.")
     if (rank is None) != (world_size is None):
         raise WorldError(
             f"Pass both rank and world_size or neither. Found: rank={rank}, world_size={world_size}."
         )
-    if rank is not None and group is not None:
-        raise WorldError("Pass process_group or rank and world_size, not both.")
     if rank is not None and world_size is not None:
-        return World(rank, world_size, local_rank, local_size)
-    place = _process_group(group)
-    if place is not None:
-        return World(*place, local_rank, local_size)
-    return launched or World()
+        if group is not None:
+            raise WorldError("Pass process_group or rank and world_size, not both.")
+        World(rank, world_size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, order_name
 from fastload.sampler.keyed import SubsetSampler, WeightedSampler
 from fastload.sampler.partition import Partition
-from fastload.sampler.sampler import BatchIds, BatchSampler, Sampler, make_sampler
+from fastload.sampler.sampler import BatchIds, BatchSampler, Sampler, check_position, make_sampler
 
 __all__ = [
     "BatchIds",
@@ -16,6 +16,7 @@ __all__ = [
     "Sampler",
     "SubsetSampler",
     "WeightedSampler",
+    "check_position",
     "default_blocks",
     "make_sampler",
     "order_name",

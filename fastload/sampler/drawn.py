@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -54,25 +55,61 @@ class _Draws:
         self._setters = [s for s in (sampler, inner) if hasattr(s, "set_epoch")]
         generators = [getattr(s, "generator", None) for s in (sampler, inner)]
         self._generators = {id(g): (g, g.initial_seed()) for g in generators if g is not None}
+        self._told = None if self._epoch_of_sampler() is None else 0
         self.drawn = lru_cache(maxsize=2)(self._draw)
+
+    def _epoch_of_sampler(self) -> int | None:
+        found = getattr(self._setters[-1], "epoch", None) if self._setters else None
+        return found if isinstance(found, int) else None
+
+    def set_by_user(self) -> int | None:
+        """The epoch that the user set on the sampler, as torch's training scripts do; None: nobody has."""
+        found = self._epoch_of_sampler()
+        if found == self._told:
+            return None
+        self._told = found
+        return found
 
     def _draw(self, epoch: int) -> list[Any]:
         import torch
 
         for setter in self._setters:
             setter.set_epoch(epoch)
+        self._told = self._epoch_of_sampler()
         for generator, own in self._generators.values():
             generator.manual_seed(_draw_seed(self._seed, epoch, own))
         with torch.random.fork_rng(devices=[]), _python_and_numpy(_draw_seed(self._seed, epoch, 0)) as seed:
             torch.manual_seed(seed)
             return list(self._sampler)
 
-    def checked(self, ids: IdArray) -> IdArray:
-        """Raises IndexError for sample ids outside the dataset."""
+    def checked(self, drawn: Iterable[Any]) -> IdArray:
+        """Sample ids as an array.
+
+        Raises:
+            TypeError: something that is no integer.
+            IndexError: an id outside the dataset.
+        """
+        listed = list(drawn)
+        try:
+            ids = np.array([index(i) for i in listed], dtype=np.int64)
+        except TypeError:
+            wrong = next(i for i in listed if _is_no_integer(i))
+            raise TypeError(
+                f"A sampler must give sample ids, integers from 0 to {self._n - 1}. Found: {wrong!r}, of "
+                f"type {type(wrong).__name__}."
+            ) from None
         if len(ids) and (ids.min() < 0 or ids.max() >= self._n):
             wrong = ids[(ids < 0) | (ids >= self._n)][0]
             raise IndexError(f"The sampler drew sample id {wrong}; legal are 0 to {self._n - 1}.")
         return ids
+
+
+def _is_no_integer(value: Any) -> bool:
+    try:
+        index(value)
+    except TypeError:
+        return True
+    return False
 
 
 class DrawnOrder:
@@ -86,7 +123,11 @@ class DrawnOrder:
         self._array = lru_cache(maxsize=2)(self._make)
 
     def _make(self, epoch: int) -> IdArray:
-        return self._draws.checked(np.array([int(i) for i in self._draws.drawn(epoch)], dtype=np.int64))
+        return self._draws.checked(self._draws.drawn(epoch))
+
+    def set_by_user(self) -> int | None:
+        """See :meth:`_Draws.set_by_user`."""
+        return self._draws.set_by_user()
 
     def total(self, epoch: int) -> int:
         return len(self._array(epoch))
@@ -106,11 +147,12 @@ class DrawnBatches:
         self._arrays = lru_cache(maxsize=2)(self._make)
 
     def _make(self, epoch: int) -> tuple[list[IdArray], npt.NDArray[np.int64]]:
-        batches = [
-            self._draws.checked(np.array([int(i) for i in batch], dtype=np.int64))
-            for batch in self._draws.drawn(epoch)
-        ]
+        batches = [self._draws.checked(batch) for batch in self._draws.drawn(epoch)]
         return batches, np.cumsum([0, *(len(batch) for batch in batches)])
+
+    def set_by_user(self) -> int | None:
+        """See :meth:`_Draws.set_by_user`."""
+        return self._draws.set_by_user()
 
     def count(self, epoch: int) -> int:
         """Batches in the epoch, over all ranks."""

@@ -64,6 +64,12 @@ class WeightedSampler(KeyedSampler):
         possible = int(np.count_nonzero(self.weights))
         if possible == 0:
             raise ValueError(f"weights must not be all 0. Found: {len(self.weights)} weights, none above 0.")
+        if not np.isfinite(self.weights.sum()):
+            raise ValueError(
+                "The sum of weights must be a finite number. Found: weights up to "
+                f"{self.weights.max():g}, whose sum overflows. Divide all by the largest: only their "
+                "proportions matter."
+            )
         if num_samples < 1:
             raise ValueError(f"num_samples must be >= 1. Found: {num_samples}.")
         if not replacement and num_samples > possible:
@@ -93,7 +99,10 @@ class SubsetSampler(KeyedSampler):
     """
 
     def __init__(self, ids: Sequence[int], shuffle: bool = True) -> None:
-        self.ids: IdArray = np.asarray(ids, np.int64)
+        given = np.asarray(ids)
+        if given.dtype.kind not in "iu" and given.size:
+            raise TypeError(f"ids must be integers, sample ids. Found: {given.dtype} ({given.ravel()[0]!r}).")
+        self.ids: IdArray = given.astype(np.int64)
         self.shuffle = shuffle
         if self.ids.ndim != 1 or len(self.ids) == 0:
             raise ValueError("ids must be a list of at least one sample id.")

@@ -24,7 +24,9 @@ class Partition:
 
     ``padding`` rules the last, partial global batch of several ranks: "mark" spreads its samples as
     evenly as possible and fills up with marked entries (exact evaluation); "repeat" fills up with
-    samples from the epoch's beginning, as ``torch.utils.data.DistributedSampler`` does.
+    samples from the epoch's beginning, as ``torch.utils.data.DistributedSampler`` does; "end" leaves the
+    marked entries to the last ranks, for frameworks that gather batches rank by rank and cut the end off;
+    "drop" spreads as "mark" does and fills up with nothing: the last batch of some ranks has one sample less.
     """
 
     batch_size: int  # samples a rank
@@ -47,8 +49,8 @@ class Partition:
         """This rank's positions of the ``step``-th batch after ``start``; ``PADDING`` where padded.
 
         Returns:
-            (n,) int64 with n <= batch_size; n is the same on all ranks, and is batch_size but for an
-            epoch's last batch.
+            (n,) int64 with n <= batch_size; n is the same on all ranks (but for "drop"), and is batch_size
+            but for an epoch's last batch.
         """
         first = start + step * self.global_batch
         count = min(self.global_batch, total - first)
@@ -58,8 +60,13 @@ class Partition:
         if self.padding == "repeat":
             own = np.arange(size, dtype=np.int64) + (first + self.rank * size)
             return np.where(own < total, own, (own - total) % total)
+        if self.padding == "end":
+            own = np.arange(size, dtype=np.int64) + (first + self.rank * size)
+            return np.where(own < total, own, PADDING)
         begin = first + self.rank * count // self.world_size
         end = first + (self.rank + 1) * count // self.world_size
+        if self.padding == "drop":
+            return np.arange(begin, end, dtype=np.int64)
         own = np.full(size, PADDING, dtype=np.int64)
         own[: end - begin] = np.arange(begin, end, dtype=np.int64)
         return own

@@ -10,12 +10,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fastload.errors import StateError
 from fastload.sampler.drawn import DrawnBatches, DrawnOrder
 from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import IdArray, shuffled
 from fastload.sampler.partition import PADDING, Partition
 
-__all__ = ["BatchIds", "BatchSampler", "Order", "Sampler", "make_sampler"]
+__all__ = ["BatchIds", "BatchSampler", "Order", "Sampler", "check_position", "make_sampler"]
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,10 @@ class Sampler:
         draws = positions.astype(np.uint32) if self.order.repeats else None
         return BatchIds(np.where(padded, np.int64(-1), ids), draws)
 
+    def end(self, epoch: int) -> int:
+        """The position after the epoch's last sample."""
+        return self.total(epoch)
+
     def substitute(self, epoch: int, word: int) -> int:
         """The sample id at a position of this epoch's order chosen by a random 64-bit ``word``."""
         total = self.total(epoch)
@@ -172,12 +177,29 @@ class ListedSampler(Sampler):
     def consumed(self, epoch: int, start: int, steps: int) -> int:
         return min(self._drawn.count(epoch), start + steps * self.partition.world_size)
 
+    def end(self, epoch: int) -> int:
+        return self._drawn.count(epoch)
+
     @cached_property
     def _size(self) -> int:
         return sum(len(self.batch(self.epoch, 0, step).ids) for step in range(self.num_batches(self.epoch)))
 
     def __len__(self) -> int:
         return self._size
+
+
+def check_position(sampler: Sampler, epoch: int, position: int) -> None:
+    """Refuse to go on behind an epoch's end, where an empty epoch would follow.
+
+    Raises:
+        StateError: ``position`` is more than the epoch has.
+    """
+    end = sampler.end(epoch)
+    if position > end:
+        raise StateError(
+            f"position of a loader state must be at most {end}, the end of epoch {epoch}. Found: {position}. "
+            "The state is of a larger dataset or of another sampler, or damaged."
+        )
 
 
 def make_sampler(

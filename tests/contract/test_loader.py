@@ -64,7 +64,7 @@ def test_iter_is_lazy_and_starts_nothing(folder: Path) -> None:
 
 
 def test_an_unstarted_iterator_costs_no_epoch(folder: Path) -> None:
-    loader, other = (DataLoader(folder, 8, shuffle=True, transform=CROP) for _ in range(2))
+    loader, other = (DataLoader(folder, 8, shuffle=True, seed=0, transform=CROP) for _ in range(2))
     iter(loader)
     iter(loader)
     assert same(all_batches(loader), all_batches(other))
@@ -102,7 +102,10 @@ def test_exact_evaluation_marks_padding(folder: Path) -> None:
 
 
 def test_training_pads_with_real_samples(folder: Path) -> None:
-    ranks = [all_batches(DataLoader(folder, 8, True, transform=CROP, rank=r, world_size=3)) for r in range(3)]
+    ranks = [
+        all_batches(DataLoader(folder, 8, True, transform=CROP, rank=r, world_size=3, seed=0))
+        for r in range(3)
+    ]
     labels = torch.cat([labels for rank in ranks for _, labels in rank])
     assert len(labels) == 54
     assert (labels >= 0).all()
@@ -142,8 +145,8 @@ def test_a_python_callable_runs_after_the_native_part(folder: Path) -> None:
         assert image.dtype == torch.uint8
         return image.amax(dim=0, keepdim=True).float()
 
-    native = all_batches(DataLoader(folder, 8, True, transform=CROP))
-    python = all_batches(DataLoader(folder, 8, True, transform=T.Compose([CROP, brightest])))
+    native = all_batches(DataLoader(folder, 8, True, transform=CROP, seed=0))
+    python = all_batches(DataLoader(folder, 8, True, transform=T.Compose([CROP, brightest]), seed=0))
     assert same([(images.amax(dim=1, keepdim=True).float(), labels) for images, labels in native], python)
 
 
@@ -154,7 +157,9 @@ def test_a_python_callable_may_do_all_of_the_geometry(folder: Path) -> None:
     batches = all_batches(DataLoader(folder, 8, transform=corner))
     assert [images.shape[1:] for images, _ in batches] == [(3, 20, 20)] * 7
     assert torch.cat([labels for _, labels in batches]).tolist() == [i % 5 for i in range(52)]
-    ranks = [all_batches(DataLoader(folder, 8, transform=corner, rank=r, world_size=3)) for r in range(3)]
+    ranks = [
+        all_batches(DataLoader(folder, 8, transform=corner, rank=r, world_size=3, seed=0)) for r in range(3)
+    ]
     assert sum(int((labels == -100).sum()) for rank in ranks for _, labels in rank) == 2
 
 
@@ -164,7 +169,7 @@ def test_a_callables_generator_depends_on_the_sample_only(folder: Path) -> None:
 
     def values(threads: int) -> list[Any]:
         return all_batches(
-            DataLoader(folder, 4, True, num_workers=threads, transform=T.Compose([CROP, noise]))
+            DataLoader(folder, 4, True, num_workers=threads, transform=T.Compose([CROP, noise]), seed=0)
         )
 
     assert same(values(1), values(4))
@@ -240,7 +245,7 @@ def test_stats_count_samples_stages_and_waiting(folder: Path) -> None:
         ({"prefetch_factor": 0}, "prefetch_factor must be >= 1. Found: 0"),
         ({"seed": -1}, r"seed must be in \[0, 2\*\*64\). Found: -1"),
         ({"on_error": "ignore"}, "on_error must be one of raise, skip, replace. Found: 'ignore'"),
-        ({"padding": "x"}, "padding must be one of mark, repeat. Found: 'x'"),
+        ({"padding": "x"}, "padding must be one of mark, repeat, end. Found: 'x'"),
         ({"batch_sampler": [[0]], "shuffle": True}, "batch_sampler excludes"),
         ({"sampler": [0], "shuffle": True}, "exclude each other"),
     ],

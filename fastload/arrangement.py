@@ -1,0 +1,279 @@
+"""What a loader's arguments come to: dataset, plan, options, threads and the order of samples."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from fastload.backends import check_placement, is_packed, is_stream
+from fastload.beginning import Beginning
+from fastload.cache.settings import parse_setting
+from fastload.cpu_budget import ThreadPlan, find_budget
+from fastload.handshake import Handshake, describe
+from fastload.mixture import MixedFiles
+from fastload.options import Options, default_prefetch, warn_ignored
+from fastload.pictures import PackedDataset, given_transform
+from fastload.rank_sampler import RankBatches, RankSampler
+from fastload.sampler import (
+    BlockOrder,
+    BlockSampler,
+    Partition,
+    Sampler,
+    default_blocks,
+    make_sampler,
+)
+from fastload.shard.dataset import PackedFiles
+from fastload.transforms.plan import compile_plan
+from fastload.world import World
+
+__all__ = ["Arrangement"]
+
+
+class Arrangement:
+    """The arguments of one DataLoader, checked, and what follows from them.
+
+    Until iteration begins rank, world size and seed may still change; what depends on them is made when it is
+    asked for.
+
+    Args:
+        given: the DataLoader's arguments by name.
+        site: where the loader is made, for the handshake.
+
+    Raises:
+        See :class:`fastload.DataLoader`.
+    """
+
+    def __init__(self, given: Mapping[str, Any], site: str) -> None:
+        self.given = _unwrapped(given)
+        self._site = site
+        _check_batching(self.given)
+        self.beginning = Beginning(
+            self.given["rank"],
+            self.given["world_size"],
+            self.given["process_group"],
+            self.given["seed"],
+            self.given["generator"],
+        )
+        self._fixed: tuple[Options, ThreadPlan] | None = None
+        self._given_options = self._options(2)
+        dataset = self.given["dataset"]
+        self.dataset = PackedDataset(dataset) if isinstance(dataset, (str, os.PathLike)) else dataset
+        self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
+        self.packed = is_packed(self.dataset)
+        check_placement(self.dataset, self.plan, self._given_options)
+        self._check_fit()
+
+    def _options(self, prefetch: int) -> Options:
+        """The options, with ``prefetch`` batches in work where none are asked for."""
+        given, shuffle = self.given, self.given["shuffle"]
+        values = {field.name: given[field.name] for field in fields(Options)}
+        wanted = given["prefetch_factor"]
+        return Options(
+            **values
+            | {
+                "batch_size": 1 if given["batch_size"] is None else given["batch_size"],
+                "shuffle": shuffle if isinstance(shuffle, str) else bool(shuffle),
+                "seed": self.beginning.seed or 0,
+                "prefetch_factor": prefetch if wanted is None else wanted,
+                "padding": given["padding"] or ("repeat" if shuffle else "mark"),
+                "cache": parse_setting(given["cache"]),
+            }
+        )
+
+    def _check_fit(self) -> None:
+        given = self.given
+        if self.packed:
+            warn_ignored(
+                {
+                    "worker_init_fn": given["worker_init_fn"] is not None,
+                    "multiprocessing_context": given["multiprocessing_context"] is not None,
+                    "in_order": not given["in_order"],
+                    "pin_memory_device": bool(given["pin_memory_device"]),
+                }
+            )
+        elif given["transform"] is not None or given["on_error"] != "raise" or given["autotune"]:
+            raise ValueError(
+                "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
+                "transform. Pack the images ('fastload pack') to use these."
+            )
+        elif self._given_options.cache.mode == "on":
+            warnings.warn(
+                f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
+                "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
+                stacklevel=4,
+            )
+        if is_stream(self.dataset):
+            _check_stream(given)
+        elif given["shuffle"] == "block" and not (
+            isinstance(self.dataset, PackedFiles)
+            and given["sampler"] is None
+            and given["batch_sampler"] is None
+        ):
+            raise ValueError(
+                "shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True."
+            )
+
+    # ---- what depends on rank, world size and seed ------------------------------------------
+
+    @property
+    def options(self) -> Options:
+        """The options; as of now, until iteration has begun."""
+        return self._now()[0]
+
+    @property
+    def threads(self) -> ThreadPlan:
+        """Decoding threads; as of now, until iteration has begun."""
+        return self._now()[1]
+
+    def _now(self) -> tuple[Options, ThreadPlan]:
+        if self._fixed is not None:
+            return self._fixed
+        world, given = self.beginning.world, self.given
+        budget = find_budget(world.local_rank, world.local_size)
+        threads = budget.plan(given["num_workers"], given["autotune"])
+        size = self._given_options.batch_size
+        prefetch = 2 if given["batch_sampler"] is not None else default_prefetch(threads.threads, size)
+        return self._options(prefetch), threads
+
+    def known(self) -> tuple[World, int | None]:
+        """Rank and world size, and the seed, if it is known."""
+        return self.beginning.world, self.beginning.seed
+
+    def make_sampler(self, world: World, seed: int | None) -> Sampler:
+        """The order of samples and this rank's share of it.
+
+        Raises:
+            ValueError, TypeError, IndexError: the sampler does not fit the dataset.
+        """
+        given, options = self.given, self._given_options
+        seed = seed or 0
+        own_padding = "drop" if options.drop_padding else options.padding
+        # A torch Dataset has no labels to mark.
+        padding = own_padding if self.packed or own_padding == "drop" else "repeat"
+        partition = Partition(options.batch_size, world.rank, world.size, options.drop_last, padding)
+        if options.shuffle == "block":
+            n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
+            shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
+            return BlockSampler(BlockOrder(n, seed, *shape), partition)
+        return make_sampler(
+            0 if is_stream(self.dataset) else len(self.dataset),
+            partition,
+            shuffle=bool(options.shuffle),
+            seed=seed,
+            sampler=given["sampler"],
+            batch_sampler=given["batch_sampler"],
+            own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
+        )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether order or augmentation depend on the seed."""
+        given, plan = self.given, self.plan
+        drawn = given["shuffle"] or given["sampler"] is not None or given["batch_sampler"] is not None
+        return bool(
+            drawn
+            or plan.kind == "random_resized_crop"
+            or plan.flip_probability not in (0.0, 1.0)
+            or plan.tail
+            or given["batch_transform"] is not None
+        )
+
+    def begin(self, sampler: RankSampler) -> Handshake:
+        """Fix rank, world size and seed.
+
+        Raises:
+            WorldError: see :meth:`fastload.beginning.Beginning.fix`.
+        """
+        meeting = self.beginning.fix(partial(self._handshake, sampler), self.is_random)
+        self._fixed = self._now()
+        return meeting
+
+    def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
+        given = self.given
+        return Handshake(
+            world, given["process_group"], given["handshake"], self._described(sampler), self._site
+        )
+
+    def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
+        length = 0 if is_stream(self.dataset) else len(self.dataset)
+
+        def described(epoch: int) -> dict[str, Any]:
+            world, options = self.beginning.world, self.options
+            return describe(self.dataset, length, sampler.core, self.plan, options, world, epoch)
+
+        return described
+
+    def described_in_words(self) -> str:
+        """The loader's ``repr``: what it reads, how, and by which engine."""
+        options, given, world = self.options, self.given, self.beginning.world
+        batches = (
+            "batch_sampler" if given["batch_sampler"] is not None else f"batch_size={options.batch_size}"
+        )
+        order = "sampler" if given["sampler"] is not None else f"shuffle={options.shuffle!r}"
+        seed = "to be drawn" if self.beginning.seed is None else self.beginning.seed
+        parts = [repr(self.dataset), batches, *([] if given["batch_sampler"] is not None else [order])]
+        parts += [f"seed {seed}", f"rank {world.rank} of {world.size}", self._engine_in_words()]
+        return f"fastload.DataLoader({', '.join(parts)})"
+
+    def _engine_in_words(self) -> str:
+        if not self.packed:
+            return f"torch's own workers: {self.given['num_workers'] or 'none'}"
+        python = ""
+        if self.plan.tail or self.given["collate_fn"] is not None:
+            python = ", then Python"
+        threads = self.threads.threads
+        return f"{self.options.backend} engine: {threads} thread{'s' if threads != 1 else ''}{python}"
+
+    def adopt_seed(self, seed: int) -> None:
+        """Go on with the seed of a saved state, where none was given."""
+        if self.given["seed"] is None and not self.beginning.has_begun:
+            self.beginning.seed = seed
+
+    def arguments_here(self) -> dict[str, Any]:
+        """Arguments with which another process of this rank makes the same batches, one after the other."""
+        world, seed = self.known()
+        fixed = {"rank": world.rank, "world_size": world.size, "process_group": None, "seed": seed}
+        once = {"handshake": "off", "num_workers": 1, "prefetch_factor": None, "generator": None}
+        here = {"dataset": self.dataset, "device": None, "pin_memory": False, "autotune": False}
+        return {**self.given, **fixed, **once, **here}
+
+
+def _unwrapped(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with what a framework took from another loader of ours as it was given to that one."""
+    found = dict(given)
+    batches = found["batch_sampler"]
+    if type(batches) is RankBatches:
+        found |= {"batch_sampler": None, "sampler": batches.sampler, "batch_size": batches.batch_size}
+        found["drop_last"] = batches.drop_last
+    if isinstance(found["sampler"], RankSampler):
+        found |= found["sampler"].given_order
+        if found["batch_sampler"] is not None:
+            found |= {"batch_size": 1, "drop_last": False}
+    return found
+
+
+def _check_batching(given: Mapping[str, Any]) -> None:
+    if given["batch_sampler"] is not None and (
+        given["batch_size"] not in (None, 1)
+        or given["shuffle"]
+        or given["sampler"] is not None
+        or given["drop_last"]
+    ):
+        raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last.")
+    if given["batch_size"] is None and given["batch_sampler"] is None:
+        raise ValueError("batch_size=None (no batches) is not supported. Pass batch_size=1.")
+    if given["sampler"] is not None and given["shuffle"]:
+        raise ValueError("shuffle=True and a sampler exclude each other: the sampler gives the order.")
+
+
+def _check_stream(given: Mapping[str, Any]) -> None:
+    for name in ("shuffle", "sampler", "batch_sampler"):
+        if given[name] is not None and given[name] is not False:
+            raise ValueError(
+                f"An IterableDataset decides its own order: {name} is for map-style datasets. "
+                f"Found: {name}={given[name]!r}."
+            )
