@@ -18,7 +18,7 @@ from fastload.pack.ingest import as_rows
 from fastload.pack.lock import LOCK_NAME
 from fastload.pack.plan import PLAN_NAME, WORK_NAME
 from fastload.pack.publish import SKIPPED_NAME
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 
 __all__ = ["earlier_index", "index_identity"]
@@ -117,7 +117,7 @@ def _changed_file(folder: Path, manifest: Manifest) -> str | None:
 
 
 def _same_records(folder: Path, number: int, file: str) -> bool:
-    records = PackedDataset(folder, entries=False).records
+    records = PackedFiles(folder, entries=False).records
     for start in range(0, len(records), _CHUNK):
         part = records[start : start + _CHUNK]
         part = np.ascontiguousarray(part[part["shard"] == number])

@@ -24,7 +24,7 @@ from pack_trees import snapshot
 from fastload.errors import FastloadError
 from fastload.pack import PackOptions, pack
 from fastload.pack.foreign import IndexOptions, index_files
-from fastload.shard.dataset import PackedDataset
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 
 CALLS = Calls()
@@ -80,7 +80,7 @@ class Task:
         restart = bool(self.given.get("again")) if restart is None else restart
         if self.given["command"] == "index":
             index_files([self.source], output, IndexOptions(restart=restart))
-            PackedDataset(output)
+            PackedFiles(output)
             return
         options: dict[str, Any] = self.given.get("options", {})
         pack(self.source, output, PackOptions(num_proc=1, restart=restart, **options))
