@@ -6,7 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -95,6 +95,16 @@ def _serve(job: Job, pipe: Connection, parent: int) -> None:
         pipe.send(last)
 
 
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """What this thread starts meanwhile never sees SIGINT: a new process inherits what is blocked."""
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
 def _die_with(parent: int) -> None:
     """Be killed when the parent dies, however it dies."""
     import ctypes
@@ -129,7 +139,8 @@ class _Pool:
                 process: BaseProcess = context.Process(
                     target=_serve, args=(self.job, there, os.getpid()), daemon=True
                 )
-                process.start()
+                with _interrupts_blocked():  # or a Ctrl-C while it imports would be a traceback
+                    process.start()
                 there.close()
                 workers[here] = process
             self._distribute(workers, numbers)

@@ -1,0 +1,94 @@
+"""The parser of all verbs, each a module with ``add(verbs)`` and ``run(arguments)``; running one of them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+import fastload
+from fastload.cli import interrupts
+from fastload.errors import FastloadError
+
+__all__ = ["VERBS", "build_parser", "run_command"]
+
+VERBS = ("pack", "info", "verify", "unpack", "index", "shuffle", "warm", "cache")
+_RESUMED = ("pack", "warm")
+
+
+def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
+    """The parser of some verbs, whose modules are imported."""
+    parser = argparse.ArgumentParser(
+        prog="fastload",
+        description="Image data loading for PyTorch training.",
+        epilog="'fastload VERB --help' has a verb's options. Exit codes: 0 done, 1 an error, 2 wrong usage, "
+        "130 interrupted. In Python: fastload.DataLoader(FOLDER, ...).",
+    )
+    parser.add_argument("--version", action="store_true", help="version, Python, torch and where it lies")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB")
+    for verb in names:
+        importlib.import_module(f"fastload.cli.{verb}").add(verbs)
+    return parser
+
+
+def run_command(argv: Sequence[str] | None) -> int:
+    """Run the command of ``argv`` (None: this process's); the exit code."""
+    given = sys.argv[1:] if argv is None else list(argv)
+    try:
+        # The other verbs' modules would take longer than many a command.
+        parser = build_parser(given[:1] if given[:1] and given[0] in VERBS else _needed(given))
+        arguments = parser.parse_args(given)
+    except SystemExit as stop:  # argparse exits by itself: 0 after --help, 2 for wrong usage
+        return stop.code if isinstance(stop.code, int) else 2
+    if arguments.version:
+        sys.stdout.write(_version() + "\n")
+        return 0
+    if arguments.verb is None:
+        parser.print_help(sys.stderr)
+        return 2
+    if argv is not None:
+        return _run(arguments)
+    interrupts.raise_in_command()
+    try:
+        return _run(arguments)
+    finally:
+        interrupts.leave()
+
+
+def _needed(given: Sequence[str]) -> Sequence[str]:
+    return () if given[:1] == ["--version"] else VERBS
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    remark = "; the same command goes on where it was" if arguments.verb in _RESUMED else ""
+    try:
+        return int(importlib.import_module(f"fastload.cli.{arguments.verb}").run(arguments))
+    except KeyboardInterrupt:
+        return interrupts.report(remark)
+    except BrokenPipeError:
+        # Nobody reads our output any more (| head): no message can reach anybody.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        if interrupts.arrived():
+            return interrupts.report(remark)
+        if not isinstance(error, FastloadError | OSError):
+            raise
+        sys.stderr.write(f"fastload {arguments.verb}: {error}\n")
+        return 1
+
+
+def _version() -> str:
+    """One line for a bug report, without importing torch."""
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        torch = "not installed"
+    return (
+        f"fastload {fastload.__version__} (Python {platform.python_version()}, torch {torch}, "
+        f"{platform.system()} {platform.machine()}, {os.path.dirname(fastload.__file__)})"
+    )

@@ -1,0 +1,129 @@
+"""Ctrl-C at any moment of a command: exit code 130 and one word, never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pictures import jpegs
+
+from fastload.cli import main
+
+# Sends SIGINT to itself when the AT-th module is looked for after main() has begun; says how many there were.
+PROGRAM = """
+import os, signal, sys
+from fastload.cli import main
+
+class Interrupter:
+    looked_for = 0
+
+    def find_spec(self, name, path=None, target=None):
+        self.looked_for += 1
+        if self.looked_for == AT:
+            os.kill(os.getpid(), signal.SIGINT)
+
+finder = Interrupter()
+sys.meta_path.insert(0, finder)
+sys.argv = ["fastload", *WORDS]
+code = main()
+print(finder.looked_for)
+sys.exit(code)
+"""
+
+
+def environment() -> dict[str, str]:
+    """One in which a new process finds the same package as this one."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def interrupted(at: int, words: Sequence[object]) -> subprocess.CompletedProcess[str]:
+    """Run the command, interrupted at its ``at``-th import; 0: not at all."""
+    program = PROGRAM.replace("AT", str(at)).replace("WORDS", repr([*map(str, words)]))
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """400 images in two classes."""
+    pictures = jpegs(10)
+    for number in range(400):
+        path = tmp_path / "source" / f"class{number % 2}" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(pictures[number % 10])
+    return tmp_path / "source"
+
+
+@pytest.mark.parametrize("verb", ["info", "pack"])
+def test_ctrl_c_at_imports(verb: str, folder: Path, tmp_path: Path, source: Path) -> None:
+    words = ["info", folder]
+    if verb == "pack":
+        words = ["pack", source, tmp_path / "out", "--limit", 2, "--quiet", "--restart"]
+    whole = interrupted(0, words)
+    assert whole.returncode == 0, whole.stderr
+    total = int(whole.stdout.split()[-1])
+    assert total > 50
+    for at in (1, 2, 3, *range(4, total, max(1, total // 9)), total):
+        done = interrupted(at, words)
+        assert done.returncode == 130, f"import {at} of {total}: {done.stderr}"
+        assert re.fullmatch(r"\ninterrupted[^\n]*\n", done.stderr), f"import {at} of {total}: {done.stderr}"
+
+
+def test_who_ignores_ctrl_c_is_not_interrupted(folder: Path) -> None:
+    """nohup, and a shell's background job, are born so."""
+    program = PROGRAM.replace("AT", "20").replace("WORDS", repr(["info", str(folder)]))
+    program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + program
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def importing(pid: int) -> str:
+    """/proc's status of a child of the process that has begun to import: NumPy's extension is mapped."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            if "numpy" in Path(f"/proc/{child}/maps").read_text():
+                return Path(f"/proc/{child}/status").read_text()
+    return ""
+
+
+def test_ctrl_c_on_a_terminal_reaches_all_processes_of_a_pack(source: Path, tmp_path: Path) -> None:
+    """A terminal sends it to the whole group; those that are still importing are silent, too."""
+    words = ["pack", source, tmp_path / "out", "--shard-size", 4096, "--num-proc", 2, "--quiet"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fastload", *map(str, words)],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 30
+    while not (status := importing(process.pid)) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    blocked = int(re.findall(r"SigBlk:\s*(\w+)", status)[0], 16)
+    assert blocked >> (signal.SIGINT - 1) & 1, "its traceback comes if it is faster than the parent's SIGTERM"
+    assert (process.returncode, errors) == (130, "\ninterrupted; the same command goes on where it was\n")
+
+
+def test_programs_that_call_main_keep_their_handler(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["info", str(folder)]) == 0
+    assert signal.getsignal(signal.SIGINT) is before
+    assert "records" in capsys.readouterr().out
