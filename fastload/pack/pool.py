@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
@@ -98,6 +99,7 @@ def _serve(job: Job, pipe: Connection, parent: int) -> None:
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
     """What this thread starts meanwhile never sees SIGINT: a new process inherits what is blocked."""
+    resource_tracker.ensure_running()  # now: its start unblocks SIGINT, whoever blocked it
     former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

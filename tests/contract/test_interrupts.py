@@ -97,8 +97,9 @@ def importing(pid: int) -> str:
     """/proc's status of a child of the process that has begun to import: NumPy's extension is mapped."""
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with contextlib.suppress(OSError):
-            if "numpy" in Path(f"/proc/{child}/maps").read_text():
-                return Path(f"/proc/{child}/status").read_text()
+            place = Path(f"/proc/{child}")  # a copy of the parent at first, until it becomes Python anew
+            if "spawn_main" in (place / "cmdline").read_text() and "numpy" in (place / "maps").read_text():
+                return (place / "status").read_text()
     return ""
 
 
