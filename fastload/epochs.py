@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from fastload.backends import Backend
-from fastload.errors import StateError
+from fastload.errors import BackendError, DeviceError, NotDelivered, StateError, WorldError
 from fastload.handshake import Handshake
+from fastload.lanes import Lanes
+from fastload.locks import ForkSafeLock
 from fastload.preemption import Callbacks
 from fastload.prefetch import BatchKey
 from fastload.ranges import profiled
@@ -18,14 +21,19 @@ from fastload.stats import ConsumerClock, batch_length
 __all__ = ["EpochIterator", "Epochs"]
 
 _LABEL = "enumerate(DataLoader)#fastload.DataLoader.__next__"  # torch.profiler files it under DataLoader
+# Errors that say nothing about the batch: the next next() asks for the same one.
+_NOT_OF_THE_BATCH = (BackendError, DeviceError, NotDelivered, StateError, WorldError)
 
 
 class Epochs:
-    """One back end, started by the first batch, and the place in the epoch that its consumer has reached.
+    """The back ends, started by the first batch, and the place in the epoch that the consumer has reached.
+
+    Each iteration is an epoch of its own and independent of the others (:mod:`fastload.lanes`). The place is
+    that of the iteration that was asked for a batch last.
 
     Args:
         sampler: its ``epoch`` is the one that the next iteration runs.
-        start: makes the back end.
+        lanes: the back ends.
         stream: the dataset decides itself when an epoch ends.
         batch_size: samples in a batch whose length cannot be seen.
         begin: called before each iteration; gives the handshake with the other ranks the first time.
@@ -34,23 +42,29 @@ class Epochs:
     def __init__(
         self,
         sampler: Sampler,
-        start: Callable[[], Backend],
+        lanes: Lanes,
         stream: bool,
         batch_size: int,
         begin: Callable[[], Handshake | None],
     ) -> None:
         self._sampler = sampler
-        self._start = start
+        self.lanes = lanes
         self._stream = stream
         self._batch_size = batch_size
         self._begin = begin
         self._handshake: Handshake | None = None
+        self._lock = ForkSafeLock()
         self._resume: tuple[int, int] | None = None  # (epoch, position) of a loaded state
-        self._cursor: BatchKey | None = None  # the next batch of an iteration that has begun
-        self._active: weakref.ref[EpochIterator] | None = None
-        self._closed = False
+        self._cursor: BatchKey | None = None  # the next batch of the iteration that was asked last
+        self._asked: weakref.ref[EpochIterator] | None = None  # that iteration, unless it is over
+        self._outside = _Outside()
         self.clock = ConsumerClock()
-        self.backend: Backend | None = None
+
+    @property
+    def backend(self) -> Backend | None:
+        """The first back end, if it was started."""
+        started = self.lanes.backends
+        return started[0] if started else None
 
     def started(self) -> Backend:
         """The back end; its threads begin now if they have not.
@@ -58,18 +72,11 @@ class Epochs:
         Raises:
             StateError: after :meth:`close`.
         """
-        if self._closed:
-            raise StateError("The loader is closed. Create a new DataLoader.")
-        if self.backend is None:
-            self.backend = self._start()
-            weakref.finalize(self, self.backend.close)
-        return self.backend
+        return self.lanes.first()
 
     def close(self) -> None:
         """End all threads. Idempotent."""
-        self._closed = True
-        if self.backend is not None:
-            self.backend.close()
+        self.lanes.close()
 
     @property
     def place(self) -> tuple[int, int]:
@@ -82,7 +89,7 @@ class Epochs:
     def resume_at(self, epoch: int, position: int) -> None:
         """Let the next iteration begin there."""
         self._resume = (epoch, position)
-        self._cursor = None
+        self._cursor = self._asked = None
         self._sampler.set_epoch(epoch)
 
     def upcoming(self) -> tuple[int, int]:
@@ -90,92 +97,126 @@ class Epochs:
         epoch = self._sampler.epoch
         return epoch, self._resume[1] if self._resume is not None and self._resume[0] == epoch else 0
 
-    def begin(self, iterator: EpochIterator) -> None:
-        """A new epoch for ``iterator``; one that has not ended, held or left by ``break``, is cancelled.
+    def begin(self) -> BatchKey:
+        """A new epoch; its first batch.
 
-        What was left keeps its batches in work until then. A ``__del__`` would give them back at once, but a
-        KeyboardInterrupt that comes in one is lost.
+        What an iteration that was left by ``break`` has in work stays so until the next batch of another one.
+        A ``__del__`` would give it back at once, but a KeyboardInterrupt that comes in one is lost.
         """
-        self._handshake = self._begin() or self._handshake
-        if self._active is not None and self.backend is not None and not self._closed:
-            self.backend.cancel()
-        epoch, start = self.upcoming()
-        self._active = weakref.ref(iterator)
-        self._resume = None
-        self._sampler.epoch = epoch + 1
-        self._cursor = BatchKey(epoch, start, 0)
+        with self._lock.held():
+            self._handshake = self._begin() or self._handshake
+            epoch, start = self.upcoming()
+            self._resume = None
+            self._sampler.epoch = epoch + 1
+            return BatchKey(epoch, start, 0)
 
-    def next(self, iterator: EpochIterator) -> Any:
-        """The next batch; raises StopIteration after the epoch's last."""
-        if self._active is None or self._active() is not iterator:
-            raise StateError("Another iteration of this loader has begun; this one is over.")
+    def next(self, iterator: EpochIterator, key: BatchKey) -> Any:
+        """The batch ``key``; raises StopIteration after the epoch's last."""
         Callbacks.run_if_signalled()
-        assert self._cursor is not None
-        epoch, start, step = self._cursor
-        assert self._handshake is not None
-        self._handshake.meet(epoch, start)
-        if not self._stream and step >= self._sampler.num_batches(epoch, start):
+        self._cursor, self._asked = key, weakref.ref(iterator)
+        self._meet(key)
+        if not self._stream and key.step >= self._sampler.num_batches(key.epoch, key.start):
             raise StopIteration
         with profiled(_LABEL), self.clock.waiting():
-            batch = self.started().batch(self._cursor)
-        self._cursor = BatchKey(epoch, start, step + 1)
-        self.clock.delivered(batch_length(batch, self._batch_size))
-        return batch
+            return self.lanes.take(iterator, key)
+
+    def _meet(self, key: BatchKey) -> None:
+        with self._lock.held():
+            assert self._handshake is not None
+            self._handshake.meet(key.epoch, key.start)
 
     def fetch(self, key: BatchKey) -> Any:
         """The batch ``key`` outside of any iteration; the place moves behind it."""
-        self._handshake = self._begin() or self._handshake
-        assert self._handshake is not None
-        self._handshake.meet(key.epoch, key.start)
-        batch = self.started().batch(key)
+        with self._lock.held():
+            self._handshake = self._begin() or self._handshake
+        self._meet(key)
+        batch = self.lanes.take(self._outside, key)
         is_last = key.step + 1 >= self._sampler.num_batches(key.epoch, key.start)
-        self._cursor = None if is_last else key._replace(step=key.step + 1)
+        if is_last:
+            self.lanes.release(self._outside)
+        self._cursor, self._asked = None if is_last else key._replace(step=key.step + 1), None
         self._sampler.epoch = key.epoch + 1
         self._resume = None
-        self.clock.delivered(batch_length(batch, self._batch_size))
+        self.delivered(batch)
         return batch
 
-    def end(self, iterator: EpochIterator, exhausted: bool) -> None:
-        """``iterator`` is over; unless it is ``exhausted``, its batches in work are dropped."""
-        if self._active is None or self._active() is not iterator:
-            return
-        self._active = None
-        if exhausted:
-            self._cursor = None
-        elif self.backend is not None and not self._closed:
-            self.backend.cancel()
+    def passed(self, iterator: EpochIterator, key: BatchKey) -> None:
+        """``iterator`` has had all batches before ``key``, or the error that came instead of one."""
+        if self._asked is not None and self._asked() is iterator:
+            self._cursor = key
+
+    def delivered(self, batch: Any) -> None:
+        """Count a batch."""
+        self.clock.delivered(batch_length(batch, self._batch_size))
+
+    def end(self, iterator: EpochIterator) -> None:
+        """``iterator`` has had its last batch."""
+        if self._asked is not None and self._asked() is iterator:
+            self._cursor = self._asked = None
+        self.lanes.release(iterator)
+
+
+class _Outside:
+    """Stands for whoever asks for batches without an iterator of ours."""
 
 
 class EpochIterator:
-    """One pass over an epoch."""
+    """One pass over an epoch. Threads may share it: each batch goes to one of them.
+
+    After an error of a batch (a bad sample, an exception of a dataset's or a collate function's) the next one
+    follows, as with torch's loader.
+    """
 
     def __init__(self, epochs: Epochs, length: Callable[[], int]) -> None:
         self._epochs = epochs
         self._length = length
-        self._begun = False
+        self._lock = ForkSafeLock()
+        self._busy = 0  # the process in which a next() is under way
+        self._key: BatchKey | None = None  # the next batch, once the first has been asked for
         self._over = False
 
     def __iter__(self) -> EpochIterator:
         return self
 
     def __next__(self) -> Any:
+        """The next batch.
+
+        Raises:
+            StateError: the loader is closed; or next() was called from within next(), as a signal handler or
+                a dataset may.
+            NotDelivered: the batch did not come within ``timeout``, or a worker died.
+        """
+        with self._lock.held():
+            if self._busy == os.getpid():
+                raise StateError("next() of this iterator is under way in the same thread.")
+            self._busy = os.getpid()
+            try:
+                return self._next()
+            finally:
+                self._busy = 0
+
+    def _next(self) -> Any:
         if self._over:
             raise StopIteration
-        if not self._begun:
-            self._epochs.begin(self)
-            self._begun = True
+        key = self._key = self._key or self._epochs.begin()
         try:
-            return self._epochs.next(self)
+            batch = self._epochs.next(self, key)
         except StopIteration:
-            self._finish(exhausted=True)
+            self._over = True
+            self._epochs.end(self)
             raise
-        except BaseException:
-            self._finish(exhausted=False)
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, _NOT_OF_THE_BATCH):
+                self._go_on(key)
+            self._epochs.lanes.drop(self)
             raise
+        self._go_on(key)
+        self._epochs.delivered(batch)
+        return batch
+
+    def _go_on(self, key: BatchKey) -> None:
+        self._key = key._replace(step=key.step + 1)
+        self._epochs.passed(self, self._key)
 
     def __len__(self) -> int:
         return self._length()
-
-    def _finish(self, exhausted: bool) -> None:
-        self._over = True
-        self._epochs.end(self, exhausted)

@@ -12,6 +12,7 @@ __all__ = [
     "FormatError",
     "FormatVersionError",
     "LimitError",
+    "NotDelivered",
     "PackError",
     "SampleError",
     "ShardError",
@@ -59,6 +60,10 @@ class SampleError(FastloadError):
     sample: int = -1  # sample id
     key: str = ""  # path in the source folder
     shard: str = ""  # path of the shard file
+
+
+class NotDelivered(FastloadError, RuntimeError):
+    """A batch did not come: time ran out, or a worker process died. next() asks for the same batch again."""
 
 
 class StateError(FastloadError, RuntimeError):

@@ -18,6 +18,7 @@ from fastload.epochs import EpochIterator, Epochs
 from fastload.errors import StateError
 from fastload.faults import SampleReport
 from fastload.handshake import Handshake, site_of_loader
+from fastload.lanes import Lanes
 from fastload.preemption import Callbacks
 from fastload.prefetch import BatchKey
 from fastload.rank_sampler import RankBatches, RankSampler
@@ -173,9 +174,10 @@ class DataLoader(TorchDataLoader[T_co]):
         self._number = secrets.token_hex(8)
         source = partial(_source_of, weakref.ref(self)) if arranged.packed else None
         sampler = RankSampler(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
+        single = not arranged.packed and arranged.options.persistent_workers
         self._epochs = Epochs(
             sampler,  # type: ignore[arg-type]
-            partial(_start, arranged, sampler),
+            Lanes(partial(_start, arranged, sampler), movable=arranged.packed, single=single),
             is_stream(arranged.dataset),
             arranged.options.batch_size,
             partial(_begin, arranged, sampler),
@@ -199,8 +201,7 @@ class DataLoader(TorchDataLoader[T_co]):
     @property
     def errors(self) -> list[SampleReport]:
         """The bad samples met so far (the first 10,000)."""
-        backend = self._epochs.backend
-        return list(backend.errors) if backend is not None else []
+        return [report for backend in self._epochs.lanes.backends for report in backend.errors]
 
     def __repr__(self) -> str:
         return self._arranged.described_in_words()
@@ -253,17 +254,12 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def stats(self) -> dict[str, Any]:
         """Clocks and counts since the loader was made; see :func:`fastload.stats.stage_stats`."""
-        backend = self._epochs.backend
-        threads = backend.thread_stats() if backend is not None else []
-        transfer = backend.transfer_stats() if backend is not None else {}
+        counted = self._epochs.lanes.stats()
         parts = self._arranged.dataset.parts if self._arranged.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
-        ahead = backend.read_ahead_stats() if backend is not None else {}
-        cache = backend.cache_stats() if backend is not None else {}
-        clocks = stage_stats(self._epochs.clock, threads, damaged, transfer)
-        found = {**clocks, "read_ahead": ahead, "cache": cache}
-        decoders: dict[str, Any] = getattr(backend, "decoder_stats", dict)()
-        return {**found, "decoders": decoders} if decoders else found
+        clocks = stage_stats(self._epochs.clock, counted["threads"], damaged, counted["transfer"])
+        found = {**clocks, "read_ahead": counted["read_ahead"], "cache": counted["cache"]}
+        return {**found, "decoders": counted["decoders"]} if counted["decoders"] else found
 
     def memory_plan(self) -> dict[str, int]:
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,

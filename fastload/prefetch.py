@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.errors import StateError
+from fastload.errors import NotDelivered, StateError
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["BatchKey", "Feeder", "Pending", "Slot", "SlotPool", "SlotShape", "Slots"]
@@ -171,7 +171,7 @@ class Feeder:
         """Block until the batch is complete; its faults as (position, sample id, error kind, message).
 
         Raises:
-            RuntimeError: it took more than ``timeout`` seconds (0: no bound), as torch's DataLoader does.
+            NotDelivered: it took more than ``timeout`` seconds (0: no bound), as torch's DataLoader does.
         """
         start = time.monotonic()
         limit = start + timeout if timeout > 0 else math.inf
@@ -179,7 +179,7 @@ class Feeder:
             while not self._engine.wait(pending.ticket, _POLL_SECONDS):
                 # Back in the interpreter: signal handlers run here.
                 if time.monotonic() > limit:
-                    raise RuntimeError(f"DataLoader timed out after {timeout} seconds: {pending.key}.")
+                    raise NotDelivered(f"DataLoader timed out after {timeout} seconds: {pending.key}.")
         except BaseException:
             with suppress(StateError):  # closed meanwhile
                 self._engine.cancel(pending.ticket)

@@ -8,19 +8,40 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ConsumerClock", "batch_length", "stage_stats"]
+from fastload.locks import ForkSafeLock
+
+__all__ = ["ConsumerClock", "batch_length", "stage_stats", "summed"]
+
+
+def summed(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Numbers (also in dicts within) added up by name; of anything else the first."""
+    total: dict[str, Any] = {}
+    for name in dict.fromkeys(name for counts in found for name in counts):
+        values = [counts[name] for counts in found if name in counts]
+        if isinstance(values[0], dict):
+            total[name] = summed(values)
+        elif isinstance(values[0], (int, float)) and not isinstance(values[0], bool):
+            total[name] = sum(values)
+        else:
+            total[name] = values[0]
+    return total
 
 
 def batch_length(batch: Any, default: int) -> int:
     """Samples in a batch: the length of its last tensor, else (a user's collate function) ``default``."""
     last = batch[-1] if isinstance(batch, (tuple, list)) and batch else None
-    shape = getattr(last, "shape", ())
-    return int(shape[0]) if shape else default
+    try:
+        return int(last.shape[0])  # type: ignore[union-attr]
+    except Exception:  # anything: a batch may be of any type; nested tensors raise for their shape
+        return default
 
 
 @dataclass
 class ConsumerClock:
-    """The consumer's side: how long it waited for data, and for how long it kept the batches."""
+    """The consumer's side: how long it waited for data, and for how long it kept the batches.
+
+    Threads may share it. Waits of several threads at the same time add up.
+    """
 
     batches: int = 0
     samples: int = 0
@@ -28,6 +49,7 @@ class ConsumerClock:
     first_batch_seconds: float | None = None  # from the first next() to its batch
     _began: float | None = field(default=None, repr=False)
     _ended: float = field(default=0.0, repr=False)
+    _lock: ForkSafeLock = field(default_factory=ForkSafeLock, repr=False)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -38,13 +60,15 @@ class ConsumerClock:
         try:
             yield
         finally:
-            self._ended = time.perf_counter()
-            self.wait_seconds += self._ended - start
+            with self._lock.held():
+                self._ended = time.perf_counter()
+                self.wait_seconds += self._ended - start
 
     def delivered(self, samples: int) -> None:
         """Counts one batch of ``samples``."""
-        self.batches += 1
-        self.samples += samples
+        with self._lock.held():
+            self.batches += 1
+            self.samples += samples
         if self.first_batch_seconds is None and self._began is not None:
             self.first_batch_seconds = time.perf_counter() - self._began
 

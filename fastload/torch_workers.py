@@ -6,16 +6,22 @@ Order, ranks, epochs and state are the same as for a packed dataset, so that cha
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch.utils.data as torch_data
+from torch._utils import ExceptionWrapper
 
+# By its module: a program may put our DataLoader into torch.utils.data.
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
+
+from fastload.errors import NotDelivered
 from fastload.prefetch import BatchKey
 from fastload.sampler import Sampler
 
 __all__ = ["StreamBackend", "TorchBackend", "torch_arguments"]
 
+_TORCHS_WORDS = ("DataLoader timed out", "DataLoader worker (pid")
 _DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
 
 
@@ -60,21 +66,43 @@ class _Epochs:
         if self._iterator is None or self._next != key:
             self.cancel()
             self._iterator = begin(key)
-        self._next = key._replace(step=key.step + 1)
         try:
-            return next(self._iterator)
-        except (OSError, EOFError, RuntimeError) as error:
-            named = str(error).startswith("DataLoader worker (pid")
-            killed = None if named else _killed_worker(self._iterator)
-            if killed is None:
-                raise
-            pid, status = killed
-            raise RuntimeError(
-                f"DataLoader worker (pid {pid}) ended with exit status {status} while it handed over a batch."
-            ) from error
+            batch = next(self._iterator)
+        except StopIteration:
+            self.cancel()
+            raise
+        except Exception as error:
+            lost = _not_delivered(self._iterator, error)
+            if lost is not None:
+                raise lost from error
+            self._next = key._replace(step=key.step + 1)  # of the batch: torch goes on behind it
+            raise
+        self._next = key._replace(step=key.step + 1)
+        return batch
 
     def cancel(self) -> None:
         self._iterator = None  # torch ends its workers when the iterator is gone
+
+
+def _not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
+    """The error of a batch that did not come from torch's workers; None: the batch itself is an error."""
+    if isinstance(error, RuntimeError) and str(error).startswith(_TORCHS_WORDS):
+        return NotDelivered(str(error))
+    if not isinstance(error, (OSError, EOFError, RuntimeError)) or _is_reraised(error):
+        return None
+    killed = _killed_worker(iterator)
+    if killed is None:
+        return None
+    pid, status = killed
+    return NotDelivered(
+        f"DataLoader worker (pid {pid}) ended with exit status {status} while it handed over a batch."
+    )
+
+
+def _is_reraised(error: Exception) -> bool:
+    """Whether torch's worker caught the error, and torch raises it again here."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code is ExceptionWrapper.reraise.__code__ for frame, _ in frames)
 
 
 def _killed_worker(iterator: Any) -> tuple[int, int] | None:
@@ -99,7 +127,7 @@ class TorchBackend:
 
     def __init__(self, dataset: Any, sampler: Sampler, arguments: dict[str, Any]) -> None:
         self._steps = _Steps(sampler)
-        self._loader = torch_data.DataLoader(dataset, batch_sampler=self._steps, **arguments)
+        self._loader = TorchDataLoader(dataset, batch_sampler=self._steps, **arguments)
         self._epochs = _Epochs()
 
     def batch(self, key: BatchKey) -> Any:
@@ -136,7 +164,7 @@ class StreamBackend:
 
     def __init__(self, dataset: Any, arguments: dict[str, Any]) -> None:
         self.dataset = dataset
-        self._loader = torch_data.DataLoader(dataset, **arguments)
+        self._loader = TorchDataLoader(dataset, **arguments)
         self._epochs = _Epochs()
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.errors import StateError
+from fastload.errors import NotDelivered, StateError
 from fastload.prefetch import Slot, SlotShape
 from fastload.transfer.streams import Gpu
 
@@ -227,7 +227,7 @@ class Ring:
             self.reclaim()
             waited = time.monotonic() - start
             if self.timeout and waited > self.timeout:
-                raise RuntimeError(
+                raise NotDelivered(
                     f"DataLoader timed out after {waited:.1f} seconds: the device is not done."
                 )
         self.blocked_seconds += time.monotonic() - start

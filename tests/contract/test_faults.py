@@ -52,6 +52,7 @@ def test_the_loader_goes_on_after_an_error(bad: PackedDataset) -> None:
     next(iterator)
     with pytest.raises(errors.SampleError):
         next(iterator)
+    assert next(iterator)[1].tolist() == [4, 5]
     with pytest.raises(StopIteration):
         next(iterator)
     assert next(iter(loader))[1].tolist() == [0, 1]

@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
 # Those that join them, lowest first: each may import all of the above but pack, and the ones before it.
 JOINTS = [
     "ranges",
+    "locks",
     "stats",
     "state",
     "autotune",
@@ -68,6 +69,7 @@ JOINTS = [
     "torch_workers",
     "dali",
     "backends",
+    "lanes",
     "epochs",
     "rank_sampler",
     "beginning",
