@@ -22,7 +22,7 @@ from fastload.lanes import Lanes
 from fastload.preemption import Callbacks
 from fastload.prefetch import BatchKey
 from fastload.rank_sampler import RankBatches, RankSampler
-from fastload.rebuilt import LoaderSource, own_collate
+from fastload.rebuilt import LoaderSource, own_collate, wraps_ours
 from fastload.sampler import check_position, order_name
 from fastload.state import LoaderState
 from fastload.stats import stage_stats
@@ -121,6 +121,17 @@ class DataLoader(TorchDataLoader[T_co]):
             ranks cannot agree on a seed. Later: they are not those that the loader began with.
         CacheError: at the first batch: an explicit ``cache`` that cannot be had.
     """
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        """A new loader; torch's own, if a framework wraps the batches of another loader of ours.
+
+        ignite's DeterministicEngine does, as ``type(loader)(batch_sampler=..., **attributes)``, and goes on
+        to talk to its batch sampler. The ids that come out of it lead to that other loader, and its engine.
+        """
+        batches, collate_fn = named.get("batch_sampler"), named.get("collate_fn")
+        if wraps_ours(batches, collate_fn):
+            return TorchDataLoader(named["dataset"], batch_sampler=batches, collate_fn=collate_fn)
+        return super().__new__(cls)
 
     def __init__(
         self,

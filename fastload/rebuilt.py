@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastload.errors import StateError
+from fastload.rank_sampler import RankBatches, RankSampler
 from fastload.shard.tickets import Delivered
 
-__all__ = ["CollateGuard", "LoaderSource", "own_collate"]
+__all__ = ["CollateGuard", "LoaderSource", "own_collate", "wraps_ours"]
 
 
 class CollateGuard:
@@ -54,6 +55,15 @@ class CollateGuard:
 def own_collate(given: Any) -> Any:
     """The user's collate function, or None, if ``given`` is another loader's guard; else ``given``."""
     return object.__getattribute__(given, "__wrapped__") if type(given) is CollateGuard else given
+
+
+def wraps_ours(batch_sampler: Any, collate_fn: Any) -> bool:
+    """Whether these are somebody's batch sampler around a packed set's loader, and that loader's guard."""
+    return (
+        type(collate_fn) is CollateGuard
+        and isinstance(getattr(batch_sampler, "sampler", None), RankSampler)
+        and type(batch_sampler) is not RankBatches
+    )
 
 
 class LoaderSource:

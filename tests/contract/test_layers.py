@@ -78,6 +78,7 @@ JOINTS = [
     "torch_attributes",
     "loader",
     "integrations",
+    "integrations",
     "diagnose",
 ]
 for position, joint in enumerate(JOINTS):

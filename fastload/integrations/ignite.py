@@ -1,0 +1,41 @@
+"""PyTorch-Ignite: ``auto_dataloader`` with the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastload.loader import DataLoader
+
+__all__ = ["auto_dataloader"]
+
+
+def auto_dataloader(dataset: Any, **arguments: Any) -> DataLoader[Any]:
+    """``ignite.distributed.auto_dataloader``, with a loader of ours.
+
+    Call it where ignite's is called: inside the function that ``idist.Parallel`` or ``idist.spawn`` runs.
+
+    Args:
+        dataset: a folder made by ``fastload pack``, an open ``PackedDataset``, or any torch Dataset.
+        arguments: of :class:`fastload.DataLoader`. By ignite's rules ``batch_size`` is divided by the number
+            of ranks, if it is not less, and ``num_workers`` by those of the node; with several ranks
+            ``shuffle`` is True unless given; ``pin_memory`` is True unless given, if ignite's device is CUDA.
+
+    Raises:
+        ImportError: ignite is not installed.
+        ValueError, TypeError: as :class:`fastload.DataLoader`.
+    """
+    import ignite.distributed as idist
+
+    world_size = idist.get_world_size()
+    if world_size > 1:
+        if arguments.get("batch_size", 0) >= world_size:
+            arguments["batch_size"] //= world_size
+        ranks_here = idist.get_nproc_per_node()
+        if (arguments.get("num_workers") or 0) >= ranks_here:
+            arguments["num_workers"] = -(-arguments["num_workers"] // ranks_here)
+        if "sampler" not in arguments and "batch_sampler" not in arguments:
+            arguments.setdefault("shuffle", True)
+        arguments.setdefault("rank", idist.get_rank())
+        arguments.setdefault("world_size", world_size)
+    arguments.setdefault("pin_memory", idist.device().type == "cuda")
+    return DataLoader(dataset, **arguments)
