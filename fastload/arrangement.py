@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -16,7 +15,6 @@ from fastload.cpu_budget import ThreadPlan, find_budget
 from fastload.handshake import Handshake, describe
 from fastload.mixture import MixedFiles
 from fastload.options import Options, default_prefetch, warn_ignored
-from fastload.pictures import PackedDataset, given_transform
 from fastload.rank_sampler import RankBatches, RankSampler
 from fastload.sampler import (
     BlockOrder,
@@ -28,6 +26,7 @@ from fastload.sampler import (
 )
 from fastload.shard.dataset import PackedFiles
 from fastload.transforms.plan import compile_plan
+from fastload.views import given_transform, open_dataset
 from fastload.world import World
 
 __all__ = ["Arrangement"]
@@ -60,8 +59,7 @@ class Arrangement:
         )
         self._fixed: tuple[Options, ThreadPlan] | None = None
         self._given_options = self._options(2)
-        dataset = self.given["dataset"]
-        self.dataset = PackedDataset(dataset) if isinstance(dataset, (str, os.PathLike)) else dataset
+        self.dataset = open_dataset(self.given["dataset"])
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
         self.packed = is_packed(self.dataset)
         check_placement(self.dataset, self.plan, self._given_options)

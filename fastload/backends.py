@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import torch
 
+from fastload import views
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
 from fastload.cpu_budget import ThreadPlan
@@ -40,7 +41,7 @@ class Backend(HostBackend, Protocol):
 
 def is_packed(dataset: Any) -> bool:
     """Whether our own threads read ``dataset``."""
-    return isinstance(dataset, Packed)
+    return views.is_native(dataset)
 
 
 def is_stream(dataset: Any) -> bool:
@@ -67,6 +68,7 @@ def make_backend(
         arguments: the DataLoader's arguments as given, for torch's own.
     """
     gpu = find_gpu(options.device)
+    sampler = views.read_by(dataset, sampler)
     augmenter = _augmenter(sampler, options, gpu)
     if is_packed(dataset):
         return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.sampler.mixed import MixedOrder, shares
+from fastload.selection import Selection
 from fastload.shard.dataset import PackedFiles, checked_id
 
 __all__ = ["MixedFiles", "Packed"]
@@ -143,7 +144,7 @@ class MixedFiles:
         return part.read(own)
 
 
-Packed: TypeAlias = PackedFiles | MixedFiles
+Packed: TypeAlias = PackedFiles | MixedFiles | Selection
 
 
 def _joined_classes(parts: Sequence[PackedFiles]) -> tuple[list[str], list[list[int]]]:

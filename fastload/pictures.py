@@ -18,7 +18,7 @@ from fastload.shard.tickets import deliver
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["Listing", "MixedDataset", "PackedDataset", "given_transform", "mix"]
+__all__ = ["Listing", "MixedDataset", "PackedDataset", "mix"]
 
 Transform: TypeAlias = "Callable[[Any], Any] | None"
 
@@ -226,27 +226,6 @@ def mix(
         FormatError, ShardError: a dataset cannot be opened.
     """
     return MixedDataset(datasets, weights, num_samples, transform, target_transform)
-
-
-def given_transform(dataset: Any, transform: Any) -> Any:
-    """The transform of a loader over ``dataset``: its own argument, or the dataset's.
-
-    Raises:
-        ValueError: both are given, or the dataset has a target_transform.
-    """
-    if not isinstance(dataset, _Pictures):
-        return transform
-    if dataset.target_transform is not None:
-        raise ValueError(
-            f"fastload.DataLoader does not apply a packed dataset's target_transform. Found: "
-            f"{dataset.target_transform!r}. Change the labels of a batch in collate_fn, or after the loader."
-        )
-    if dataset.transform is not None and transform is not None:
-        raise ValueError(
-            f"The dataset has a transform and the loader was given one, too. Pass only one of them. Found: "
-            f"{dataset.transform!r} and {transform!r}."
-        )
-    return transform if dataset.transform is None else dataset.transform
 
 
 def _transforms_of(dataset: _Pictures) -> str:
