@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FormatError, ShardTruncated
+from fastload.errors import FormatError, ShardError, ShardTruncated
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 
@@ -51,6 +51,16 @@ def as_integer(index: Any) -> int:
     raise TypeError(f"A sample's index must be an integer. Found: {index!r} ({type(index).__name__}).")
 
 
+def _size(path: str) -> int | None:
+    """Bytes of a file; None: it is not there."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ShardError(f"{path} cannot be opened: {error.strerror}.") from None
+
+
 class PackedFiles:
     """The records of a packed folder as bytes, by sample id in ``[0, len(dataset))``; needs no torch.
 
@@ -84,7 +94,7 @@ class PackedFiles:
             )
         shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
         for name, size in shards:
-            found = os.stat(name).st_size if os.path.exists(name) else None
+            found = _size(name)
             if found != size:
                 state = "is missing" if found is None else f"has {found} bytes"
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")

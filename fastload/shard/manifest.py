@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import FormatError, FormatVersionError
+from fastload.errors import FormatError, FormatVersionError, ShardError
 
 __all__ = ["ENTRIES_NAME", "INDEX_NAME", "MANIFEST_NAME", "Manifest", "Shard"]
 
@@ -81,6 +81,7 @@ class Manifest:
 
         Raises:
             FormatError: no manifest (not a packed dataset, or an unfinished pack), or a damaged one.
+            ShardError: it cannot be read.
             FormatVersionError: written by a newer major version.
         """
         path = folder / MANIFEST_NAME
@@ -88,11 +89,10 @@ class Manifest:
             if path.stat().st_size > MAX_BYTES:
                 raise FormatError(f"{path} is larger than {MAX_BYTES} bytes; it is not a manifest.")
             body = json.loads(path.read_bytes())
-        except FileNotFoundError:
-            raise FormatError(
-                f"{folder} is not a packed dataset: it has no {MANIFEST_NAME}. Make one with "
-                f"'fastload pack SOURCE {folder}'; an interrupted pack goes on with the same command."
-            ) from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise FormatError(f"{folder} is not a packed dataset: {_missing(folder)}") from None
+        except OSError as error:
+            raise ShardError(f"{path} cannot be read: {error.strerror}.") from None
         except (ValueError, RecursionError) as error:
             raise FormatError(f"{path} is not valid JSON: {error}") from None
         return cls._parse(path, body)
@@ -128,3 +128,21 @@ class Manifest:
                 f"{path} says id {body.get('id')!r}, its contents give {manifest.id!r}: it was changed."
             )
         return manifest
+
+
+def _missing(folder: Path) -> str:
+    """Why ``folder`` has no manifest, and what to do."""
+    if folder.is_file():
+        return "it is a file. Give the folder that 'fastload pack' made."
+    if not folder.is_dir():
+        return f"there is no such folder. Make it with 'fastload pack SOURCE {folder}'."
+    packed = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST_NAME}"))
+    if packed:
+        return (
+            f"it has no {MANIFEST_NAME}, but folders in it are packed datasets ({', '.join(packed[:5])}"
+            f"{', ...' if len(packed) > 5 else ''}). Give one of them: {str(folder / packed[0])!r}."
+        )
+    return (
+        f"it has no {MANIFEST_NAME}. Make one with 'fastload pack SOURCE {folder}'; an interrupted pack goes "
+        "on with the same command. Where this folder is the SOURCE itself, pack it into another one."
+    )

@@ -109,7 +109,9 @@ def test_interrupted_between_manifest_and_entries(
         "dataset.json", "index.fli", "set-00000-of-00001.arrow",
     ]  # fmt: skip
     transform = T.Compose([T.RandomResizedCrop(32)])
-    without = [images.clone() for images, _ in DataLoader(output, 5, num_workers=1, transform=transform)]
+    without = [
+        images.clone() for images, _ in DataLoader(output, 5, num_workers=1, seed=0, transform=transform)
+    ]
     inodes = {path.name: path.stat().st_ino for path in output.iterdir()}
     for left in (".tmp-entries.fli", ".tmp-entries.bytes", ".tmp-entries.sizes"):
         (output / left).write_bytes(b"left by a killed process")
@@ -118,7 +120,7 @@ def test_interrupted_between_manifest_and_entries(
     assert again["entries"]["records"] == 6
     after = {path.name: path.stat().st_ino for path in output.iterdir()}
     assert after == {**inodes, "entries.fli": after["entries.fli"]}
-    with_them = [images for images, _ in DataLoader(output, 5, num_workers=1, transform=transform)]
+    with_them = [images for images, _ in DataLoader(output, 5, num_workers=1, seed=0, transform=transform)]
     assert all(np.array_equal(a, b) for a, b in zip(without, with_them, strict=True))
     facts(capsys, "pack", source, output, "--num-proc", 1)
     assert (output / "entries.fli").stat().st_ino == after["entries.fli"]  # nothing to do

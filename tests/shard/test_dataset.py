@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from plain_pack import plain_pack
 
-from fastload import PackedDataset
-from fastload.errors import FormatError, FormatVersionError, ShardTruncated
+from fastload import DataLoader, PackedDataset
+from fastload.errors import FormatError, FormatVersionError, ShardError, ShardTruncated
 
 BLOBS = [bytes([i % 256]) * (i + 1) for i in range(300)]
 
@@ -86,4 +89,45 @@ def test_a_newer_version_says_so(dataset: PackedDataset) -> None:
 def test_a_damaged_manifest_is_refused(dataset: PackedDataset, text: str) -> None:
     (dataset.folder / "dataset.json").write_text(text)
     with pytest.raises(FormatError):
+        PackedDataset(dataset.folder)
+
+
+def test_the_manifests_path_stands_for_its_folder(dataset: PackedDataset) -> None:
+    for path in (dataset.folder / "dataset.json", str(dataset.folder / "dataset.json")):
+        assert PackedDataset(path).folder == dataset.folder
+        assert len(DataLoader(path).dataset) == 300
+
+
+@pytest.mark.parametrize("open_it", [PackedDataset, DataLoader, lambda path: DataLoader(str(path))])
+def test_what_is_no_packed_folder_is_told_from_one(dataset: PackedDataset, open_it: Any) -> None:
+    parent = dataset.folder.parent
+    with pytest.raises(
+        FormatError, match=rf"folders in it are packed datasets \(set\). Give .*'{parent}/set'"
+    ):
+        open_it(parent)
+    (parent / "pictures").mkdir()
+    with pytest.raises(FormatError, match=r"has no dataset.json. Make one with .* pack it into another one."):
+        open_it(parent / "pictures")
+    with pytest.raises(FormatError, match=r"nowhere is not a packed dataset: there is no such folder. Make"):
+        open_it(parent / "nowhere")
+    with pytest.raises(FormatError, match=r"index.fli is not a packed dataset: it is a file. Give the"):
+        open_it(dataset.folder / "index.fli")
+    with pytest.raises(FormatError, match=r"index.fli/x is not a packed dataset: there is no such folder"):
+        open_it(dataset.folder / "index.fli" / "x")
+
+
+@pytest.mark.parametrize("name", ["dataset.json", "data.bin"])
+def test_a_file_that_cannot_be_read_says_why(
+    dataset: PackedDataset, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As another user's; root may read everything."""
+    real = os.stat
+
+    def refused(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).endswith(name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return real(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refused)
+    with pytest.raises(ShardError, match=rf"{name} cannot be (read|opened): Permission denied."):
         PackedDataset(dataset.folder)
