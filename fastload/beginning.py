@@ -84,20 +84,20 @@ class Beginning:
             is_random: whether order or augmentation depend on the seed.
 
         Raises:
-            WorldError: rank and world size are half set, or the ranks cannot agree on a seed.
+            WorldError: rank and world size are half set, the ranks cannot agree on a seed, or were given
+                different ones.
         """
         world = self._find()
         meeting = handshake(world)
-        if self.seed is None:
-            self.seed = self._agreed(self._drawn(), meeting, world, is_random)
+        self.seed = self._agreed(meeting, world, is_random)
         self._fixed = world
         return meeting
 
     def _drawn(self) -> int:
         return int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self._generator).item())
 
-    def _agreed(self, drawn: int, meeting: Handshake, world: World, is_random: bool) -> int:
-        agreed = meeting.agree(drawn)
+    def _agreed(self, meeting: Handshake, world: World, is_random: bool) -> int:
+        agreed = meeting.agree(self.seed, self._drawn)
         if agreed is not None:
             return agreed
         if is_random:

@@ -11,6 +11,7 @@ import hashlib
 import re
 import sys
 import threading
+import time
 import warnings
 import weakref
 from collections import Counter
@@ -31,6 +32,7 @@ from fastload.world import World
 __all__ = ["Handshake", "describe", "site_of_loader"]
 
 WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own timeout is less
+_LOOK_SECONDS = 0.1  # how often a waiting rank looks whether another one was given no seed
 _LOOKED_AT = 64  # positions of the order
 _LONGEST_KEY = 160  # characters; longer ones are hashed
 
@@ -119,6 +121,7 @@ class Handshake:
         self._description = description
         self._site = site
         self._exchange: Exchange | None = None
+        self._seeds: Exchange | None = None  # which of the ranks were given a seed
         self._settled = policy == "off" or world.size == 1
         self._refused = ""  # why this loader gives no batches
 
@@ -144,26 +147,35 @@ class Handshake:
         if self._exchange.done.is_set():
             self._settle(self._exchange)
 
-    def agree(self, proposal: int) -> int | None:
-        """The number that the group's first rank proposes, on all its ranks; None where there is no group.
+    def agree(self, given: int | None, drawn: Callable[[], int]) -> int | None:
+        """The seed of the group's first rank, on all its ranks; None where there is no group to ask.
+
+        Args:
+            given: the seed where one was given, to this loader or by a state. All ranks have the same then.
+            drawn: draws one; called on all ranks, so that their generators go on alike.
 
         Raises:
-            WorldError: ranks are missing after 60 s, or the process group's store fails.
+            WorldError: some ranks were given a seed and others not, ranks are missing after 60 s, or the
+                process group's store fails.
         """
-        if self._world.size == 1:
+        proposal = drawn() if given is None else given
+        if self._world.size == 1 or (given is not None and self._policy == "off"):
             return proposal
-        exchange = self._exchanging("seed", {}, proposal)
-        if exchange is None:
-            return None
+        described = {"seed=": "not given" if given is None else "given"}
+        exchange = self._seeds = self._exchanging("seed", described, proposal)
+        if exchange is None or given is not None:
+            return given  # the handshake that follows compares
         exchange.done.wait(_limit(exchange))
-        if exchange.done.is_set() and exchange.failure is None:
+        if exchange.verdict or exchange.failure is not None:
+            self._settle(exchange)
+        if exchange.verdict is not None:
             return int(exchange.agreed)
         exchange.given_up.set()
         who = in_words(exchange.missing) if exchange.missing else "the process group's store"
-        why = exchange.failure or f"{who} did not answer within {_limit(exchange):g} s"
         raise WorldError(
-            f"The ranks could not agree on a seed for the loader made in {self._site}: {why}. Pass "
-            "seed=, the same on all ranks, or process_group=, the group of those that make this loader."
+            f"The ranks could not agree on a seed for the loader made in {self._site}: {who} did not answer "
+            f"within {_limit(exchange):g} s. Pass seed=, the same on all ranks, or process_group=, the group "
+            "of those that make this loader."
         )
 
     def _begin(self, epoch: int, position: int) -> Exchange | None:
@@ -188,8 +200,12 @@ class Handshake:
 
     def _wait(self, exchange: Exchange) -> None:
         limit = _limit(exchange)
-        if exchange.done.wait(limit):
-            return
+        until = time.monotonic() + limit
+        while time.monotonic() < until:
+            if exchange.done.wait(_LOOK_SECONDS):
+                return
+            if self._seeds is not None and self._seeds.verdict:
+                self._settle(self._seeds)
         if exchange.missing:
             text = f"{in_words(exchange.missing)} did not come to the first batch of the loader"
         else:

@@ -15,7 +15,6 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from fastload.arrangement import Arrangement
 from fastload.backends import Backend, is_stream, make_backend, plan_memory
 from fastload.epochs import EpochIterator, Epochs
-from fastload.errors import StateError
 from fastload.faults import SampleReport
 from fastload.handshake import Handshake, site_of_loader
 from fastload.lanes import Lanes
@@ -336,17 +335,20 @@ def _start(arranged: Arrangement, sampler: RankSampler) -> Backend:
 
 def _begin(arranged: Arrangement, sampler: RankSampler) -> Handshake | None:
     """Before an iteration: the handshake, if it is the first."""
+    meeting = None
     if arranged.beginning.has_begun:
         arranged.beginning.check()
-        return None
-    return arranged.begin(sampler)
+    else:
+        meeting = arranged.begin(sampler)
+    epoch, position = sampler.place
+    if position and not is_stream(arranged.dataset):
+        check_position(sampler.core, epoch, position)
+    return meeting
 
 
-def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int]:
+def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
     found = epochs()
-    if found is None:
-        raise StateError("The loader of these sample ids is gone. Keep the fastload.DataLoader.")
-    return found.upcoming()
+    return found.upcoming() if found is not None else None
 
 
 def _source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:

@@ -52,8 +52,8 @@ class RankSampler(DistributedSampler[int]):
         self._core: Sampler | None = None
         self._made_for: tuple[World, int | None] | None = None
         self.dataset = dataset
-        #: Epoch and position at which the next iteration begins; None: the epoch's beginning.
-        self.upcoming: Callable[[], tuple[int, int]] | None = None
+        #: Epoch and position at which the loader's next iteration begins; None when the loader is gone.
+        self.upcoming: Callable[[], tuple[int, int] | None] = lambda: None
 
     @property
     def core(self) -> Sampler:
@@ -100,6 +100,11 @@ class RankSampler(DistributedSampler[int]):
         self.core.set_epoch(epoch)
 
     @property
+    def place(self) -> tuple[int, int]:
+        """Epoch and position at which the next iteration begins."""
+        return self.upcoming() or (self.epoch, 0)
+
+    @property
     def num_replicas(self) -> int:  # type: ignore[override]
         """The number of ranks."""
         return self.core.partition.world_size
@@ -117,7 +122,7 @@ class RankSampler(DistributedSampler[int]):
     @property
     def num_samples(self) -> int:  # type: ignore[override]
         """Samples of this rank in an epoch."""
-        return len(self.core)
+        return len(self)
 
     @property
     def total_size(self) -> int:  # type: ignore[override]
@@ -135,6 +140,7 @@ class RankSampler(DistributedSampler[int]):
         return self._known()[1] or 0
 
     def __len__(self) -> int:
+        self.core.epoch = self.epoch
         return len(self.core)
 
     def __iter__(self) -> Iterator[int]:
@@ -143,7 +149,7 @@ class RankSampler(DistributedSampler[int]):
 
     def batches(self) -> Iterator[list[int]]:
         """This rank's batches of sample ids in the epoch that comes next."""
-        epoch, start = self.upcoming() if self.upcoming is not None else (self.epoch, 0)
+        epoch, start = self.place
         core = self.core
         source = self._source() if self._source is not None else None
         for step in range(core.num_batches(epoch, start)):

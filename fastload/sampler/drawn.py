@@ -56,6 +56,7 @@ class _Draws:
         generators = [getattr(s, "generator", None) for s in (sampler, inner)]
         self._generators = {id(g): (g, g.initial_seed()) for g in generators if g is not None}
         self._told = None if self._epoch_of_sampler() is None else 0
+        self._noticed: int | None = None  # an epoch that the user set, which the loader does not know yet
         self.drawn = lru_cache(maxsize=2)(self._draw)
 
     def _epoch_of_sampler(self) -> int | None:
@@ -64,15 +65,19 @@ class _Draws:
 
     def set_by_user(self) -> int | None:
         """The epoch that the user set on the sampler, as torch's training scripts do; None: nobody has."""
-        found = self._epoch_of_sampler()
-        if found == self._told:
-            return None
-        self._told = found
+        self._notice()
+        found, self._noticed = self._noticed, None
         return found
+
+    def _notice(self) -> None:
+        found = self._epoch_of_sampler()
+        if found != self._told:
+            self._told = self._noticed = found
 
     def _draw(self, epoch: int) -> list[Any]:
         import torch
 
+        self._notice()
         for setter in self._setters:
             setter.set_epoch(epoch)
         self._told = self._epoch_of_sampler()

@@ -51,9 +51,11 @@ def everything(data: str, folder: str) -> None:
     if "RANK" in os.environ:
         join()
     world = dist.get_world_size() if dist.is_initialized() else 0
+    torch.manual_seed(world and dist.get_rank())  # the ranks' generators differ; the first one's counts
     train = DataLoader(data, batch_size=3, shuffle=True, num_workers=1, transform=CROP)
     epochs = [labels_of(train), labels_of(train)]
-    stopped = DataLoader(data, batch_size=3, shuffle=True, num_workers=1, transform=CROP)
+    settings: Any = {"shuffle": True, "num_workers": 1, "transform": CROP, "seed": train.sampler.seed}
+    stopped = DataLoader(data, batch_size=3, **settings)
     iterator = iter(stopped)
     next(iterator)
     next(iterator)
@@ -65,15 +67,17 @@ def everything(data: str, folder: str) -> None:
     metric = torch.tensor([sum(label % 3 == 0 for label in counted), sum(counted), len(counted)])
     if world:
         dist.all_reduce(metric)
+    own = train._arranged.beginning.world
     result = {
         "length": len(train),
+        "seed": train.sampler.seed,
         "epochs": epochs,
         "resumed": labels_of(resumed),
         "val": val,
         "metric": metric.tolist(),
-        "world": [train._world.rank, train._world.size, train._world.local_rank, train._world.local_size],
+        "world": [own.rank, own.size, own.local_rank, own.local_size],
     }
-    write(folder, train._world.rank, result)
+    write(folder, own.rank, result)
     if world:
         dist.destroy_process_group()
 
@@ -122,11 +126,11 @@ def handshakes(data: str, copy: str, other: str, folder: str) -> None:
         "transform": first_batch(data, transform=T.RandomResizedCrop(9) if last else CROP),
         "torch": first_batch(torch.utils.data.TensorDataset(torch.zeros(9 + last)), transform=None),
     }
-    loader = DataLoader(data, 2, num_workers=1, transform=CROP)
+    loader = DataLoader(data, 2, num_workers=1, transform=CROP, seed=0)
     next(iterator := iter(loader))
     state = loader.state_dict()
     del iterator
-    resumed = DataLoader(data, 2, num_workers=1, transform=CROP)
+    resumed = DataLoader(data, 2, num_workers=1, transform=CROP, seed=0)
     if last:
         resumed.load_state_dict(state)
     try:
@@ -151,7 +155,7 @@ def absent(data: str, folder: str, policy: str) -> None:
         return
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        error = first_batch(data, handshake=policy)
+        error = first_batch(data, handshake=policy, seed=0)
     write(folder, rank, {"error": error, "warnings": [str(warning.message) for warning in caught]})
     os._exit(0)
 
@@ -199,7 +203,7 @@ def groups(data: str, folder: str) -> None:
     labels = labels_of(loader)
     refused = ""
     try:
-        DataLoader(data, 3, num_workers=1, transform=CROP, process_group=pairs[1 - rank % 2])
+        next(iter(DataLoader(data, 3, num_workers=1, transform=CROP, process_group=pairs[1 - rank % 2])))
     except errors.WorldError as error:
         refused = str(error)
     alone = -1

@@ -51,6 +51,7 @@ def check(ranks: Sequence[Any]) -> None:
     exact = [len(range(0, SAMPLES, 3)), sum(range(SAMPLES)), SAMPLES]
     assert all(found["metric"] == exact for found in ranks)
     assert [found["length"] for found in ranks] == [count] * world
+    assert len({found["seed"] for found in ranks}) == 1
 
 
 @pytest.mark.parametrize("world", [1, 2, 4, 8])
