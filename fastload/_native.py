@@ -24,5 +24,6 @@ ERROR_CLASSES: list[type[Exception]] = [
     errors.ShardError,
     ValueError,
     errors.StateError,
+    MemoryError,
 ]
 _C.set_error_classes(ERROR_CLASSES)

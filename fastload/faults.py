@@ -76,9 +76,12 @@ class FaultPolicy:
 
         Raises:
             SampleError: as the policy says, or when no substitute could be decoded.
+            MemoryError: there was none for a sample, whatever the policy.
         """
         for position, sample, kind, message in faults:
             cls = ERROR_CLASSES[kind]
+            if cls is MemoryError:
+                raise self._no_memory(pending, sample, message)
             if self._on_error == "raise" or not issubclass(cls, _SAMPLE_ERRORS):
                 self._report(pending, position, sample, cls, message, None)
                 raise self._error(sample, message) from cls(message)
@@ -105,7 +108,18 @@ class FaultPolicy:
             if not faults:
                 return candidate
             message = faults[0][3]
+            if ERROR_CLASSES[faults[0][2]] is MemoryError:
+                raise self._no_memory(pending, candidate, message)
         raise self._error(sample, f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}")
+
+    def _no_memory(self, pending: Pending, sample: int, message: str) -> MemoryError:
+        """Lack of memory says nothing about the sample, so that no policy is applied."""
+        key = pending.key
+        return MemoryError(
+            f"Batch {key.step} of epoch {key.epoch}, sample {sample}: {message.rstrip('.')}. Lower "
+            f"num_workers, batch_size or prefetch_factor, or give the process more memory (ulimit -v, the "
+            f"cgroup's limit)."
+        )
 
     def _error(self, sample: int, message: str) -> errors.SampleError:
         part, own = self._dataset.locate(sample)

@@ -18,12 +18,23 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
     A ThreadPoolExecutor starts its threads when work is submitted. If a KeyboardInterrupt comes while it
     does, the new thread is not yet on the list of those that the interpreter ends when it exits, which
     then waits for it for ever. Here a Ctrl-C waits until they run: a millisecond.
+
+    Raises:
+        MemoryError: the system gives no more threads.
     """
     with _interrupts_wait():
         pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         everyone = threading.Barrier(threads)
-        for _ in range(threads):
-            pool.submit(everyone.wait)
+        try:
+            for _ in range(threads):
+                pool.submit(everyone.wait)
+        except RuntimeError as error:  # those that there are would wait for the rest, also at exit
+            everyone.abort()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise MemoryError(
+                f"Not all of {threads} Python threads could be started: {error}. Lower num_workers, or raise "
+                f"the limits of memory (ulimit -v) and of threads (ulimit -u)."
+            ) from error
     return pool
 
 

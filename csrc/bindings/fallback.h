@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -58,6 +59,7 @@ inline FallbackDecode make_fallback(nanobind::object callable) {
     } catch (const nanobind::python_error& error) {
       // KeyboardInterrupt and SystemExit are not about this picture.
       if (!error.matches(PyExc_Exception)) throw;
+      if (error.matches(PyExc_MemoryError)) throw std::bad_alloc();
       throw Error(ErrorKind::kDecode, fallback_detail::describe(error));
     }
   };

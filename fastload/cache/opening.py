@@ -126,7 +126,7 @@ def open_cache(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tie
         return CacheUse([PartUse(None, "switched off") for _ in datasets], tier.name)
     try:
         use = _Opening(datasets, setting, tier).run()
-    except (CacheError, OSError) as error:
+    except (CacheError, OSError, MemoryError) as error:
         if setting.mode != "auto":
             raise
         use = CacheUse([PartUse(None, f"no cache: {error}") for _ in datasets], tier.name)
@@ -145,7 +145,7 @@ def planned_bytes(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: 
         return 0
     try:
         return _Opening(datasets, setting, tier).planned()
-    except (CacheError, OSError):
+    except (CacheError, OSError, MemoryError):
         if setting.mode != "auto":
             raise
         return 0

@@ -78,7 +78,7 @@ def start_copies(cache: Any, folder: Path, look_seconds: float = _LOOK_SECONDS) 
         look_seconds: between two looks whether another process has made a copy.
 
     Returns:
-        The thread; None where there is nothing to copy.
+        The thread; None where there is nothing to copy, or no thread to be had.
     """
     tables = {0: folder / INDEX_NAME, 1: folder / ENTRIES_NAME}
     wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}
@@ -86,7 +86,10 @@ def start_copies(cache: Any, folder: Path, look_seconds: float = _LOOK_SECONDS) 
         return None
     work = (weakref.ref(cache), wanted, look_seconds)
     thread = threading.Thread(target=_work, args=work, name="fastload-cache", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # no more threads, or no memory for one: the files are used as they are
+        return None
     return thread
 
 

@@ -31,7 +31,7 @@ class Units final : public Pool::Client {
 
  private:
   [[nodiscard]] bool has_work() const override { return left_ > 0; }
-  void work(int /*seat*/, Scratch& /*scratch*/) override {
+  void work(int /*seat*/, Scratch& /*scratch*/) noexcept override {
     const int now = ++now_;
     int most = most_;
     while (most < now && !most_.compare_exchange_weak(most, now)) {

@@ -15,6 +15,7 @@ enum class ErrorKind {
   kIo,         // a system call failed
   kValue,      // an argument is outside its legal range
   kState,      // a call in the wrong state (closed, forked)
+  kMemory,     // the system gives no more memory; says nothing about a record
 };
 
 class Error : public std::runtime_error {

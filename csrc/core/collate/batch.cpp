@@ -57,8 +57,20 @@ void Batch::add_fault(SampleFault fault) {
   faults_.push_back(std::move(fault));
 }
 
+void Batch::starve(uint32_t position) noexcept {
+  if (id(position) == kElsewhere) return;
+  blank(position);
+  if (id(position) < 0) return;
+  uint32_t first = starved_.load(std::memory_order_relaxed);
+  while (position < first && !starved_.compare_exchange_weak(first, position)) {
+  }
+}
+
 std::vector<SampleFault> Batch::take_faults() {
   const std::lock_guard lock(faults_mutex_);
+  if (const uint32_t at = starved_.exchange(kNone); at != kNone) {
+    faults_.push_back({at, id(at), ErrorKind::kMemory, "there was no memory to decode it"});
+  }
   std::sort(faults_.begin(), faults_.end(),
             [](const auto& a, const auto& b) { return a.position < b.position; });
   return std::move(faults_);

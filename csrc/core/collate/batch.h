@@ -65,8 +65,12 @@ class Batch {
   void set_label(uint32_t position, int64_t label) { request_.labels[position] = label; }
   // Zeros and kIgnoreLabel: the position carries no sample.
   void blank(uint32_t position);
+  // Takes memory; throws std::bad_alloc.
   void add_fault(SampleFault fault);
-  // Sorted by position. For use after completion.
+  // There was no memory for the sample at `position`: a fault (kMemory) that takes none. Of several
+  // in a batch the first position is kept.
+  void starve(uint32_t position) noexcept;
+  // Sorted by position. For use after completion. Throws std::bad_alloc.
   std::vector<SampleFault> take_faults();
   // The memory's owner, for the collecting thread to let go of. For use after completion.
   std::shared_ptr<void> take_owner() { return std::move(request_.owner); }
@@ -77,6 +81,8 @@ class Batch {
   size_t sample_bytes_;
   std::atomic<uint32_t> next_{0};
   std::atomic<uint32_t> left_;
+  static constexpr uint32_t kNone = ~uint32_t{0};
+  std::atomic<uint32_t> starved_{kNone};  // the first position that starve() was called for
   std::mutex faults_mutex_;
   std::vector<SampleFault> faults_;
 };

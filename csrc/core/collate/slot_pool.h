@@ -23,7 +23,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
   SlotPool& operator=(const SlotPool&) = delete;
 
   // Page-aligned bytes, contents undefined. Destroying the lease gives the memory back; it may
-  // outlive the pool's other owners. Throws Error(kState) when the system has none.
+  // outlive the pool's other owners. Throws Error(kMemory) when the system has none.
   class Lease {
    public:
     Lease(std::shared_ptr<SlotPool> pool, uint8_t* data, size_t size)
@@ -46,7 +46,7 @@ class SlotPool : public std::enable_shared_from_this<SlotPool> {
     size_t size;
   };
   explicit SlotPool(size_t keep) : keep_(keep) {}
-  void give_back(uint8_t* data, size_t size);
+  void give_back(uint8_t* data, size_t size) noexcept;
 
   size_t keep_;
   std::mutex mutex_;

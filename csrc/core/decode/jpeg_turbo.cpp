@@ -55,7 +55,7 @@ void JpegTurbo::Session::install_errors() {
   errors.error_exit = [](j_common_ptr info) {
     Session& s = of(info);
     (*info->err->format_message)(info, s.message);
-    s.leave(ErrorKind::kDecode);
+    s.leave(info->err->msg_code == JERR_OUT_OF_MEMORY ? ErrorKind::kMemory : ErrorKind::kDecode);
   };
   // Level -1 is a warning about damaged data; the others are traces.
   errors.emit_message = [](j_common_ptr info, int level) {

@@ -42,11 +42,16 @@ struct PngReader::Session {
     s.left -= size;
   }
 
+  // libpng's errors have no numbers: "Out of memory", "insufficient memory", and the like.
+  [[nodiscard]] ErrorKind kind() const {
+    return std::strstr(message, "memory") != nullptr ? ErrorKind::kMemory : ErrorKind::kDecode;
+  }
+
   // Runs libpng calls; a fatal error in them becomes an Error. `calls` must hold nothing with a
   // destructor: libpng leaves it by longjmp.
   template <class Calls>
   void run(Calls calls) {
-    if (setjmp(jump) != 0) throw Error(ErrorKind::kDecode, std::string("PNG: ") + message);
+    if (setjmp(jump) != 0) throw Error(kind(), std::string("PNG: ") + message);
     calls();
   }
 

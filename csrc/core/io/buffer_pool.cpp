@@ -40,19 +40,24 @@ size_t BufferPool::cost(size_t size) {
 
 bool BufferPool::map() {
   if (arena_ != nullptr || budget_ == 0) return arena_ != nullptr;
+  free_.try_emplace(0, budget_);
   arena_ = map_aligned(budget_);
   if (arena_ == nullptr) return false;
   ::madvise(arena_, budget_, MADV_HUGEPAGE);
   ::madvise(arena_, budget_, MADV_DONTFORK);
-  free_.emplace(0, budget_);
   return true;
 }
 
 std::shared_ptr<uint8_t> BufferPool::acquire(size_t size) {
   size = cost(size);
+  // What giving back takes is had before: a buffer may go when there is no memory.
+  Spans made;
+  Spans::node_type node = made.extract(made.emplace(0, 0).first);
   uint8_t* data = take(size);
   if (data == nullptr) return nullptr;
-  return {data, [pool = shared_from_this(), size](uint8_t* p) { pool->give_back(p, size); }};
+  return {data, [pool = shared_from_this(), size, node = std::move(node)](uint8_t* p) mutable {
+            pool->give_back(p, size, std::move(node));
+          }};
 }
 
 uint8_t* BufferPool::take(size_t size) {
@@ -62,8 +67,12 @@ uint8_t* BufferPool::take(size_t size) {
                                   [&](const auto& span) { return span.second >= size; });
   if (place == free_.end()) return nullptr;
   const auto [offset, room] = *place;
-  free_.erase(place);
-  if (room > size) free_.emplace(offset + size, room - size);
+  Spans::node_type rest = free_.extract(place);
+  if (room > size) {
+    rest.key() = offset + size;
+    rest.mapped() = room - size;
+    free_.insert(std::move(rest));
+  }
   in_use_ += size;
   peak_ = std::max(peak_, offset + size);
   touch(peak_);
@@ -78,7 +87,7 @@ void BufferPool::touch(size_t end) {
   }
 }
 
-void BufferPool::give_back(uint8_t* data, size_t size) {
+void BufferPool::give_back(uint8_t* data, size_t size, Spans::node_type node) noexcept {
   {
     const std::lock_guard lock(mutex_);
     in_use_ -= size;
@@ -96,7 +105,9 @@ void BufferPool::give_back(uint8_t* data, size_t size) {
       size += next->second;
       free_.erase(next);
     }
-    free_.emplace(offset, size);
+    node.key() = offset;
+    node.mapped() = size;
+    free_.insert(std::move(node));
   }
   released_();
 }

@@ -38,16 +38,17 @@ class BufferPool : public std::enable_shared_from_this<BufferPool> {
  private:
   BufferPool(size_t budget, std::function<void()> released)
       : budget_(budget), released_(std::move(released)) {}
+  using Spans = std::map<size_t, size_t>;  // offset -> bytes
   bool map();
   uint8_t* take(size_t size);
   void touch(size_t end);
-  void give_back(uint8_t* data, size_t size);
+  void give_back(uint8_t* data, size_t size, Spans::node_type node) noexcept;
 
   const size_t budget_;
   const std::function<void()> released_;
   mutable std::mutex mutex_;
-  uint8_t* arena_ = nullptr;       // mapped by the first acquire()
-  std::map<size_t, size_t> free_;  // offset -> bytes; neighbours are joined
+  uint8_t* arena_ = nullptr;  // mapped by the first acquire()
+  Spans free_;                // neighbours are joined
   size_t in_use_ = 0;
   size_t peak_ = 0;
   size_t touched_ = 0;

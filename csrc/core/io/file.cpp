@@ -17,7 +17,9 @@
 namespace fastload {
 
 void throw_system_error(const std::string& what, const std::string& path) {
-  throw Error(ErrorKind::kIo, what + " " + path + ": " + std::strerror(errno));
+  const int error = errno;
+  throw Error(error == ENOMEM ? ErrorKind::kMemory : ErrorKind::kIo,
+              what + " " + path + ": " + std::strerror(error));
 }
 
 namespace {

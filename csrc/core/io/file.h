@@ -9,7 +9,7 @@
 
 namespace fastload {
 
-// Throws Error(kIo): "<what> <path>: <strerror(errno)>".
+// Throws Error(kIo), or kMemory for ENOMEM: "<what> <path>: <strerror(errno)>".
 [[noreturn]] void throw_system_error(const std::string& what, const std::string& path);
 
 // Owns a descriptor, opened O_RDONLY | O_CLOEXEC; move-only. Reading is safe from many threads. A

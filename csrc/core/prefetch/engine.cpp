@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace fastload {
@@ -80,9 +81,15 @@ Engine::Ticket Engine::submit(BatchRequest request) {
   {
     const std::lock_guard lock(pool_.mutex());
     if (closing_) throw closed();
-    ticket = next_ticket_++;
-    pending_.push_back({ticket, batch});
-    entries_.push_back({ticket, std::move(batch)});
+    ticket = next_ticket_;
+    entries_.push_back({ticket, batch});
+    try {
+      pending_.push_back({ticket, std::move(batch)});
+    } catch (...) {
+      entries_.pop_back();  // it is this thread's again
+      throw;
+    }
+    ++next_ticket_;
     pool_.work_added();
   }
   return ticket;
@@ -185,8 +192,14 @@ std::shared_ptr<Batch> Engine::next_batch(const Batch* finished) {
   return has_work() ? pending_.front().batch : nullptr;
 }
 
-void Engine::work(int seat, Scratch& scratch) {
-  Producer producer(sources_, plan_, fallback_, stats_[static_cast<size_t>(seat)], scratch, ahead_);
+void Engine::work(int seat, Scratch& scratch) noexcept {
+  ThreadStats& stats = stats_[static_cast<size_t>(seat)];
+  std::optional<Producer> producer;
+  try {
+    producer.emplace(sources_, plan_, fallback_, stats, scratch, ahead_);
+  } catch (const std::exception&) {
+    producer.reset();  // no memory: that is what becomes of the samples, see below
+  }
   std::shared_ptr<Batch> batch = next_batch(nullptr);
   while (batch != nullptr) {
     const Batch::Range range = batch->claim(chunk_);
@@ -194,13 +207,17 @@ void Engine::work(int seat, Scratch& scratch) {
       batch = next_batch(batch.get());
       continue;
     }
-    for (uint32_t i = range.first; i < range.last; ++i) producer.fill(*batch, i);
+    for (uint32_t i = range.first; i < range.last; ++i) {
+      producer ? producer->fill(*batch, i) : batch->starve(i);
+    }
     if (batch->finish(range.last - range.first)) {
       // The lock orders the notification after a waiter's check of complete().
-      { const std::lock_guard lock(pool_.mutex()); }
+      {
+        const std::lock_guard lock(pool_.mutex());
+      }
       done_.notify_all();
     }
-    if (should_leave()) return;
+    if (should_leave() || !producer) return;  // with the next seat, perhaps there is memory
   }
 }
 

@@ -76,7 +76,7 @@ class Engine final : public Pool::Client {
     std::shared_ptr<Batch> batch;
   };
   [[nodiscard]] bool has_work() const override { return !pending_.empty() && !closing_; }
-  void work(int seat, Scratch& scratch) override;
+  void work(int seat, Scratch& scratch) noexcept override;
   std::shared_ptr<Batch> next_batch(const Batch* finished);
   std::shared_ptr<Batch> find(Ticket ticket);
   void erase(Ticket ticket);

@@ -78,6 +78,16 @@ class Filler::Turn {
   bool taken_ = false;
 };
 
+// A claim that ends with the scope.
+struct Filler::Held {
+  RangeClaims& claims;
+  const Chunk& chunk;
+  bool taken = false;
+  ~Held() {
+    if (taken) claims.release(chunk.begin, chunk.end);
+  }
+};
+
 void CacheTarget::put(uint64_t id, const Record& record, Bytes bytes) {
   cache_.store(id, bytes, record.crc32c);
   cache_.check_stored(id);
@@ -132,11 +142,12 @@ void Filler::start() {
       threads_.emplace_back([this] { run(); });
       pthread_setname_np(threads_.back().native_handle(), "fastload-fill");
     }
-  } catch (const std::system_error&) {
-    // No more threads: the ones that there are do it.
+  } catch (const std::exception&) {
+    // No more threads, or no memory for them: the ones that there are do it.
   }
   if (threads_.empty() && wanted > 0) {
-    throw Error(ErrorKind::kIo, "no thread can be started: raise 'ulimit -u' or pids.max.");
+    throw Error(ErrorKind::kIo,
+                "no thread can be started: raise 'ulimit -u' or pids.max, or give more memory.");
   }
 }
 
@@ -177,22 +188,41 @@ Filler::Failures Filler::failures() const {
   return failures_;
 }
 
-void Filler::run() {
+void Filler::run() noexcept {
   Buffer buffer;
   Turn turn(*this);
   Chunk chunk;
   while (next(chunk, turn)) {
-    const bool done = visit(chunk, buffer, turn);
-    std::unique_lock lock(mutex_);
-    if (!done) {
-      turn.give_locked();
-      claimed_.push_back(chunk);
-      // Nothing but what others have claimed is left: there is time.
-      if (next_ == chunks_.size())
-        changed_.wait_for(lock, kPoll, [this] { return bool{stopping_}; });
+    bool done = true;
+    try {
+      done = visit(chunk, buffer, turn);
+      if (!done) leave(chunk, turn);
+    } catch (const std::exception& error) {
+      fail(chunk, error);
     }
+    const std::lock_guard lock(mutex_);
     --busy_;
     changed_.notify_all();
+  }
+}
+
+// Somebody else has claimed it: it is looked at again at the end.
+void Filler::leave(const Chunk& chunk, Turn& turn) {
+  std::unique_lock lock(mutex_);
+  turn.give_locked();
+  claimed_.push_back(chunk);
+  // Nothing but what others have claimed is left: there is time.
+  if (next_ == chunks_.size()) changed_.wait_for(lock, kPoll, [this] { return bool{stopping_}; });
+}
+
+// There is no memory even to look at the chunk, or the index has been damaged since.
+void Filler::fail(const Chunk& chunk, const std::exception& error) noexcept {
+  failed_ += chunk.last - chunk.first;
+  try {
+    const std::lock_guard lock(mutex_);
+    if (failures_.size() < kFailures) failures_.emplace_back(id_at(chunk.first), error.what());
+  } catch (const std::exception&) {
+    // It is counted.
   }
 }
 
@@ -220,9 +250,11 @@ bool Filler::next(Chunk& chunk, Turn& turn) {
 bool Filler::visit(const Chunk& chunk, Buffer& buffer, Turn& turn) {
   std::vector<Part> parts = missing(chunk);
   const bool claims = !parts.empty();
+  Held held{claims_, chunk};  // until the end, however that comes
   if (claims) {
     if (is_hot(parts.front())) turn.take();
-    if (!claims_.claim(chunk.begin, chunk.end)) return false;
+    held.taken = claims_.claim(chunk.begin, chunk.end);
+    if (!held.taken) return false;
     parts = missing(chunk);  // what was put there before we had the claim
   }
   uint64_t records = 0, bytes = chunk.bytes;
@@ -231,7 +263,6 @@ bool Filler::visit(const Chunk& chunk, Buffer& buffer, Turn& turn) {
   there_records_ += records - parts.size();
   there_bytes_ += bytes;
   fill(std::move(parts), buffer, turn);
-  if (claims) claims_.release(chunk.begin, chunk.end);
   return true;
 }
 

@@ -123,11 +123,14 @@ class Filler {
     uint64_t offset;
   };
   struct Buffer;
+  struct Held;
   class Turn;
 
   void cut();
   [[nodiscard]] uint64_t id_at(size_t position) const;
-  void run();
+  void run() noexcept;
+  void leave(const Chunk& chunk, Turn& turn);
+  void fail(const Chunk& chunk, const std::exception& error) noexcept;
   bool next(Chunk& chunk, Turn& turn);
   bool visit(const Chunk& chunk, Buffer& buffer, Turn& turn);
   std::vector<Part> missing(const Chunk& chunk);

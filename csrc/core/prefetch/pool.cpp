@@ -2,10 +2,13 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
+#include <new>
 #include <string>
 
 #include "base/blocked_signals.h"
@@ -31,19 +34,43 @@ void pin(pthread_t thread, const std::vector<int>& cpus) {
   if (CPU_COUNT(&wanted) > 0) pthread_setaffinity_np(thread, sizeof(wanted), &wanted);
 }
 
-std::string cannot_start(size_t started, int wanted, const std::string& why) {
-  return "Only " + std::to_string(started) + " of " + std::to_string(wanted) +
-         " threads could be started: " + why + ". Lower num_workers or raise ulimit -u.";
+// Whether a thread's stack could be had: pthread_create() says EAGAIN for lack of it, too.
+bool has_room_for_stack() {
+  pthread_attr_t defaults;
+  size_t size = 8 << 20;
+  if (pthread_getattr_default_np(&defaults) == 0) {
+    pthread_attr_getstacksize(&defaults, &size);
+    pthread_attr_destroy(&defaults);
+  }
+  void* const stack = ::mmap(nullptr, size, PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  if (stack != MAP_FAILED) ::munmap(stack, size);
+  return stack != MAP_FAILED;
+}
+
+Error cannot_start(size_t started, int wanted, const std::exception& why) {
+  const bool no_memory =
+      dynamic_cast<const std::bad_alloc*>(&why) != nullptr || !has_room_for_stack();
+  const std::string text = "Only " + std::to_string(started) + " of " + std::to_string(wanted) +
+                           " threads could be started: ";
+  if (!no_memory) {
+    return {ErrorKind::kState, text + why.what() + ". Lower num_workers or raise ulimit -u."};
+  }
+  return {ErrorKind::kMemory,
+          text +
+              "there is no memory for their stacks. Lower num_workers, or raise "
+              "the limit of memory (ulimit -v)."};
 }
 
 }  // namespace
 
 Pool::Client::Client(int limit, int seats) : limit_(limit) {
   if (limit < 1 || limit > seats || seats > kMaxThreads) {
-    throw Error(ErrorKind::kValue, "The number of threads must be 1 to " +
-                                       std::to_string(kMaxThreads) +
-                                       ". Found: " + std::to_string(limit) +
-                                       (limit < 1 ? "" : ", at most " + std::to_string(seats)));
+    throw Error(ErrorKind::kValue,
+                "The number of threads must be 1 to " + std::to_string(kMaxThreads) +
+                    ". Found: " + std::to_string(limit) +
+                    (limit < 1 || limit == seats ? "" : ", at most " + std::to_string(seats)) +
+                    ".");
   }
   const auto count = static_cast<size_t>(seats);
   taken_.assign(count, 0);
@@ -102,34 +129,36 @@ int Pool::threads() {
 }
 
 void Pool::attach(Client& client, const std::vector<int>& cpus) {
-  std::string failure;
-  {
+  try {
     const std::lock_guard lock(mutex_);
     if (!cpus.empty()) cpus_ = cpus;
     clients_.push_back(&client);
     try {
       start_missing();
     } catch (const std::exception& error) {
-      failure = cannot_start(workers_.size(), client.limit_, error.what());
+      throw cannot_start(workers_.size(), client.limit_, error);
     }
+  } catch (...) {
+    detach(client);
+    throw;
   }
-  if (failure.empty()) return;
-  detach(client);
-  throw Error(ErrorKind::kState, failure);
 }
 
 void Pool::start_missing() {
   int wanted = 0;
   for (const Client* client : clients_) wanted = std::max(wanted, client->limit_);
-  workers_.reserve(static_cast<size_t>(wanted));
   const BlockedSignals blocked;
   while (workers_.size() < static_cast<size_t>(wanted)) {
-    auto worker = std::make_unique<Worker>();
-    worker->thread = std::thread([this, &w = *worker] { run(w); });
-    pthread_setname_np(worker->thread.native_handle(),
-                       ("fastload-" + std::to_string(workers_.size())).c_str());
-    pin(worker->thread.native_handle(), cpus_);
-    workers_.push_back(std::move(worker));
+    const std::string name = "fastload-" + std::to_string(workers_.size());
+    Worker& worker = workers_.emplace_back();
+    try {
+      worker.thread = std::thread([this, &worker] { run(worker); });
+    } catch (...) {
+      workers_.pop_back();
+      throw;
+    }
+    pthread_setname_np(worker.thread.native_handle(), name.c_str());
+    pin(worker.thread.native_handle(), cpus_);
   }
 }
 
@@ -143,16 +172,15 @@ Pool::Workers Pool::surplus() {
     wanted = std::max(wanted, static_cast<size_t>(client->limit_));
   }
   while (workers_.size() > wanted) {
-    workers_.back()->ending = true;
+    workers_.back().ending = true;
     ++ending_;
-    ended.push_back(std::move(workers_.back()));
-    workers_.pop_back();
+    ended.splice(ended.begin(), workers_, std::prev(workers_.end()));
   }
   return ended;
 }
 
-void Pool::join(Workers workers) {
-  for (const std::unique_ptr<Worker>& worker : workers) worker->thread.join();
+void Pool::join(Workers& workers) {
+  for (Worker& worker : workers) worker.thread.join();
 }
 
 void Pool::detach(Client& client) {
@@ -167,7 +195,7 @@ void Pool::detach(Client& client) {
     update();
   }
   work_.notify_all();
-  join(std::move(ended));
+  join(ended);
 }
 
 void Pool::set_limit(Client& client, int limit) {
@@ -184,7 +212,7 @@ void Pool::set_limit(Client& client, int limit) {
     start_missing();
   } catch (const std::exception& error) {
     client.change_limit(before);
-    throw Error(ErrorKind::kState, cannot_start(workers_.size(), limit, error.what()));
+    throw cannot_start(workers_.size(), limit, error);
   }
   work_added();
 }
@@ -229,7 +257,6 @@ void Pool::update() {
 
 void Pool::run(Worker& worker) {
   is_pool_thread = true;
-  Scratch scratch;
   std::unique_lock lock(mutex_);
   while (!worker.ending) {
     Client* const client = next_client();
@@ -241,7 +268,7 @@ void Pool::run(Worker& worker) {
     work_added();  // is there more to take?
     lock.unlock();
     working_for = client;
-    client->work(seat, scratch);
+    client->work(seat, worker.scratch);
     working_for = nullptr;
     lock.lock();
     client->rise(seat);

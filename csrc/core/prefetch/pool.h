@@ -18,6 +18,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -57,8 +58,8 @@ class Pool {
     [[nodiscard]] virtual bool has_work() const = 0;
     // Works until nothing is left or should_leave(), which may be so from the start: something must
     // be done before it is asked, or two clients hand a thread to and fro. Called without the
-    // mutex, by one thread for a seat at a time. Must not throw.
-    virtual void work(int seat, Scratch& scratch) = 0;
+    // mutex, by one thread for a seat at a time.
+    virtual void work(int seat, Scratch& scratch) noexcept = 0;
 
     [[nodiscard]] bool wants_thread() const { return active_ < limit_ && has_work(); }
     int sit();
@@ -79,12 +80,12 @@ class Pool {
 
   // Lets threads work for `client`; missing ones are started. From now on threads are started on
   // the cores `cpus`, unless that is empty: on those of them that the calling thread may use, if
-  // there are any. Throws Error(kState) if they cannot be started.
+  // there are any. Throws Error(kState, kMemory) if they cannot be started.
   void attach(Client& client, const std::vector<int>& cpus = {});
   // Returns when no thread works for `client` any more, which must make them return from work().
-  // Threads that no other client needs are ended. Idempotent.
+  // Threads that no other client needs are ended. Idempotent. Takes no memory.
   void detach(Client& client);
-  // Changes a client's limit, to 1 <= limit <= seats; else Error(kValue).
+  // Changes a client's limit, to 1 <= limit <= seats; else Error(kValue). Throws as attach().
   void set_limit(Client& client, int limit);
   // A client has new work. Under mutex().
   void work_added();
@@ -99,15 +100,16 @@ class Pool {
   struct Worker {
     std::thread thread;
     bool ending = false;
+    Scratch scratch;  // made by who starts the thread, whom lack of memory can be told
   };
-  using Workers = std::vector<std::unique_ptr<Worker>>;
+  using Workers = std::list<Worker>;  // moved from one to another without memory
   void run(Worker& worker);
   Client* next_client();
   void update();
   void wake();
   void start_missing();
   Workers surplus();
-  static void join(Workers workers);
+  static void join(Workers& workers);
 
   const pid_t owner_;
   std::mutex mutex_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "prefetch/timed_sink.h"
@@ -154,13 +155,23 @@ void Producer::count_paths() {
   recut_ = 0;
 }
 
-void Producer::fill(Batch& batch, uint32_t position) {
+void Producer::fill(Batch& batch, uint32_t position) noexcept {
   const int64_t id = batch.id(position);
   if (id == kElsewhere) return;
   if (id < 0) {
     batch.blank(position);
     return;
   }
+  try {
+    produce_or_report(batch, position, id);
+  } catch (...) {  // no memory, perhaps even for the report
+    batch.starve(position);
+    ThreadStats::add(stats_.faults, 1);
+  }
+}
+
+// Throws std::bad_alloc, also where the report of another fault takes memory.
+void Producer::produce_or_report(Batch& batch, uint32_t position, int64_t id) {
   SampleFault fault{position, id, ErrorKind::kDecode, ""};
   try {
     produce(batch, position, static_cast<uint64_t>(id));
@@ -168,6 +179,8 @@ void Producer::fill(Batch& batch, uint32_t position) {
     bounded_.trim();
     ThreadStats::add(stats_.samples, 1);
     return;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const Error& error) {
     fault.kind = error.kind();
     fault.message = error.what();

@@ -42,10 +42,11 @@ class Producer {
            ThreadStats& stats, Scratch& scratch, ReadAhead& ahead);
 
   // Fills one position of the batch. A sample that cannot be produced becomes a fault of the batch
-  // and a blank position; nothing is thrown.
-  void fill(Batch& batch, uint32_t position);
+  // and a blank position.
+  void fill(Batch& batch, uint32_t position) noexcept;
 
  private:
+  void produce_or_report(Batch& batch, uint32_t position, int64_t id);
   void produce(Batch& batch, uint32_t position, uint64_t id);
   ImageInfo open(Bytes bytes, const Record& record);
   bool open_stored(const Sources::Place& place, const Record& record, ImageInfo& info);

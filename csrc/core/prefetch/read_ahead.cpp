@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <system_error>
 
 #include "base/blocked_signals.h"
 #include "base/error.h"
@@ -66,8 +65,8 @@ void ReadAhead::start_thread() {
   try {
     threads_.emplace_back([this] { run(); });
     pthread_setname_np(threads_.back().native_handle(), "fastload-read");
-  } catch (const std::system_error&) {
-    // No more threads: see above.
+  } catch (const std::exception&) {
+    // No more threads, or no memory for one: see above.
   }
 }
 
@@ -151,7 +150,7 @@ ReadAhead::Counts ReadAhead::counts() const {
   return counts;
 }
 
-void ReadAhead::run() {
+void ReadAhead::run() noexcept {
   Job job;
   while (plan(job)) {
     if (waiting_ == 0) start_thread();
@@ -162,7 +161,7 @@ void ReadAhead::run() {
 
 bool ReadAhead::keeps(uint32_t shard, uint64_t offset) const {
   if (plan_.keep >= 1) return true;
-  const uint64_t region = offset / kRegion ^ uint64_t { shard } << 40;
+  const uint64_t region = offset / kRegion ^ uint64_t{shard} << 40;
   constexpr double kWhole = 18446744073709551616.0;  // 2^64
   return static_cast<double>(mix(region + 1)) < plan_.keep * kWhole;
 }
@@ -196,7 +195,7 @@ void ReadAhead::store(const Job& job, const uint8_t* bytes) {
     const Bytes record{bytes + (part.record.offset - job.begin), part.record.length};
     try {
       reader.check(part.id, part.record, record);
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       continue;  // decoding reports it
     }
     reader.keep(part.id, part.record, record);

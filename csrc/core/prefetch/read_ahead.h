@@ -108,7 +108,7 @@ class ReadAhead {
 
   enum class Claim { kDone, kNoSpace, kLost };
 
-  void run();
+  void run() noexcept;
   bool plan(Job& job);
   bool next(Job& job);
   bool look_at(Job& job);
@@ -120,7 +120,7 @@ class ReadAhead {
   bool is_hot(const Place& place, const Record& record);
   bool is_cold(const Place& place, const Record& record);
   void set_cold(bool cold);
-  void index_neighbours(const std::shared_ptr<Group>& group, uint32_t first);
+  void index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) noexcept;
   bool gather(Job& job, uint64_t sample);
   void extend(Job& job, uint64_t sample, int step);
   Claim claim(Job& job);

@@ -15,15 +15,20 @@ constexpr uint32_t kTrustedStep = 8;  // so many is looked at
 
 }  // namespace
 
-// What to read next. False when the object is being closed.
+// What to read next. False when the object is being closed. Without memory to plan with, a record
+// is passed over: decoding reads it by itself.
 bool ReadAhead::plan(Job& job) {
   ++waiting_;
   const std::lock_guard lock(planning_);
   bool found = false;
-  try {
-    found = next(job);
-  } catch (const std::exception&) {
-    found = false;  // no memory: this thread ends, decoding reads by itself
+  for (bool done = false; !done;) {
+    try {
+      found = next(job);
+      done = true;
+    } catch (const std::exception&) {
+      job = Job();
+      if (!groups_.empty()) advance();
+    }
   }
   --waiting_;
   return found;
@@ -112,11 +117,13 @@ void ReadAhead::set_cold(bool cold) {
   }
 }
 
-void ReadAhead::index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) {
+void ReadAhead::index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) noexcept try {
   for (size_t i = first; i < group->ids.size(); ++i) {
     if (group->ids[i] < 0) continue;
     queued_.try_emplace(static_cast<uint64_t>(group->ids[i]), group, &group->requests[i]);
   }
+} catch (const std::exception&) {
+  return;  // no memory: these are not joined
 }
 
 // Moves the announced groups to those that are planned; waits while there are none at all. False
@@ -125,9 +132,11 @@ bool ReadAhead::take_announced() {
   std::unique_lock lock(mutex_);
   work_.wait(lock, [&] { return !groups_.empty() || !announced_.empty() || closing_; });
   has_announced_ = false;
-  for (; !announced_.empty(); announced_.pop_front()) {
-    groups_.push_back(std::move(announced_.front()));
-    if (cold_) index_neighbours(groups_.back(), 0);
+  while (!announced_.empty()) {
+    const std::shared_ptr<Group> group = std::move(announced_.front());
+    announced_.pop_front();
+    groups_.push_back(group);
+    if (cold_) index_neighbours(group, 0);
   }
   return !closing_;
 }

@@ -30,8 +30,8 @@ class OpenCaches {
   }
   void add(CacheFile* file) {
     const std::lock_guard lock(mutex_);  // no fork between the two
-    files_.insert(file);
     file->reserve();
+    files_.insert(file);
   }
   void remove(CacheFile* file) {
     const std::lock_guard lock(mutex_);
@@ -89,14 +89,15 @@ CacheFile::CacheFile(int descriptor, std::string path)
     again = open_again();
     map(again);
     check_regions();
+    table_ = reinterpret_cast<CacheEntry*>(data_ + header_.table_offset);
+    OpenCaches::all().add(this);
   } catch (...) {
+    reservation_.reset();
     if (again >= 0) ::close(again);
     close_all();
     throw;
   }
   ::close(again);
-  table_ = reinterpret_cast<CacheEntry*>(data_ + header_.table_offset);
-  OpenCaches::all().add(this);
 }
 
 CacheFile::~CacheFile() {

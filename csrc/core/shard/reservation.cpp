@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "base/blocked_signals.h"
@@ -27,7 +27,7 @@ Reservation::Reservation(std::vector<Segment> segments, uint64_t& progress)
   try {
     thread_ = std::thread([this] { run(); });
     pthread_setname_np(thread_.native_handle(), "fastload-take");
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // See above: whoever writes takes the memory.
   }
 }
