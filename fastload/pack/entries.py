@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import FastloadError
-from fastload.pack.files import full_disk_reported, publish, remove, temporary_of
+from fastload.pack.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.pack.summary import CODECS
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
@@ -119,7 +119,7 @@ def build_entries(
         return _C.build_entries(dataset.reader, ids, spacing)
 
     try:
-        with full_disk_reported(temporary, dataset.manifest.data_bytes // _SHARE):
+        with failed_writes_reported(temporary, dataset.manifest.data_bytes // _SHARE):
             # Sizes go to a file, too: of a thousand million records they would not fit into memory.
             with open(packed_path, "wb") as file, open(sizes_path, "wb") as sizes_file:
                 for packed, sizes in _map_in_order(packed_of, len(dataset), threads, progress):

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fastload.errors import PackError
+from fastload.errors import FastloadError, PackError
 
 __all__ = [
-    "full_disk_reported",
+    "failed_writes_reported",
     "publish",
     "publish_folder",
     "remove",
@@ -86,14 +86,19 @@ def require_space(folder: Path, needed: int) -> None:
 
 
 @contextmanager
-def full_disk_reported(path: Path, needed: int) -> Iterator[None]:
-    """Turns a library's out-of-space error into a PackError with path, needed and free bytes."""
+def failed_writes_reported(path: Path, needed: int) -> Iterator[None]:
+    """Turns a library's error of writing into a PackError: a full disk's with path, needed and free bytes."""
     try:
         yield
     except PackError:
         raise
     except Exception as error:
         reason = full_disk_reason(error)
+        if reason is None and isinstance(error, OSError) and not isinstance(error, FastloadError):
+            raise PackError(
+                f"cannot write {path}: {error}. Run the same command again when that is mended; finished "
+                f"shards are kept."
+            ) from error
         if reason is None:
             raise
         free = free_bytes(path.parent)

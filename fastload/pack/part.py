@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +52,7 @@ class Part:
 
         Raises:
             PackError: damaged.
+            OSError: it cannot be read, whole as it may be.
         """
         try:
             with np.load(path) as arrays:
@@ -60,7 +63,7 @@ class Part:
             keys = [blob[begin:end] for begin, end in zip(starts, ends, strict=False)]
             skipped = [(str(key), str(reason)) for key, reason in texts["skipped"]]
             return cls(records, keys, skipped, int(texts["shard_bytes"]), int(texts.get("transcoded", 0)))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise PackError(f"{path} is damaged ({error}); pack again with --restart.") from None
 
     @staticmethod

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.pack.files import full_disk_reported, publish, remove, temporary_of
+from fastload.pack.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.pack.ingest import GROUP_BYTES, Group, as_rows, read_groups
 from fastload.pack.listing import Listing
 from fastload.pack.options import PackOptions
@@ -96,7 +96,7 @@ class Job:
         spec = ShardSpec(
             self.plan.classes, shard.stop - shard.start, shard.bytes, self.options.raw, self.options.size
         )
-        with full_disk_reported(final, needed):
+        with failed_writes_reported(final, needed):
             writer = self.format.Writer(temporary, spec)
             data_file = self.format.data_file(temporary)
             try:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,11 +15,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import FastloadError, FormatError
+from fastload.errors import FastloadError, FormatError, ShardError
 
 __all__ = ["FORMATS", "Foreign", "Format", "Located", "ShardSpec", "Writer", "format_of"]
 
 FORMATS = ("arrow", "lmdb", "hdf5")
+# What says nothing about the file's contents.
+_NO_DAMAGE = (
+    errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ENOMEM, errno.EPERM,
+    errno.ESTALE,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -91,13 +99,29 @@ class Format(Protocol):
 
 @contextmanager
 def damage_reported(path: Path, kind: str) -> Iterator[None]:
-    """Turns whatever a format's library raises on a damaged file into a FormatError."""
+    """Turns whatever a format's library raises on a damaged file into a FormatError.
+
+    Raises:
+        FormatError: damage.
+        ShardError: the system could not open or read the file, whole as it may be.
+    """
     try:
         yield
     except FastloadError:
         raise
     except Exception as error:  # h5py alone raises OSError, KeyError, RuntimeError, ValueError and TypeError
+        code = _system_error(error)
+        if code in _NO_DAMAGE:
+            raise ShardError(f"{path} cannot be read: {os.strerror(code)}.") from error
         raise FormatError(f"{path} is not a whole {kind}: {type(error).__name__}: {error}") from error
+
+
+def _system_error(error: Exception) -> int | None:
+    """The errno of a system call that failed; h5py has it in the text of any exception."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno
+    found = re.search(r"\berrno = (\d+)", str(error))
+    return int(found[1]) if found else None
 
 
 def format_of(name: str) -> Format:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fastload.errors import FormatError
 from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
+from fastload.shard.hdf5_file import WrittenFile
 from fastload.shard.hdf5_heap import heap_ranges, read_references
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
@@ -43,8 +44,20 @@ class Writer:
     """Rows are appended a group at a time; the chunked dataset is cut to the records that came."""
 
     def __init__(self, path: Path, spec: ShardSpec) -> None:
-        # 1.8's format: the oldest that stock readers still have, and the one hdf5_heap knows.
-        self._file = h5py.File(path, "w", libver=("earliest", "v108"))
+        self._under = WrittenFile(path)
+        try:
+            # 1.8's format: the oldest that stock readers still have, and the one hdf5_heap knows.
+            self._file = h5py.File(self._under, "w", libver=("earliest", "v108"))
+        except BaseException:
+            self._under.close()
+            raise
+        try:
+            self._begin(spec)
+        except BaseException:
+            self.abort()
+            raise
+
+    def _begin(self, spec: ShardSpec) -> None:
         if spec.classes:
             self._write_classes(list(spec.classes))
         self._raw, self._size = spec.raw, spec.size
@@ -74,6 +87,7 @@ class Writer:
             self._images[self._count : self._count + count] = data.reshape(count, *self._images.shape[1:])
         else:
             self._write_rows(data, records)
+        self._under.check()
         self._labels.append(records["label"].astype(np.int64))
         self._shapes.append(np.stack([records["height"], records["width"]], axis=1).astype(np.int32))
         self._keys += keys
@@ -103,9 +117,14 @@ class Writer:
             "path", data=self._keys, dtype=h5py.string_dtype("utf-8"), track_times=False
         )
         self._file.close()
+        self._under.close()
+        self._under.check()
 
     def abort(self) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        finally:
+            self._under.close()
 
     def _add(self, name: str, values: npt.NDArray[Any]) -> None:
         self._file.create_dataset(name, data=values, track_times=False)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
 import numpy as np
 import numpy.typing as npt
 
-from fastload.errors import FormatError
+from fastload.errors import FormatError, ShardError
 from fastload.shard.formats import Foreign, Located, ShardSpec
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
@@ -17,6 +19,7 @@ __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_byt
 SUFFIX = ".lmdb"
 _PAGE = 4096
 _SLICE = 256  # values located through one memory map
+_BY_THE_SYSTEM = (lmdb.DiskError, lmdb.LockError, lmdb.MemoryError, lmdb.ReadonlyError)
 _SLACK = 1 << 20  # branch and leaf pages of the keys, and the copies that commits leave behind
 
 
@@ -31,6 +34,15 @@ def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
     return int(pages.sum()) * _PAGE + 128 * len(lengths) + _SLACK
 
 
+@contextmanager
+def _failures_reported() -> Iterator[None]:
+    """LMDB's own exceptions, which are no OSError even where a system call has failed, as OSErrors."""
+    try:
+        yield
+    except lmdb.Error as error:
+        raise OSError(str(error)) from error
+
+
 class Writer:
     """Appends in key order, so that pages are filled; one transaction a group bounds the memory."""
 
@@ -39,9 +51,11 @@ class Writer:
         size = spec.data_bytes + spec.records * (_PAGE + 64) + 4 * _SLACK
         # No lock file (one writer, a private name), no sync (the publisher does it), and no writemap:
         # it would turn a full disk into SIGBUS.
-        self._env = lmdb.open(
-            str(path), map_size=-(-size // _PAGE) * _PAGE, lock=False, sync=False, metasync=False, max_dbs=0
-        )
+        map_size = -(-size // _PAGE) * _PAGE
+        with _failures_reported():
+            self._env = lmdb.open(
+                str(path), map_size=map_size, lock=False, sync=False, metasync=False, max_dbs=0
+            )
         self._count = 0
 
     def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
@@ -51,8 +65,9 @@ class Writer:
             (b"%08d" % (self._count + i), view[begin : begin + length])
             for i, (begin, length) in enumerate(zip(offsets, lengths, strict=True))
         ]
-        while not self._put(items):
-            self._env.set_mapsize(2 * self._env.info()["map_size"])
+        with _failures_reported():
+            while not self._put(items):
+                self._env.set_mapsize(2 * self._env.info()["map_size"])
         self._count += len(items)
 
     def _put(self, items: list[tuple[bytes, memoryview]]) -> bool:
@@ -99,6 +114,9 @@ def _walk(path: Path) -> tuple[Located, list[bytes]]:
         while _walk_slice(path, offsets, lengths, keys):
             pass
     except lmdb.Error as error:
+        # Damage has classes of its own; the base class is for what a system call said.
+        if type(error) is lmdb.Error or isinstance(error, _BY_THE_SYSTEM):
+            raise ShardError(f"{path} cannot be read: {error}") from None
         raise FormatError(f"{path} is not a whole LMDB database: {error}") from None
     return Located(np.array(offsets, np.uint64), np.array(lengths, np.uint64)), keys
 

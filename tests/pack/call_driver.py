@@ -74,6 +74,11 @@ class Task:
         output.parent.mkdir(parents=True)
         if self.given.get("again"):  # over an index that is there
             self.run(output, restart=False)
+        if "begun" in self.given:  # over what a kill has left
+            killed = in_child(
+                lambda: self.run(output), arming(self, self.given["begun"], KILL_BEFORE, CHANGES)
+            )
+            assert "signal" in killed, killed
 
     def run(self, output: Path, restart: bool | None = None) -> None:
         """The command."""
@@ -96,7 +101,7 @@ def kills(task: Task, expected: dict[str, bytes], points: range) -> Outcome:
     for point in points:
         task.begin(task.output)
         how = KILL_BEHIND if point % 2 else KILL_BEFORE
-        killed = in_child(lambda: task.run(task.output), arming(task, point // 2, how))
+        killed = in_child(lambda: task.run(task.output), arming(task, point // 2, how, CHANGES))
         if killed.get("signal") != signal.SIGKILL:
             found["wrong"].append([point, str(killed)])
         after = task.again()
@@ -107,10 +112,10 @@ def kills(task: Task, expected: dict[str, bytes], points: range) -> Outcome:
 def failures(task: Task, expected: dict[str, bytes], points: range) -> Outcome:
     """Let the calls ``points`` fail."""
     found: Outcome = {"stuck": [], "different": [], "wrong": [], "words": []}
-    errno, what = task.given["errno"], task.given.get("what", FAIL)
+    errno, what, calls = task.given["errno"], task.given.get("what", FAIL), task.given.get("calls", CHANGES)
     for point in points:
         task.begin(task.output)
-        failed = in_child(lambda: task.run(task.output), arming(task, point, what, errno))
+        failed = in_child(lambda: task.run(task.output), arming(task, point, what, calls, errno))
         if "signal" in failed or (failed["error"] is not None and not failed["ours"]):
             found["wrong"].append([point, failed.get("last"), failed.get("error"), str(failed)[:300]])
         elif failed["error"] is not None:
@@ -120,10 +125,8 @@ def failures(task: Task, expected: dict[str, bytes], points: range) -> Outcome:
     return found
 
 
-def arming(task: Task, at: int, what: int, errno: int = 0) -> Callable[[], None]:
-    calls = task.given.get("calls", CHANGES)
-    pattern = task.given.get("pattern", f"{task.output.parent}/*")
-    return lambda: CALLS.arm(calls, pattern, at, what, errno)
+def arming(task: Task, at: int, what: int, calls: str, errno: int = 0) -> Callable[[], None]:
+    return lambda: CALLS.arm(calls, f"{task.output.parent}/*", at, what, errno)
 
 
 def judge(task: Task, point: int, after: Outcome, expected: dict[str, bytes], found: Outcome) -> None:
@@ -138,7 +141,7 @@ def main(given: dict[str, Any]) -> None:
     format_of(given.get("format", "arrow"))  # its library is imported before the first fork
     task = Task(given)
     task.begin(task.output)
-    whole = in_child(lambda: task.run(task.output), arming(task, -1, COUNT))
+    whole = in_child(lambda: task.run(task.output), arming(task, -1, COUNT, given.get("calls", CHANGES)))
     assert whole.get("error", 1) is None, whole
     expected = snapshot(task.output)
     count = whole["seen"] * (1 if given.get("errno") else 2)
