@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
+from fastload.pack.complete import check_complete, remove_scans
 from fastload.pack.entries import EntriesObserver, ensure_entries, remove_entries
 from fastload.pack.entry_facts import EntryFacts, entry_facts
 from fastload.pack.files import remove, require_space, sync_folder
@@ -20,7 +21,6 @@ from fastload.pack.plan import (
     MAX_LISTED,
     WORK_NAME,
     Plan,
-    check_options,
     make_plan,
     planned_bytes,
     resume_plan,
@@ -146,10 +146,11 @@ def _refuse_nesting(source: Path, output: Path) -> None:
 def _pack_one(source: Source, output: Path, options: PackOptions, observer: Observer) -> PackResult:
     began = time.monotonic()
     work = output / WORK_NAME
+    remove_scans(output)
     if options.restart:
         _discard(output)
     elif (output / MANIFEST_NAME).exists():
-        manifest = _check_complete(source, output, options, observer)
+        manifest = check_complete(source, output, options, lambda files: observer.scanning(output, files))
         remove(work)
         packed = time.monotonic()
         facts = _entries(output, options, observer)
@@ -200,32 +201,8 @@ def _bad_files(failures: list[tuple[str, str]]) -> str:
     if len(failures) > MAX_LISTED:
         lines.append(f"  ... and {len(failures) - MAX_LISTED} more")
     return (
-        f"{len(failures)} files cannot be packed:\n" + "\n".join(lines) + "\n"
+        f"{len(failures)} file{'s' * (len(failures) != 1)} cannot be packed:\n" + "\n".join(lines) + "\n"
         "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."
-    )
-
-
-def _check_complete(source: Source, output: Path, options: PackOptions, observer: Observer) -> Manifest:
-    """The manifest of a finished pack of this very source with these very options.
-
-    Raises:
-        PackError: it is another one.
-    """
-    manifest = Manifest.read(output)
-    check_options(manifest.options, options, output)
-    with tempfile.TemporaryDirectory(prefix=".tmp-scan-", dir=output) as scan:
-        plan = make_plan(source, options, output.name, Path(scan), lambda n: observer.scanning(output, n))
-    found = {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
-    written_ns = (output / MANIFEST_NAME).stat().st_mtime_ns
-    if manifest.options.get("source") != found or manifest.classes != plan.classes:
-        difference = "its files differ"
-    elif plan.totals.newest_ns > written_ns:
-        difference = "some files are newer than the pack"
-    else:
-        return manifest
-    raise PackError(
-        f"{output} is a complete pack, but not of this source as it is now: {difference}. "
-        f"--restart throws it away and packs anew."
     )
 
 

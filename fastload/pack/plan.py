@@ -99,7 +99,8 @@ def make_plan(
     problems = tuple((encode_key(path)[0].decode(), reason) for path, reason in source.problems)
     if problems and options.on_error == "raise":
         raise PackError(
-            f"{len(problems)} folders cannot be read:\n{_lines(problems)}\n--on-error skip goes on."
+            f"{len(problems)} folder{'s' * (len(problems) != 1)} cannot be read:\n{_lines(problems)}\n"
+            f"--on-error skip goes on."
         )
     if not totals.files:
         raise PackError(f"no images in {printable(source.root)}: no file has an image's extension.")

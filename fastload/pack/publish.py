@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 import fastload
 from fastload._native import _C
-from fastload.pack.files import publish, temporary_of
+from fastload.pack.files import publish, remove, temporary_of
 from fastload.pack.part import Part
 from fastload.pack.plan import Plan
 from fastload.pack.shard_job import part_path
@@ -37,28 +37,38 @@ class _Keys:
 
 
 def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
-    """Combine the parts of all shards into ``index.fli`` and publish ``dataset.json``."""
+    """Combine the parts of all shards into ``index.fli`` and publish ``dataset.json``.
+
+    Shards all of whose files were skipped are removed.
+    """
     format_name = str(plan.identity["format"])
     data_file = format_of(format_name).data_file
     parts = [part_path(output, shard.name) for shard in plan.shards]
-    summary, shards, transcoded = Summary(), [], 0
+    summary, transcoded = Summary(), 0
+    shards: list[Shard] = []
     skipped = list(plan.problems)
+    empty: list[str] = []
 
     def records() -> Iterator[npt.NDArray[np.void]]:
         nonlocal transcoded
-        for number, path in enumerate(parts):
+        for plan_of, path in zip(plan.shards, parts, strict=True):
             part = Part.read(path)
             transcoded += part.transcoded
-            entries = part.records.copy()
-            entries["shard"] = number
-            summary.add(entries)
             skipped.extend(part.skipped)
-            file = data_file(output / plan.shards[number].name).relative_to(output)
+            if not len(part.records):
+                empty.append(plan_of.name)
+                continue
+            entries = part.records.copy()
+            entries["shard"] = len(shards)
+            summary.add(entries)
+            file = data_file(output / plan_of.name).relative_to(output)
             shards.append(Shard(str(file), part.shard_bytes, len(entries)))
             yield entries
 
     size, digest = publish_index(output, records(), _Keys(parts))
     write_skipped(output, skipped)
+    for name in empty:
+        remove(output / name)
     facts: dict[str, Any] = {
         "source": {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
     }

@@ -299,3 +299,55 @@ def test_ctrl_c_leaves_a_resumable_folder(tmp_path: Path) -> None:
         assert not (output / MANIFEST_NAME).exists()
     pack(source, output, PackOptions(shard_size=4096, num_proc=1))
     assert len(PackedDataset(output)) == 320
+
+
+def later(path: Path) -> None:
+    """A time after every pack of this test."""
+    moment = time.time_ns() + 10**12
+    os.utime(path, ns=(moment, moment))
+
+
+KINDS: list[dict[str, object]] = [{}, {"raw": True}, {"max_side": 20}, {"baseline": True}]
+
+
+@pytest.mark.parametrize("extra", KINDS, ids=["as they are", "raw", "max_side", "baseline"])
+def test_a_file_that_was_only_touched_is_the_same(tmp_path: Path, extra: dict[str, object]) -> None:
+    source = class_tree(tmp_path / "source", classes=2)
+    (source / "class 0" / "003bad.jpg").write_bytes(b"no image")  # shifts the sample ids behind it
+    pack(source, tmp_path / "out", options(on_error="skip", **extra))
+    before = snapshot(tmp_path / "out")
+    for path in source.rglob("*"):
+        later(path)
+    (tmp_path / "out" / "entries.fli").unlink(missing_ok=True)  # as if killed before they were made
+    [again] = pack(source, tmp_path / "out", options(on_error="skip", **extra))
+    assert again.was_complete
+    assert snapshot(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("name", ["class 1/002.webp", "class 0/003bad.jpg"])
+def test_a_newer_file_of_other_bytes_is_named(tmp_path: Path, name: str) -> None:
+    """Of the same size, so that only its bytes tell."""
+    source = class_tree(tmp_path / "source", classes=2)
+    (source / "class 0" / "003bad.jpg").write_bytes(b"no image".ljust(len(encoded(5))))
+    pack(source, tmp_path / "out", options(on_error="skip", entries=None))
+    data = bytearray((source / name).read_bytes())
+    data[40] ^= 1
+    (source / name).write_bytes(encoded(5) if "bad" in name else data)
+    later(source / name)
+    with pytest.raises(
+        PackError, match=rf"{name} is newer than the pack and has changed.*index .* --entries"
+    ):
+        pack(source, tmp_path / "out", options(on_error="skip"))
+    assert not list((tmp_path / "out").glob(".tmp-*"))
+
+
+def test_what_a_killed_check_left_is_removed(tmp_path: Path) -> None:
+    source, output = class_tree(tmp_path / "source", classes=2), tmp_path / "out"
+    pack(source, output, options())
+    before = snapshot(output)
+    for name in (".tmp-scan", ".tmp-scan-ab12"):
+        (output / name).mkdir()
+        (output / name / "paths.bin").write_bytes(b"x")
+    pack(source, output, options())
+    assert snapshot(output) == before
+    assert not list(output.glob(".tmp-*"))

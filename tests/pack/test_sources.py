@@ -14,6 +14,7 @@ from pack_trees import class_tree, encoded, image_folder_samples, make_tree
 from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.pack import PackOptions, dry_run, pack
+from fastload.pack.verify import verify
 
 ONE = PackOptions(num_proc=1)
 
@@ -303,3 +304,25 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
     finally:
         writer.kill()
         writer.communicate()
+
+
+def test_a_shard_all_of_whose_files_are_skipped_is_not_kept(tmp_path: Path, format_name: str) -> None:
+    good, bad = encoded(1, "PNG", 40, 40), b"no image".ljust(5000)
+    files = {f"c/{i}.png": bad if i in (0, 2) else good for i in range(4)}
+    options = PackOptions(format=format_name, num_proc=1, shard_size=6000, on_error="skip")
+    [result] = pack(make_tree(tmp_path / "source", files), tmp_path / "out", options)
+    assert [shard.records for shard in result.manifest.shards] == [1, 1]
+    dataset = PackedDataset(tmp_path / "out")
+    assert [dataset.key(i) for i in range(2)] == ["c/1.png", "c/3.png"]
+    assert [dataset.read(i) for i in range(2)] == [good, good]
+    suffix = {"arrow": "arrow", "lmdb": "lmdb", "hdf5": "h5"}[format_name]
+    assert len(list((tmp_path / "out").glob(f"*.{suffix}"))) == 2
+    assert verify(tmp_path / "out") == ([], 2)
+    [again] = pack(tmp_path / "source", tmp_path / "out", options)
+    assert again.was_complete
+
+
+def test_one_bad_file_is_one_file(tmp_path: Path) -> None:
+    source = make_tree(tmp_path / "source", {"c/a.png": b"no image"})
+    with pytest.raises(PackError, match="^1 file cannot be packed"):
+        pack(source, tmp_path / "out", PackOptions(num_proc=1))
