@@ -226,6 +226,17 @@ class Arrangement:
         threads = self.threads.threads
         return f"{self.options.backend} engine: {threads} thread{'s' if threads != 1 else ''}{python}"
 
+    def amend(self, changes: Mapping[str, Any]) -> None:
+        """Change arguments that a framework decides; before iteration begins.
+
+        Raises:
+            See :class:`fastload.DataLoader`.
+        """
+        self.given.update(changes)
+        if "generator" in changes:
+            self.beginning.draw_from(changes["generator"])
+        self._given_options = self._options(2)
+
     def adopt_seed(self, seed: int) -> None:
         """Go on with the seed of a saved state, where none was given."""
         if self.given["seed"] is None and not self.beginning.has_begun:

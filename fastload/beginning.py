@@ -57,6 +57,10 @@ class Beginning:
     def _find(self) -> World:
         return find_world(self._rank, self._world_size, group=self._group)
 
+    def draw_from(self, generator: torch.Generator | None) -> None:
+        """Draw the seed from another generator."""
+        self._generator = generator
+
     @property
     def has_begun(self) -> bool:
         """Whether rank, world size and seed are fixed."""

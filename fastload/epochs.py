@@ -92,13 +92,18 @@ class Epochs:
         self._cursor = self._asked = None
         self._sampler.set_epoch(epoch)
 
+    @property
+    def resumed(self) -> int | None:
+        """The epoch of a loaded state, until its iteration begins."""
+        return None if self._resume is None else self._resume[0]
+
     def upcoming(self) -> tuple[int, int]:
         """Epoch, and position in it, at which the next iteration begins."""
         epoch = self._sampler.epoch
         return epoch, self._resume[1] if self._resume is not None and self._resume[0] == epoch else 0
 
-    def begin(self) -> BatchKey:
-        """A new epoch; its first batch.
+    def begin(self, skip: int | None = None) -> BatchKey:
+        """A new epoch; its first batch: where a loaded state says, or batch ``skip`` of the epoch.
 
         What an iteration that was left by ``break`` has in work stays so until the next batch of another one.
         A ``__del__`` would give it back at once, but a KeyboardInterrupt that comes in one is lost.
@@ -106,6 +111,8 @@ class Epochs:
         with self._lock.held():
             self._handshake = self._begin() or self._handshake
             epoch, start = self.upcoming()
+            if skip is not None:
+                start = self._sampler.consumed(epoch, 0, skip)
             self._resume = None
             self._sampler.epoch = epoch + 1
             return BatchKey(epoch, start, 0)
@@ -167,13 +174,19 @@ class EpochIterator:
     follows, as with torch's loader.
     """
 
-    def __init__(self, epochs: Epochs, length: Callable[[], int]) -> None:
+    def __init__(self, epochs: Epochs, length: Callable[[], int], skip: int | None = None) -> None:
         self._epochs = epochs
         self._length = length
+        self._skip = skip  # batches of the epoch's beginning
         self._lock = ForkSafeLock()
         self._busy = 0  # the process in which a next() is under way
         self._key: BatchKey | None = None  # the next batch, once the first has been asked for
         self._over = False
+
+    @property
+    def key(self) -> BatchKey | None:
+        """The next batch; None before the first one was asked for."""
+        return self._key
 
     def __iter__(self) -> EpochIterator:
         return self
@@ -198,7 +211,7 @@ class EpochIterator:
     def _next(self) -> Any:
         if self._over:
             raise StopIteration
-        key = self._key = self._key or self._epochs.begin()
+        key = self._key = self._key or self._epochs.begin(self._skip)
         try:
             batch = self._epochs.next(self, key)
         except StopIteration:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from fastload.arrangement import Arrangement
 from fastload.backends import Backend, is_stream, make_backend, plan_memory
 from fastload.epochs import EpochIterator, Epochs
 from fastload.faults import SampleReport
+from fastload.frameworks import accelerate_asks, epoch_meant, let_skip, lightning_made, look_for_accelerate
 from fastload.handshake import Handshake, site_of_loader
 from fastload.lanes import Lanes
 from fastload.preemption import Callbacks
@@ -121,6 +122,9 @@ class DataLoader(TorchDataLoader[T_co]):
         CacheError: at the first batch: an explicit ``cache`` that cannot be had.
     """
 
+    _companion: Any = None  # of fastload.integrations, where a framework follows the iterations
+    _told_accelerate = False
+
     def __new__(cls, *arguments: Any, **named: Any) -> Any:
         """A new loader; torch's own, if a framework wraps the batches of another loader of ours.
 
@@ -193,19 +197,26 @@ class DataLoader(TorchDataLoader[T_co]):
             partial(_begin, arranged, sampler),
         )
         sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
+        sampler.meant = partial(epoch_meant, weakref.ref(self._epochs))
         self._callbacks = Callbacks()
         set_attributes(self, arranged, sampler)
+        lightning_made(self)
         self._state(0, 0)  # a sampler that does not fit the dataset is refused here
 
     @property
     def _is_accelerate_prepared(self) -> bool:
         """Accelerate's mark for loaders that it must not rebuild: ranks, order and state are ours."""
-        return True
+        return accelerate_asks(self)
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: bool) -> None:
+        """Accelerate sets it, too, on what it has prepared."""
 
     @property
     def batch_sampler(self) -> RankBatches:  # type: ignore[override]
         """This rank's batches of sample ids in the epoch that comes next."""
         options = self._arranged.options
+        let_skip()
         return RankBatches(self.sampler, options.batch_size, options.drop_last, owner=self)
 
     @property
@@ -222,9 +233,25 @@ class DataLoader(TorchDataLoader[T_co]):
             return len(self._epochs.started())  # type: ignore[arg-type]
         return int(self._sampler.num_batches(self._sampler.epoch))
 
-    def __iter__(self) -> EpochIterator:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The batches of the next epoch. Nothing starts before the first ``next()``."""
-        return EpochIterator(self._epochs, self.__len__)
+        return self._iterate()
+
+    def _iterate(self, skip: int | None = None) -> Iterator[Any]:
+        """The batches of the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
+        iterator = EpochIterator(self._epochs, self.__len__, skip)
+        if self._companion is None:
+            look_for_accelerate(self)
+            return iterator
+        watched: Iterator[Any] = self._companion.watch(iterator)
+        return watched
+
+    def _amend(self, changes: Mapping[str, Any]) -> None:
+        """Change arguments that a framework decides; before iteration begins."""
+        self._arranged.amend(changes)
+        self._sampler.remake()
+        shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
+        self.__dict__.update(shown)  # torch refuses to set them
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next; not needed, epochs advance by themselves."""
@@ -232,7 +259,8 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def state_dict(self) -> dict[str, Any]:
         """What the consumer has received so far; see :class:`fastload.state.LoaderState`."""
-        return self._state(*self._epochs.place).to_dict()
+        place = self._epochs.place
+        return self._state(*(place if self._companion is None else self._companion.place(*place))).to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state`` was saved, on this or any other number of ranks; O(1).

@@ -9,6 +9,7 @@ such a loader, too, gets its batches from the engine, ids of packed datasets kno
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from torch.utils.data import BatchSampler as TorchBatchSampler
@@ -51,9 +52,14 @@ class RankSampler(DistributedSampler[int]):
         self._source = source
         self._core: Sampler | None = None
         self._made_for: tuple[World, int | None] | None = None
+        self._padding: str | None = None  # instead of the loader's
+        self._own_padding = ""
+        self._is_even = True
         self.dataset = dataset
         #: Epoch and position at which the loader's next iteration begins; None when the loader is gone.
         self.upcoming: Callable[[], tuple[int, int] | None] = lambda: None
+        #: The epoch that somebody means who sets this one; None: itself.
+        self.meant: Callable[[int], int] | None = None
 
     @property
     def core(self) -> Sampler:
@@ -63,7 +69,33 @@ class RankSampler(DistributedSampler[int]):
             made = self._make(*known)
             made.epoch = self._core.epoch if self._core is not None else 0
             self._core, self._made_for = made, known
+            self._own_padding = made.partition.padding
+            self._pad_core()
         return self._core
+
+    def remake(self) -> None:
+        """The loader's arguments have changed: make the sampler anew when it is asked for."""
+        self._made_for = None
+
+    def pad(self, padding: str) -> None:
+        """Fill the last batch of several ranks so, instead of as the loader was told; see ``Partition``."""
+        self._padding = padding
+        self._pad_core()
+
+    @property
+    def even_batches(self) -> bool:
+        """Whether all ranks' batches have the same length; Accelerate sets it for a while."""
+        return self.core.partition.padding != "drop"
+
+    @even_batches.setter
+    def even_batches(self, is_even: bool) -> None:
+        self._is_even = is_even
+        self._pad_core()
+
+    def _pad_core(self) -> None:
+        if self._core is not None:
+            padding = "drop" if not self._is_even else self._padding or self._own_padding
+            self._core.partition = replace(self._core.partition, padding=padding)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -97,7 +129,7 @@ class RankSampler(DistributedSampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next. Not needed: epochs advance by themselves."""
-        self.core.set_epoch(epoch)
+        self.core.set_epoch(epoch if self.meant is None else self.meant(epoch))
 
     @property
     def place(self) -> tuple[int, int]:
@@ -173,7 +205,17 @@ class RankBatches(TorchBatchSampler):
 
     def __init__(self, sampler: Any, batch_size: int, drop_last: bool, owner: Any = None) -> None:
         super().__init__(sampler, batch_size, drop_last)
-        self._owner = owner
+        self.owner = owner
+
+    @property
+    def even_batches(self) -> bool:
+        """Whether all ranks' batches have the same length; Accelerate sets it for a while."""
+        return not isinstance(self.sampler, RankSampler) or self.sampler.even_batches
+
+    @even_batches.setter
+    def even_batches(self, is_even: bool) -> None:
+        if isinstance(self.sampler, RankSampler):
+            self.sampler.even_batches = is_even
 
     def __iter__(self) -> Iterator[list[int]]:
         if isinstance(self.sampler, RankSampler):

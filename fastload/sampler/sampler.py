@@ -123,6 +123,10 @@ class Sampler:
         """The epoch's position after ``steps`` batches from ``start``."""
         return self.partition.consumed(self.total(epoch), start, steps)
 
+    def remainder(self, epoch: int) -> int:
+        """Samples of the epoch's last, partial batch over all ranks; 0: there is none, or it is left out."""
+        return 0 if self.partition.drop_last else self.total(epoch) % self.partition.global_batch
+
     def __len__(self) -> int:
         whole, rest = divmod(self.total(self.epoch), self.partition.global_batch)
         partial = 0 if self.partition.drop_last else -(-rest // self.partition.world_size)
@@ -176,6 +180,11 @@ class ListedSampler(Sampler):
 
     def consumed(self, epoch: int, start: int, steps: int) -> int:
         return min(self._drawn.count(epoch), start + steps * self.partition.world_size)
+
+    def remainder(self, epoch: int) -> int:
+        count = self._drawn.count(epoch)
+        last = range(count - count % self.partition.world_size, count)
+        return sum(len(self._drawn.batch(number, epoch)[0]) for number in last)
 
     def end(self, epoch: int) -> int:
         return self._drawn.count(epoch)

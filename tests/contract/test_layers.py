@@ -78,6 +78,7 @@ JOINTS = [
     "rebuilt",
     "arrangement",
     "torch_attributes",
+    "frameworks",
     "loader",
     "integrations",
     "integrations",

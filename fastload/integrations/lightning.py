@@ -1,0 +1,49 @@
+"""What Lightning and Fabric need beyond the loader."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["epoch_of_fabric", "name_arguments"]
+
+_SAVED = "__pl_saved_"
+
+
+def name_arguments(loader: Any) -> None:
+    """Let what Lightning noted of a constructor's call be named arguments only.
+
+    Where it makes a loader anew with another batch sampler, it names ``batch_size``, which would then be
+    there twice if the user gave it by place.
+    """
+    noted = loader.__dict__
+    args, names = noted[f"{_SAVED}args"], noted[f"{_SAVED}arg_names"]
+    if len(args) == len(names):
+        noted[f"{_SAVED}kwargs"] = {**dict(zip(names, args, strict=True)), **noted[f"{_SAVED}kwargs"]}
+        noted[f"{_SAVED}args"] = noted[f"{_SAVED}arg_names"] = ()
+
+
+def epoch_of_fabric(epoch: int, resumed: int) -> int:
+    """The epoch that Fabric means by ``set_epoch(epoch)`` on a loader that was resumed in epoch ``resumed``.
+
+    Fabric's wrapper counts its own passes, from 0 also in a resumed run: the first pass after
+    ``load_state_dict`` would begin epoch 0 again. Its count goes on from ``resumed``.
+    """
+    wrapper = _asking()
+    if wrapper is None or epoch == resumed:
+        return epoch
+    wrapper._num_iter_calls = resumed  # which it increases after this call
+    return resumed
+
+
+def _asking() -> Any:
+    """Fabric's wrapper, if its pass is what calls ``set_epoch``."""
+    frame: Any = sys._getframe(2)
+    for _ in range(6):
+        if frame is None:
+            return None
+        asking = frame.f_locals.get("self")
+        if frame.f_code.co_name == "__iter__" and type(asking).__name__ == "_FabricDataLoader":
+            return asking
+        frame = frame.f_back
+    return None
