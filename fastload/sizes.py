@@ -1,15 +1,20 @@
-"""Sizes in bytes as people write and read them."""
+"""Sizes in bytes, and counts, as people write and read them."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
 
-__all__ = ["human_bytes", "parse_size"]
+__all__ = ["counted", "human_bytes", "parse_size"]
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|)\s*", re.IGNORECASE)
 _MOST = 2**63  # bytes
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 set``, ``2 sets``; ``noun`` is the singular."""
+    return f"{count} {noun if count == 1 else noun + ('es' if noun.endswith('s') else 's')}"
 
 
 def human_bytes(size: float) -> str:

@@ -12,11 +12,12 @@ from importlib import metadata
 
 import fastload
 from fastload.cli import interrupts
+from fastload.cli.system_errors import in_words
 from fastload.errors import FastloadError
 
 __all__ = ["VERBS", "build_parser", "run_command"]
 
-VERBS = ("pack", "info", "verify", "unpack", "index", "shuffle", "warm", "cache")
+VERBS = ("pack", "info", "verify", "unpack", "index", "shuffle", "warm", "cache", "completion")
 _RESUMED = ("pack", "warm")
 
 
@@ -69,6 +70,9 @@ def _run(arguments: argparse.Namespace) -> int:
         return int(importlib.import_module(f"fastload.cli.{arguments.verb}").run(arguments))
     except KeyboardInterrupt:
         return interrupts.report(remark)
+    except SystemExit as stop:  # wrong usage that the parser could not see
+        sys.stderr.write(f"{stop.code}\n")
+        return 2
     except BrokenPipeError:
         # Nobody reads our output any more (| head): no message can reach anybody.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -78,7 +82,7 @@ def _run(arguments: argparse.Namespace) -> int:
             return interrupts.report(remark)
         if not isinstance(error, FastloadError | OSError):
             raise
-        sys.stderr.write(f"fastload {arguments.verb}: {error}\n")
+        sys.stderr.write(f"fastload {arguments.verb}: {in_words(error)}\n")
         return 1
 
 

@@ -8,14 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from fastload.shard.manifest import Manifest
-from fastload.sizes import human_bytes
+from fastload.sizes import counted, human_bytes
 
 __all__ = ["contents_rows", "counted", "human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 set``, ``2 sets``; ``noun`` is the singular."""
-    return f"{count} {noun if count == 1 else noun + ('es' if noun.endswith('s') else 's')}"
 
 
 def print_json(body: Any) -> None:

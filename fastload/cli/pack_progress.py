@@ -52,12 +52,13 @@ class PackProgress(Observer):
         self._files += files
         self._bytes += size
         if self._bar is not None:
-            self._bar.update(self._bytes, f"{self._files}/{self._total_files} files")
+            self._bar.update(self._bytes, f"{self._files}/{counted(self._total_files, 'file')}")
         elif self._log and time.monotonic() - self._logged > LOG_SECONDS:
             seconds = time.monotonic() - self._began
             rate = (self._bytes - self._start_bytes) / seconds
             left = (self._total_bytes - self._bytes) / max(rate, 1)
-            self._line(f"{self._files}/{self._total_files} files, {rate / 1e6:.0f} MB/s, {left:.0f} s left")
+            done = f"{self._files}/{counted(self._total_files, 'file')}"
+            self._line(f"{done}, {rate / 1e6:.0f} MB/s, {left:.0f} s left")
 
     def entries_started(self, folder: Path, records: int) -> None:
         self._files, self._total_files, self._began = 0, records, time.monotonic()
@@ -69,11 +70,12 @@ class PackProgress(Observer):
     def entries_advanced(self, records: int) -> None:
         self._files += records
         if self._bar is not None:
-            self._bar.update(self._files, f"{self._files}/{self._total_files} records")
+            self._bar.update(self._files, f"{self._files}/{counted(self._total_files, 'record')}")
         elif self._log and time.monotonic() - self._logged > LOG_SECONDS:
             rate = self._files / (time.monotonic() - self._began)
             left = (self._total_files - self._files) / max(rate, 1)
-            self._line(f"{self._files}/{self._total_files} records, {rate:.0f} a second, {left:.0f} s left")
+            done = f"{self._files}/{counted(self._total_files, 'record')}"
+            self._line(f"{done}, {rate:.0f} a second, {left:.0f} s left")
 
     def _line(self, text: str) -> None:
         self._logged = time.monotonic()

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fastload.cli.arguments import at_least_one
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.sampler.quality import Quality, measure
@@ -33,12 +34,20 @@ def add(verbs: Any) -> None:
         "in the epoch.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a packed dataset")
-    parser.add_argument("--block", type=int, help="records read together (default: about 1 MiB)")
-    parser.add_argument("--window", type=int, help="records mixed at a time (default: about 256 MiB)")
     parser.add_argument(
-        "--batch-size", type=int, default=256, help="samples a step, of all ranks (default 256)"
+        "--block", type=at_least_one, metavar="N", help="records read together (default: about 1 MiB)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="the loader's seed (default 0)")
+    parser.add_argument(
+        "--window", type=at_least_one, metavar="N", help="records mixed at a time (default: about 256 MiB)"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=at_least_one,
+        default=256,
+        metavar="N",
+        help="samples a step, of all ranks; the set's size where that is smaller (default 256)",
+    )
+    parser.add_argument("--seed", type=int, metavar="S", default=0, help="the loader's seed (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 

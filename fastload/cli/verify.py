@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from fastload.cli.output import counted, print_json, print_lines
 from fastload.pack.verify import Problem, verify
+from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]
 
@@ -33,7 +35,18 @@ def run(arguments: argparse.Namespace) -> int:
         facts = [{k: v for k, v in asdict(p).items() if v not in ("", None)} for p in problems]
         print_json({"ok": not problems, "records": records, "problems": facts})
     else:
-        how = ", ".join(["CRC-32C"] + ["decoding"] * arguments.decode + ["entry points"] * arguments.entries)
+        there = (Path(arguments.folder) / ENTRIES_NAME).exists()
+        checks = [
+            ("CRC-32C", True),
+            ("decoding", arguments.decode),
+            ("entry points", arguments.entries and there),
+        ]
+        how = ", ".join(name for name, done in checks if done)
+        if arguments.entries and not there:
+            advice = f"'fastload index {arguments.folder} --entries' makes them"
+            print_lines(
+                [f"{arguments.folder}: there are no entry points ({ENTRIES_NAME}) to check; {advice}"]
+            )
         whole = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} whole ({how})"
         verdict = counted(len(problems), "problem") if problems else whole
         print_lines([*map(_line, problems), f"{arguments.folder}: {verdict}"])

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fastload.cache.decoded import fill_target, tier_of
 from fastload.cache.settings import CacheSetting
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
+from fastload.cli.arguments import at_least_one, at_least_zero
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.cli.progress import WarmProgress
 from fastload.cpu_budget import find_budget
@@ -60,11 +61,11 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--ranks", metavar="A-B/W", type=_ranks, help="only what ranks A to B of W read in one epoch: 0-7/32"
     )
-    parser.add_argument("--batch-size", metavar="N", type=int, default=1, help="with --ranks: of a rank")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="with --ranks: the loader's seed")
-    parser.add_argument("--epoch", metavar="E", type=int, default=0, help="with --ranks: which epoch")
+    parser.add_argument("--batch-size", metavar="N", type=at_least_one, help="with --ranks: of a rank (1)")
+    parser.add_argument("--seed", metavar="S", type=int, help="with --ranks: the loader's seed (0)")
+    parser.add_argument("--epoch", metavar="E", type=at_least_zero, help="with --ranks: which epoch (0)")
     parser.add_argument(
-        "--shuffle", choices=("exact", "block", "none"), default="exact", help="with --ranks: the loader's"
+        "--shuffle", choices=("exact", "block", "none"), help="with --ranks: the loader's (exact)"
     )
     parser.add_argument(
         "--threads",
@@ -107,6 +108,7 @@ def _ranks(text: str) -> tuple[range, int]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Warm one dataset after the other."""
+    _settle_order(arguments)
     datasets = [PackedFiles(path) for path in arguments.datasets]
     side = arguments.decoded
     if side is not None and arguments.page_cache:
@@ -139,6 +141,24 @@ def run(arguments: argparse.Namespace) -> int:
     if not all(result.is_whole for _, result in results):
         return PARTLY
     return UNREADABLE if any(result.failures for _, result in results) else 0
+
+
+def _settle_order(arguments: argparse.Namespace) -> None:
+    """The defaults of what says which records --ranks reads; without --ranks nothing may say so.
+
+    Raises:
+        SystemExit: with a message: wrong usage.
+    """
+    defaults = {"batch_size": 1, "seed": 0, "epoch": 0, "shuffle": "exact"}
+    given = [f"--{name.replace('_', '-')}" for name in defaults if getattr(arguments, name) is not None]
+    if given and arguments.ranks is None:
+        raise SystemExit(
+            f"fastload warm: {', '.join(given)} only says which records --ranks A-B/W reads; without --ranks "
+            "the whole set is warmed. Add --ranks, or leave it out."
+        )
+    for name, default in defaults.items():
+        if getattr(arguments, name) is None:
+            setattr(arguments, name, default)
 
 
 def _ids_of_ranks(dataset: PackedFiles, arguments: argparse.Namespace) -> npt.NDArray[np.int64]:
@@ -194,5 +214,5 @@ def _lines(job: WarmJob, result: WarmResult) -> list[str]:
     for sample, reason in result.failures[:_SHOWN_FAILURES]:
         lines.append(f"  sample {sample}: {reason}")
     if counts["failed_records"] > _SHOWN_FAILURES:
-        lines.append(f"  {counts['failed_records']} records in all could not be read")
+        lines.append(f"  {counted(counts['failed_records'], 'record')} in all could not be read")
     return lines

@@ -36,6 +36,7 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import Foreign, format_of
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import Manifest, Shard
+from fastload.sizes import counted
 
 __all__ = ["IndexOptions", "find_shards", "index_entries", "index_files"]
 
@@ -329,6 +330,7 @@ def _bad_records(failed: list[tuple[str, int, str]], keys: list[str]) -> str:
     reasons = Counter(reason for _, _, reason in failed)
     more = f"\n  ... {len(failed)} in all" if len(failed) > MAX_LISTED else ""
     return (
-        f"{len(failed)} records are not usable images ({len(reasons)} reasons):\n" + "\n".join(lines) + more +
-        "\nLeave them out with --on-error skip."
-    )  # fmt: skip
+        f"not usable as images: {counted(len(failed), 'record')} ({counted(len(reasons), 'reason')}):\n"
+        + "\n".join(lines)
+        + f"{more}\nLeave them out with --on-error skip."
+    )

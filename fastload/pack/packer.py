@@ -32,6 +32,7 @@ from fastload.pack.source import Source, open_sources
 from fastload.pack.summary import Summary
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.sizes import counted
 
 __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
 
@@ -201,7 +202,7 @@ def _bad_files(failures: list[tuple[str, str]]) -> str:
     if len(failures) > MAX_LISTED:
         lines.append(f"  ... and {len(failures) - MAX_LISTED} more")
     return (
-        f"{len(failures)} file{'s' * (len(failures) != 1)} cannot be packed:\n" + "\n".join(lines) + "\n"
+        f"{counted(len(failures), 'file')} cannot be packed:\n" + "\n".join(lines) + "\n"
         "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."
     )
 

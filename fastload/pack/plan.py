@@ -17,6 +17,7 @@ from fastload.pack.names import encode_key, printable
 from fastload.pack.options import PackOptions
 from fastload.pack.source import Source
 from fastload.shard.formats import format_of
+from fastload.sizes import counted
 
 __all__ = ["PLAN_NAME", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
 
@@ -162,10 +163,9 @@ def check_options(old: Mapping[str, Any], options: PackOptions, output: Path) ->
 
 def _difference(old: Plan, new: Plan, old_folder: Path, new_folder: Path) -> str:
     if old.classes != new.classes:
-        return f"{len(old.classes)} classes became {len(new.classes)}, or their names changed"
-    counts = (
-        f"{old.totals.files} files of {old.totals.bytes} bytes, now {new.totals.files} of {new.totals.bytes}"
-    )
+        return f"{counted(len(old.classes), 'class')} became {len(new.classes)}, or their names changed"
+    had, has = old.totals, new.totals
+    counts = f"{counted(had.files, 'file')} of {had.bytes} bytes, now {has.files} of {has.bytes}"
     for before, now in zip_longest(Listing(old_folder).rows(), Listing(new_folder).rows()):
         if before != now:
             path = (now or before or (b"",))[0]

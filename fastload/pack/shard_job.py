@@ -20,6 +20,7 @@ from fastload.pack.part import Part
 from fastload.pack.plan import WORK_NAME, Plan
 from fastload.shard.formats import Format, ShardSpec, Writer, format_of
 from fastload.shard.index import RECORD
+from fastload.sizes import counted
 
 __all__ = ["Advance", "BadFiles", "Job", "part_path"]
 
@@ -31,7 +32,7 @@ class BadFiles(PackError):
     """Files of a shard cannot be packed."""
 
     def __init__(self, failures: list[tuple[str, str]]) -> None:
-        super().__init__(f"{len(failures)} files cannot be packed")
+        super().__init__(f"{counted(len(failures), 'file')} cannot be packed")
         self.failures = failures
 
 

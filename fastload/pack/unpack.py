@@ -58,13 +58,17 @@ def unpack(
     """
     dataset = PackedFiles(folder)
     final = Path(output).absolute()
-    if final.is_symlink() or (final.exists() and (not final.is_dir() or any(final.iterdir()))):
-        raise PackError(f"{final} exists and is not an empty folder; choose another.")
-    final.parent.mkdir(parents=True, exist_ok=True)
-    temporary = temporary_of(final)
-    remove(temporary)
-    temporary.mkdir()
     try:
+        taken = final.is_symlink() or (final.exists() and (not final.is_dir() or any(final.iterdir())))
+    except OSError as error:
+        raise PackError(f"cannot unpack into {final}: {error}.") from error
+    if taken:
+        raise PackError(f"{final} exists and is not an empty folder; choose another.")
+    temporary = temporary_of(final)
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        remove(temporary)
+        temporary.mkdir()
         for sample in range(len(dataset)):
             data = dataset.read(sample)
             _write(os.fsencode(temporary), _target(dataset, sample), _as_file(dataset, sample, data))

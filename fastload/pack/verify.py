@@ -25,7 +25,7 @@ from fastload.threads import started_pool
 __all__ = ["Problem", "verify"]
 
 _CHUNK = 512  # records a task
-_RAW, _JPEG = CODECS.index("raw"), CODECS.index("jpeg")
+_RAW = CODECS.index("raw")
 Progress = Callable[[int, int], None]
 
 
@@ -142,8 +142,6 @@ class _Checks:
         try:
             if path.exists():
                 _C.Entries(str(path), self.index).verify()
-            elif recompute and (self.records["codec"] == _JPEG).any():
-                yield Problem(f"is missing; 'fastload index {self.folder} --entries' makes it", ENTRIES_NAME)
             if not recompute or not path.exists():
                 return
             dataset = PackedFiles(self.folder, entries=False)

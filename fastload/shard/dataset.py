@@ -16,6 +16,7 @@ from fastload._native import _C
 from fastload.errors import FormatError, ShardError, ShardTruncated
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.sizes import counted
 
 __all__ = ["PackedFiles", "checked_id"]
 
@@ -122,7 +123,7 @@ class PackedFiles:
         return self.manifest.num_records
 
     def __repr__(self) -> str:
-        facts = f"{len(self)} records, {len(self.manifest.classes)} classes"
+        facts = f"{counted(len(self), 'record')}, {counted(len(self.manifest.classes), 'class')}"
         return f"{type(self).__name__}({str(self.folder)!r}, {facts})"
 
     def with_caches(self, caches: Sequence[Any]) -> PackedFiles:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from fastload.errors import FormatError, ShardError
 from fastload.shard.formats import Foreign, Located, ShardSpec
+from fastload.sizes import counted
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
@@ -179,4 +180,6 @@ def _verify(path: Path) -> None:
     except (verify.VerifyError, OSError) as error:
         raise FormatError(f"{path} is not an LMDB database: {error}") from None
     if problems:
-        raise FormatError(f"{path} is a damaged LMDB database: {problems[0]} ({len(problems)} problems)")
+        raise FormatError(
+            f"{path} is a damaged LMDB database: {problems[0]} ({counted(len(problems), 'problem')})"
+        )

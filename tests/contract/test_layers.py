@@ -38,10 +38,10 @@ ALLOWED: dict[str, set[str]] = {
     "memory": {"cgroups"},
     "sizes": set(),
     "pil": set(),
-    "shard": {"_native"},
+    "shard": {"_native", "sizes"},
     "sampler": {"_native", "world"},
     "transforms": {"_native"},
-    "pack": {"_native", "world", "pil", "shard", "threads"},
+    "pack": {"_native", "world", "pil", "shard", "sizes", "threads"},
 }
 # Those that join them, lowest first: each may import all of the above but pack, and the ones before it.
 JOINTS = [

@@ -1,0 +1,61 @@
+"""``fastload completion SHELL``: a script that completes verbs, options and paths in a shell."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from fastload.errors import FastloadError
+
+__all__ = ["add", "run"]
+
+SHELLS = ("bash", "zsh", "tcsh")
+_HOW = {
+    "bash": 'eval "$(fastload completion bash)"   in ~/.bashrc',
+    "zsh": "fastload completion zsh > DIR/_fastload   where DIR is one of $fpath",
+    "tcsh": "fastload completion tcsh | source /dev/stdin   in ~/.tcshrc",
+}
+
+
+def add(verbs: Any) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "completion",
+        help="a script for the shell that completes verbs, options and paths",
+        description="Print a script that completes fastload's verbs, options and paths. It needs the package "
+        "shtab, once: pip install 'fastload[completion]', or pip install shtab.",
+        epilog="\n".join(f"{shell}: {how}" for shell, how in _HOW.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script."""
+    try:
+        import shtab
+    except ImportError:
+        raise FastloadError(
+            "completion scripts are made by the package shtab, which is not installed: pip install shtab."
+        ) from None
+    from fastload.cli.commands import build_parser
+
+    parser = build_parser()
+    _complete_paths(parser)
+    sys.stdout.write(shtab.complete(parser, arguments.shell) + "\n")
+    return 0
+
+
+def _complete_paths(parser: argparse.ArgumentParser) -> None:
+    """Let words that stand for files and folders be completed as such; shtab reads ``complete``."""
+    import shtab
+
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb in action.choices.values():
+                _complete_paths(verb)
+        elif action.metavar in ("SOURCE", "PATH", "FILE"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar in ("FOLDER", "OUTPUT", "DATASET", "DIR"):
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
