@@ -31,7 +31,11 @@ from fastload.sizes import counted
         ),
         (["warm", "{set}", "--seed", "0", "--shuffle", "none"], 2, "--seed, --shuffle only says which"),
         (["warm", "{set}", "--ranks", "0/2", "--epoch", "-1"], 2, "at least 0. Found: -1."),
-        (["info", "{set}/index.fli"], 1, "index.fli is a file, not a packed dataset. Give the folder that"),
+        (
+            ["info", "{set}/index.fli"],
+            1,
+            "index.fli is not a packed dataset: it is a file. Give the folder that",
+        ),
         (["unpack", "{set}", "/proc/x"], 1, "cannot unpack into /proc/x: No such file or directory"),
         (["unpack", "{set}", "{set}/index.fli/x"], 1, "Not a directory. A part of the path is a file where"),
         (["unpack", "{set}", "{set}/index.fli"], 1, "index.fli exists and is not an empty folder"),
