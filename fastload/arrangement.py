@@ -25,11 +25,15 @@ from fastload.sampler import (
     make_sampler,
 )
 from fastload.shard.dataset import PackedFiles
+from fastload.targets import with_targets
 from fastload.transforms.plan import compile_plan
-from fastload.views import given_transform, open_dataset
+from fastload.views import check_unchanged, given_transform, open_dataset, transforms_of, why_not_native
 from fastload.world import World
 
 __all__ = ["Arrangement"]
+
+
+_PACK = "transform. Pack the images ('fastload pack') to use these."
 
 
 class Arrangement:
@@ -58,10 +62,11 @@ class Arrangement:
             self.given["generator"],
         )
         self._fixed: tuple[Options, ThreadPlan] | None = None
-        self._given_options = self._options(2)
         self.dataset = open_dataset(self.given["dataset"])
-        self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
         self.packed = is_packed(self.dataset)
+        self._transforms = transforms_of(self.dataset)
+        self._given_options = self._options(2)
+        self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
         check_placement(self.dataset, self.plan, self._given_options)
         self._check_fit()
 
@@ -77,10 +82,15 @@ class Arrangement:
                 "shuffle": shuffle if isinstance(shuffle, str) else bool(shuffle),
                 "seed": self.beginning.seed or 0,
                 "prefetch_factor": prefetch if wanted is None else wanted,
+                "collate_fn": self._collate_fn(),
                 "padding": given["padding"] or ("repeat" if shuffle else "mark"),
                 "cache": parse_setting(given["cache"]),
             }
         )
+
+    def _collate_fn(self) -> Any:
+        given = self.given["collate_fn"]
+        return with_targets(self.dataset, given) if self.packed else given
 
     def _check_fit(self) -> None:
         given = self.given
@@ -94,9 +104,10 @@ class Arrangement:
                 }
             )
         elif given["transform"] is not None or given["on_error"] != "raise" or given["autotune"]:
+            reason = why_not_native(self.dataset)
             raise ValueError(
                 "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
-                "transform. Pack the images ('fastload pack') to use these."
+                + (f"transform. Torch's workers read this one, because {reason}." if reason else _PACK)
             )
         elif self._given_options.cache.mode == "on":
             warnings.warn(
@@ -186,9 +197,18 @@ class Arrangement:
         Raises:
             WorldError: see :meth:`fastload.beginning.Beginning.fix`.
         """
+        self.check_dataset()
         meeting = self.beginning.fix(partial(self._handshake, sampler), self.is_random)
         self._fixed = self._now()
         return meeting
+
+    def check_dataset(self) -> None:
+        """Before each iteration.
+
+        Raises:
+            StateError: the dataset's transform or a Subset's indices are not those that the loader found.
+        """
+        check_unchanged(self.dataset, self._transforms)
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
         given = self.given
@@ -221,7 +241,7 @@ class Arrangement:
         if not self.packed:
             return f"torch's own workers: {self.given['num_workers'] or 'none'}"
         python = ""
-        if self.plan.tail or self.given["collate_fn"] is not None:
+        if self.plan.tail or self._given_options.collate_fn is not None:
             python = ", then Python"
         threads = self.threads.threads
         return f"{self.options.backend} engine: {threads} thread{'s' if threads != 1 else ''}{python}"

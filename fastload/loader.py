@@ -366,6 +366,7 @@ def _begin(arranged: Arrangement, sampler: RankSampler) -> Handshake | None:
     meeting = None
     if arranged.beginning.has_begun:
         arranged.beginning.check()
+        arranged.check_dataset()
     else:
         meeting = arranged.begin(sampler)
     epoch, position = sampler.place

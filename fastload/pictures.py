@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 import torch.utils.data
 
+from fastload._native import _C
 from fastload.decoding import decode_sample
 from fastload.mixture import MixedFiles, Packed
 from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.tickets import deliver
+from fastload.transforms.plan import compile_plan
+from fastload.transforms.specs import SPECS, Compose
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -88,13 +91,11 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
         if isinstance(index, slice):
             return torch.utils.data.Subset(self, range(*index.indices(len(self))))
         sample = checked_index(index, len(self))
-        picture: Any = _as_pil(decode_sample(self, sample))
+        image = _transformed(decode_sample(self, sample), self.transform)
         label: Any = self.label(sample)
-        if self.transform is not None:
-            picture = self.transform(picture)
         if self.target_transform is not None:
             label = self.target_transform(label)
-        return picture, label
+        return image, label
 
     def __getitems__(self: Any, indices: Sequence[int]) -> list[Any]:
         """The samples of a batch, as the fetcher of torch's DataLoader asks for them.
@@ -137,7 +138,8 @@ class PackedDataset(PackedFiles, _Pictures):
 
     Args:
         folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it.
-        transform: as ImageFolder's: what makes a sample of a PIL picture. May also be set later.
+        transform: as ImageFolder's: what makes a sample of a PIL picture; or of ``fastload.transforms``. May
+            also be set later, before a loader is made.
         target_transform: the same for the label, an int.
         entries: open the JPEGs' entry points, too, where there are any.
 
@@ -231,6 +233,26 @@ def mix(
 def _transforms_of(dataset: _Pictures) -> str:
     given = {name: getattr(dataset, name) for name in ("transform", "target_transform")}
     return "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
+
+
+def _transformed(pixels: Any, transform: Any) -> Any:
+    """What a transform makes of a (height, width, 3) picture: a callable, or one of ``fastload.transforms``.
+
+    The latter draw as they do in the engine, from a seed of torch's generator.
+    """
+    if transform is None:
+        return _as_pil(pixels)
+    if not isinstance(transform, (Compose, *SPECS)):
+        return transform(_as_pil(pixels))
+    plan = compile_plan(transform)
+    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_().item())
+    geometry, (height, width) = plan.geometry_spec(), pixels.shape[:2]
+    view = _C.draw_view(geometry, width, height, seed, 0, 0)
+    stored = _C.resize_store(pixels, view, geometry.filter, plan.store_spec())
+    image = torch.from_numpy(stored).view(getattr(torch, plan.dtype)).permute(2, 0, 1)
+    for function in plan.tail:
+        image = function(image)
+    return image
 
 
 def _as_pil(pixels: Any) -> Image.Image:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
+from fastload.errors import StateError
 from fastload.mixture import MixedFiles, Packed
 from fastload.pictures import MixedDataset, PackedDataset
 from fastload.sampler import Sampler
@@ -28,10 +29,12 @@ from fastload.transforms.plan import compile_plan
 __all__ = [
     "ConcatView",
     "SubsetView",
+    "check_unchanged",
     "given_transform",
     "is_native",
     "open_dataset",
     "read_by",
+    "transforms_of",
     "why_not_native",
 ]
 
@@ -47,6 +50,8 @@ _MOST = 1000  # datasets of a list that are looked at
 class _View(Selection):
     """The part of a view that does not depend on which of torch's datasets it is."""
 
+    _original: Any  # torch's
+
     @property
     def transform(self) -> Any:
         """The packed datasets' own; all have the same."""
@@ -56,6 +61,11 @@ class _View(Selection):
     def target_transform(self) -> Any:
         """The packed datasets' own; all have the same."""
         return getattr(self._members[0], "target_transform", None) if self._members else None
+
+    def now_and_then(self) -> tuple[Ids, Ids]:
+        """The sample ids as torch's dataset has them now, and as the view has them."""
+        now = _positions(self._original, [])
+        return now, np.arange(self.num_ids) if self.sample_ids is None else self.sample_ids
 
     def __repr__(self) -> str:
         of = " and ".join(map(repr, self._members))
@@ -71,6 +81,7 @@ class SubsetView(_View, Subset[Any]):
 
     def __init__(self, subset: Subset[Any], members: Sequence[Packed], ids: Ids | None) -> None:
         self.__dict__.update(subset.__dict__)
+        self._original = subset
         self.select(members, ids)
 
     def __reduce__(self) -> Any:
@@ -82,6 +93,7 @@ class ConcatView(_View, ConcatDataset[Any]):
 
     def __init__(self, concat: ConcatDataset[Any], members: Sequence[Packed], ids: Ids | None) -> None:
         self.__dict__.update(concat.__dict__)
+        self._original = concat
         self.select(members, ids)
 
     def __reduce__(self) -> Any:
@@ -135,15 +147,10 @@ def given_transform(dataset: Any, transform: Any) -> Any:
     """The transform of a loader over ``dataset``: its own argument, or the dataset's.
 
     Raises:
-        ValueError: both are given, or the dataset has a target_transform.
+        ValueError: both are given.
     """
     if not is_native(dataset):
         return transform
-    if getattr(dataset, "target_transform", None) is not None:
-        raise ValueError(
-            f"fastload.DataLoader does not apply a packed dataset's target_transform. Found: "
-            f"{dataset.target_transform!r}. Change the labels of a batch in collate_fn, or after the loader."
-        )
     own = getattr(dataset, "transform", None)
     if own is not None and transform is not None:
         raise ValueError(
@@ -158,6 +165,33 @@ def read_by(dataset: Any, sampler: Sampler) -> Sampler:
     if not isinstance(dataset, Selection) or dataset.sample_ids is None:
         return sampler
     return MappedSampler(sampler, dataset.sample_ids, dataset.repeats)  # type: ignore[return-value]
+
+
+def transforms_of(dataset: Any) -> list[Any]:
+    """The transforms and target_transforms of the packed datasets in one that the engine reads."""
+    members = _members(dataset) if is_native(dataset) else ()
+    return [getattr(one, name, None) for one in members for name in ("transform", "target_transform")]
+
+
+def check_unchanged(dataset: Any, transforms: Sequence[Any]) -> None:
+    """Refuse to go on with a dataset that is another than when the loader was made.
+
+    torch's loader would follow; the engine has compiled the transform, and the state names the samples.
+
+    Raises:
+        StateError: a transform is none of ``transforms``, which :func:`transforms_of` gave; or the indices of
+            a Subset were changed.
+    """
+    if any(now is not then for now, then in zip(transforms_of(dataset), transforms, strict=True)):
+        raise StateError(
+            "The dataset's transform or target_transform was changed after the DataLoader was made. Set it "
+            "before, or make a new DataLoader."
+        )
+    if isinstance(dataset, _View) and not np.array_equal(*dataset.now_and_then()):
+        raise StateError(
+            f"The samples of {dataset!r} were changed after the DataLoader was made. Make a new DataLoader. "
+            "(A sampler= may give other positions every epoch.)"
+        )
 
 
 def why_not_native(dataset: Any) -> str:

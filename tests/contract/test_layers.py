@@ -55,6 +55,7 @@ JOINTS = [
     "decoding",
     "pictures",
     "views",
+    "targets",
     "decoded",
     "cache",
     "prefetch",

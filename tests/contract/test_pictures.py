@@ -275,3 +275,20 @@ def test_the_engine_takes_the_datasets_transform(folder: Path) -> None:
     assert all_batches(mixed)[0][0].dtype == torch.float32
     with pytest.raises(ValueError, match="dataset has a transform and the loader was given one, too"):
         DataLoader(dataset, transform=CHAIN, **options)
+
+
+def test_fastloads_own_transforms_work_on_single_samples(folder: Path) -> None:
+    """As the engine applies them; random ones draw by torch's generator."""
+    chain = T.Compose([T.Resize(40), T.CenterCrop(32), T.Normalize((0.5,) * 3, (0.2,) * 3)])
+    dataset = PackedDataset(folder, chain)
+    images = torch.cat([images for images, _ in DataLoader(folder, 8, transform=chain)])
+    assert all(torch.equal(dataset[i][0], images[i]) for i in range(52))
+    dataset.transform = T.Compose([T.RandomResizedCrop(24), torch.clone])
+    torch.manual_seed(5)
+    first = [dataset[3][0], dataset[3][0]]
+    assert not torch.equal(*first)
+    assert first[0].shape == (3, 24, 24)
+    torch.manual_seed(5)
+    assert torch.equal(dataset[3][0], first[0])
+    dataset.transform = T.RandomHorizontalFlip(1.0)
+    assert torch.equal(dataset[3][0], PackedDataset(folder, T.RandomHorizontalFlip(0.0))[3][0].flip(2))

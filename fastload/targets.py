@@ -1,0 +1,61 @@
+"""A packed dataset's ``target_transform`` in a loader: applied to the labels of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch.utils.data import default_collate
+
+from fastload._native import _C
+
+__all__ = ["TargetCollate", "with_targets"]
+
+
+class TargetCollate:
+    """A collate function that gives each label to ``transform`` first.
+
+    -100, which stands for padding and for skipped samples, is left as it is.
+
+    Args:
+        transform: the dataset's, of an int.
+        collate_fn: what makes a batch of [(image, label)]; None: images and labels are stacked.
+    """
+
+    def __init__(
+        self, transform: Callable[[int], Any], collate_fn: Callable[[list[Any]], Any] | None
+    ) -> None:
+        self._transform = transform
+        self._collate_fn = collate_fn
+
+    def __call__(self, samples: list[tuple[Any, int]]) -> Any:
+        labels = [self._changed(label) for _, label in samples]
+        images = [image for image, _ in samples]
+        if self._collate_fn is not None:
+            return self._collate_fn(list(zip(images, labels, strict=True)))
+        return default_collate(images), self._stacked(labels)
+
+    def _changed(self, label: int) -> Any:
+        return label if label == _C.IGNORE_LABEL else self._transform(label)
+
+    def _stacked(self, labels: list[Any]) -> Any:
+        is_marked = [isinstance(label, Integral) and label == _C.IGNORE_LABEL for label in labels]
+        other = next((label for label in labels if not isinstance(label, Integral)), None)
+        if other is None:
+            return torch.tensor([int(label) for label in labels], dtype=torch.int64, device="cpu")
+        if any(is_marked):
+            raise ValueError(
+                f"target_transform makes {type(other).__name__} of labels, and entry {is_marked.index(True)} "
+                f"of the batch has the label {_C.IGNORE_LABEL}, which stands for padding or for a skipped "
+                'sample: they cannot be stacked. Pass drop_padding=True and on_error="raise" or "replace", '
+                "or a collate_fn that sees to it."
+            )
+        return default_collate(labels)
+
+
+def with_targets(dataset: Any, collate_fn: Callable[[list[Any]], Any] | None) -> Any:
+    """The collate function of a loader over a packed dataset: ``collate_fn``, after its target_transform."""
+    transform = getattr(dataset, "target_transform", None)
+    return collate_fn if transform is None else TargetCollate(transform, collate_fn)
