@@ -7,10 +7,11 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader as TorchDataLoader
+from typing_extensions import Self, TypeVar
 
 from fastload.arrangement import Arrangement
 from fastload.backends import Backend, is_stream, make_backend, plan_memory
@@ -23,14 +24,14 @@ from fastload.preemption import Callbacks
 from fastload.prefetch import BatchKey
 from fastload.rank_sampler import RankBatches, RankSampler
 from fastload.rebuilt import LoaderSource, own_collate, wraps_ours
-from fastload.sampler import check_position, order_name
+from fastload.sampler import KeyedSampler, check_position, order_name
 from fastload.state import LoaderState
 from fastload.stats import stage_stats
 from fastload.torch_attributes import Found, set_attributes
 
 __all__ = ["DataLoader"]
 
-T_co = TypeVar("T_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True, default=Any)  # or every loader would need an annotation
 
 
 class DataLoader(TorchDataLoader[T_co]):
@@ -125,7 +126,7 @@ class DataLoader(TorchDataLoader[T_co]):
     _companion: Any = None  # of fastload.integrations, where a framework follows the iterations
     _told_accelerate = False
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """A new loader; torch's own, if a framework wraps the batches of another loader of ours.
 
         ignite's DeterministicEngine does, as ``type(loader)(batch_sampler=..., **attributes)``, and goes on
@@ -133,7 +134,9 @@ class DataLoader(TorchDataLoader[T_co]):
         """
         batches, collate_fn = named.get("batch_sampler"), named.get("collate_fn")
         if wraps_ours(batches, collate_fn):
-            return TorchDataLoader(named["dataset"], batch_sampler=batches, collate_fn=collate_fn)
+            return TorchDataLoader(  # type: ignore[return-value]
+                named["dataset"], batch_sampler=batches, collate_fn=collate_fn
+            )
         return super().__new__(cls)
 
     def __init__(
@@ -141,7 +144,7 @@ class DataLoader(TorchDataLoader[T_co]):
         dataset: Any,
         batch_size: int | None = 1,
         shuffle: bool | str | None = None,
-        sampler: Iterable[int] | None = None,
+        sampler: Iterable[int] | KeyedSampler | None = None,
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, order_name
-from fastload.sampler.keyed import SubsetSampler, WeightedSampler
+from fastload.sampler.keyed import KeyedSampler, SubsetSampler, WeightedSampler
 from fastload.sampler.partition import Partition
 from fastload.sampler.sampler import BatchIds, BatchSampler, Sampler, check_position, make_sampler
 
@@ -12,6 +12,7 @@ __all__ = [
     "BatchSampler",
     "BlockOrder",
     "BlockSampler",
+    "KeyedSampler",
     "Partition",
     "Sampler",
     "SubsetSampler",
