@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from fastload.backends import check_placement, is_packed, is_stream
+from fastload.backends import Backend, check_placement, is_packed, is_stream, make_backend
 from fastload.beginning import Beginning
 from fastload.cache.settings import parse_setting
 from fastload.cpu_budget import ThreadPlan, find_budget
@@ -21,6 +21,7 @@ from fastload.sampler import (
     BlockSampler,
     Partition,
     Sampler,
+    check_position,
     default_blocks,
     make_sampler,
 )
@@ -73,13 +74,14 @@ class Arrangement:
     def _options(self, prefetch: int) -> Options:
         """The options, with ``prefetch`` batches in work where none are asked for."""
         given, shuffle = self.given, self.given["shuffle"]
-        values = {field.name: given[field.name] for field in fields(Options)}
+        values = {field.name: given[field.name] for field in fields(Options) if field.name in given}
         wanted = given["prefetch_factor"]
         return Options(
             **values
             | {
                 "batch_size": 1 if given["batch_size"] is None else given["batch_size"],
                 "shuffle": shuffle if isinstance(shuffle, str) else bool(shuffle),
+                "unbatched": given["batch_size"] is None and given["batch_sampler"] is None,
                 "seed": self.beginning.seed or 0,
                 "prefetch_factor": prefetch if wanted is None else wanted,
                 "collate_fn": self._collate_fn(),
@@ -168,14 +170,16 @@ class Arrangement:
             n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
             shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
             return BlockSampler(BlockOrder(n, seed, *shape), partition)
+        grows = not self.packed and not is_stream(self.dataset)
         return make_sampler(
-            0 if is_stream(self.dataset) else len(self.dataset),
+            None if grows else 0 if is_stream(self.dataset) else len(self.dataset),
             partition,
             shuffle=bool(options.shuffle),
             seed=seed,
             sampler=given["sampler"],
             batch_sampler=given["batch_sampler"],
             own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
+            length=partial(len, self.dataset) if grows else None,
         )
 
     @property
@@ -190,6 +194,28 @@ class Arrangement:
             or plan.tail
             or given["batch_transform"] is not None
         )
+
+    def start(self, sampler: RankSampler) -> Backend:
+        """A back end."""
+        return make_backend(self.dataset, sampler.core, self.plan, self.options, self.threads, self.given)
+
+    def before_iteration(self, sampler: RankSampler) -> Handshake | None:
+        """The handshake with the other ranks, if it is the first iteration.
+
+        Raises:
+            WorldError: the world is not the one of the first iteration.
+            StateError: the position to begin at is behind the epoch's end.
+        """
+        meeting = None
+        if self.beginning.has_begun:
+            self.beginning.check()
+            self.check_dataset()
+        else:
+            meeting = self.begin(sampler)
+        epoch, position = sampler.place
+        if position and not is_stream(self.dataset):
+            check_position(sampler.core, epoch, position)
+        return meeting
 
     def begin(self, sampler: RankSampler) -> Handshake:
         """Fix rank, world size and seed.
@@ -217,7 +243,8 @@ class Arrangement:
         )
 
     def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
-        length = 0 if is_stream(self.dataset) else len(self.dataset)
+        has_length = hasattr(self.dataset, "__len__") and not is_stream(self.dataset)
+        length = len(self.dataset) if has_length else 0
 
         def described(epoch: int) -> dict[str, Any]:
             world, options = self.beginning.world, self.options
@@ -294,7 +321,11 @@ def _check_batching(given: Mapping[str, Any]) -> None:
     ):
         raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last.")
     if given["batch_size"] is None and given["batch_sampler"] is None:
-        raise ValueError("batch_size=None (no batches) is not supported. Pass batch_size=1.")
+        for name in ("drop_last", "batch_transform"):
+            if given[name]:
+                raise ValueError(
+                    f"batch_size=None option disables auto-batching and is mutually exclusive with {name}."
+                )
     if given["sampler"] is not None and given["shuffle"]:
         raise ValueError("shuffle=True and a sampler exclude each other: the sampler gives the order.")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
 
 import torch
 
@@ -18,6 +19,7 @@ from fastload.device import DeviceBackend, HostBackend, MovedBackend, device_mem
 from fastload.mixture import Packed
 from fastload.options import Options
 from fastload.packed import PackedBackend, memory_plan, planned_shape
+from fastload.prefetch import BatchKey
 from fastload.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
 from fastload.torch_workers import StreamBackend, TorchBackend, torch_arguments
@@ -71,17 +73,49 @@ def make_backend(
     sampler = views.read_by(dataset, sampler)
     augmenter = _augmenter(sampler, options, gpu)
     if is_packed(dataset):
-        return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
+        if not options.unbatched:
+            return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
+        if plan.output_size is None or plan.tail or options.collate_fn is not None:
+            options = replace(options, collate_fn=_OfOne(options.collate_fn))
+            return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
+        return cast(Backend, _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter)))
     passed = torch_arguments(arguments)
     if gpu is not None:
         passed["pin_memory"] = True
+    every = arguments["snapshot_every_n_steps"]
     inner: StreamBackend | TorchBackend
     if is_stream(dataset):
-        sizes = {"batch_size": options.batch_size, "drop_last": options.drop_last}
-        inner = StreamBackend(dataset, {**passed, **sizes})
+        sizes = {"batch_size": arguments["batch_size"], "drop_last": options.drop_last}
+        inner = StreamBackend(dataset, {**passed, **sizes}, arguments["shuffle"], every)
     else:
-        inner = TorchBackend(dataset, sampler, passed)
+        inner = TorchBackend(dataset, sampler, passed, options.unbatched, every)
     return MovedBackend(inner, gpu, augmenter, sampler)
+
+
+@dataclass(frozen=True)
+class _OfOne:
+    """Makes of a batch of one what torch makes of a sample where there are no batches."""
+
+    collate_fn: Callable[[Any], Any] | None
+
+    def __call__(self, samples: list[Any]) -> Any:
+        if self.collate_fn is not None:
+            return self.collate_fn(samples[0])
+        return torch.utils.data.default_convert(samples[0])  # type: ignore[no-untyped-call]
+
+
+class _Samples:
+    """The samples of a back end whose batches have one each: (image, label as an int)."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def batch(self, key: BatchKey) -> Any:
+        images, labels = self._inner.batch(key)
+        return images[0], int(labels[0])
 
 
 def _augmenter(sampler: Sampler, options: Options, gpu: Gpu | None) -> Augmenter | None:

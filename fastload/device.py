@@ -271,6 +271,15 @@ class MovedBackend:
         drawn = self._augmenter.draw(key.epoch, self._sampler.batch(*key), height, width)
         return torch.from_numpy(drawn)
 
+    def place_state(self, key: BatchKey) -> dict[str, Any]:
+        """See :meth:`fastload.torch_workers.TorchBackend.place_state`."""
+        state: dict[str, Any] = self._inner.place_state(key)  # type: ignore[attr-defined]
+        return state
+
+    def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
+        """See :meth:`fastload.torch_workers.TorchBackend.load_place_state`."""
+        self._inner.load_place_state(key, state)  # type: ignore[attr-defined]
+
     def cancel(self) -> None:
         """Drop the batches that are in work."""
         self._inner.cancel()

@@ -55,6 +55,7 @@ class Epochs:
         self._handshake: Handshake | None = None
         self._lock = ForkSafeLock()
         self._resume: tuple[int, int] | None = None  # (epoch, position) of a loaded state
+        self._place_state: dict[str, Any] = {}  # of a loaded state
         self._cursor: BatchKey | None = None  # the next batch of the iteration that was asked last
         self._asked: weakref.ref[EpochIterator] | None = None  # that iteration, unless it is over
         self._outside = _Outside()
@@ -86,8 +87,18 @@ class Epochs:
         epoch, start, step = self._cursor
         return epoch, start + step if self._stream else self._sampler.consumed(epoch, start, step)
 
-    def resume_at(self, epoch: int, position: int) -> None:
-        """Let the next iteration begin there."""
+    def place_state(self) -> dict[str, Any]:
+        """What a torch Dataset and its workers know of the place; they begin for it if they have not."""
+        if self._place_state:
+            return dict(self._place_state)
+        with self._lock.held():
+            self._handshake = self._begin() or self._handshake
+        asked = self._asked() if self._asked is not None else None
+        return self.lanes.place_state(asked, self._cursor or BatchKey(*self.upcoming(), 0))
+
+    def resume_at(self, epoch: int, position: int, place_state: dict[str, Any]) -> None:
+        """Let the next iteration begin there, with a state of :meth:`place_state` or without."""
+        self._place_state = place_state
         self._resume = (epoch, position)
         self._cursor = self._asked = None
         self._sampler.set_epoch(epoch)
@@ -114,15 +125,23 @@ class Epochs:
             if skip is not None:
                 start = self._sampler.consumed(epoch, 0, skip)
             self._resume = None
+            fix_length = getattr(self._sampler.order, "begin", None)
+            if fix_length is not None:
+                fix_length(epoch)
             self._sampler.epoch = epoch + 1
-            return BatchKey(epoch, start, 0)
+            key = BatchKey(epoch, start, 0)
+            if self._place_state:
+                self.lanes.go_on_with(key, self._place_state)
+                self._place_state = {}
+            return key
 
     def next(self, iterator: EpochIterator, key: BatchKey) -> Any:
         """The batch ``key``; raises StopIteration after the epoch's last."""
         Callbacks.run_if_signalled()
         self._cursor, self._asked = key, weakref.ref(iterator)
         self._meet(key)
-        if not self._stream and key.step >= self._sampler.num_batches(key.epoch, key.start):
+        # A torch loader's iterator, which has workers to end, finds out by itself.
+        if self.lanes.movable and key.step >= self._sampler.num_batches(key.epoch, key.start):
             raise StopIteration
         with profiled(_LABEL), self.clock.waiting():
             return self.lanes.take(iterator, key)

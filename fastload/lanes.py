@@ -43,6 +43,7 @@ class _Lane:
         self.lock = ForkSafeLock()
         self.user: weakref.ref[Any] | None = None
         self.is_left = False  # a user went away in the middle of an epoch
+        self.pending: tuple[BatchKey, dict[str, Any]] | None = None  # a state to go on with, and where
         self.used = 0  # when, in the order of batches
 
     def user_now(self) -> Any:
@@ -60,12 +61,13 @@ class Lanes:
 
     def __init__(self, start: Callable[[], Backend], movable: bool, single: bool = False) -> None:
         self._start = start
-        self._movable = movable
+        self.movable = movable
         self._single = single
         self._lock = ForkSafeLock()
         self._lanes: list[_Lane] = []
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # iterations that have had a lane
         self._alternate = False  # an iteration came back after another one had taken its lane
+        self._pending: tuple[BatchKey, dict[str, Any]] | None = None
         self._takes = 0
         self._closed = False
 
@@ -96,6 +98,9 @@ class Lanes:
             if lane.is_left:
                 lane.backend.cancel()
                 lane.is_left = False
+            if lane.pending is not None:
+                pending, lane.pending = lane.pending, None
+                lane.backend.load_place_state(*pending)  # type: ignore[attr-defined]
             return lane.backend.batch(key)
 
     def _lane_of(self, user: Any) -> _Lane:
@@ -111,6 +116,7 @@ class Lanes:
                 lane = self._free() or self._taken() or self._open()
                 lane.is_left = lane.is_left or lane.user is not None
                 lane.user = weakref.ref(user)
+                lane.pending, self._pending = self._pending, None
             lane.used = self._takes
             return lane
 
@@ -119,7 +125,7 @@ class Lanes:
 
     def _taken(self) -> _Lane | None:
         """A lane that is in use, if another one shall not be opened."""
-        if not self._lanes or not (self._movable or self._single):
+        if not self._lanes or not (self.movable or self._single):
             return None
         if self._single or len(self._lanes) == MOST_LANES:
             return min(self._lanes, key=lambda lane: lane.used)
@@ -133,9 +139,25 @@ class Lanes:
             backend.close()
         return self._lanes[-1]
 
+    def place_state(self, user: Any, key: BatchKey) -> dict[str, Any]:
+        """What a torch Dataset and its workers know of their place before ``key``, the next batch of ``user``
+        or, if that is None, of whoever comes next."""
+        with self._lock.held():
+            self._check_open()
+            own = [lane for lane in self._lanes if user is not None and lane.user_now() is user]
+            lane = own[0] if own else max(self._lanes, key=lambda lane: lane.used, default=None)
+            lane = lane or self._open()
+        with lane.lock.held():
+            state: dict[str, Any] = lane.backend.place_state(key)  # type: ignore[attr-defined]
+            return state
+
+    def go_on_with(self, key: BatchKey, state: dict[str, Any]) -> None:
+        """The iteration that begins next, at ``key``, goes on with a state of :meth:`place_state`."""
+        self._pending = key, state
+
     def drop(self, user: Any) -> None:
         """After an error: what is in work for ``user`` is made anew, where it can be."""
-        for lane in self._lanes if self._movable else ():
+        for lane in self._lanes if self.movable else ():
             if lane.user_now() is user and not self._closed:
                 with lane.lock.held(), suppress(StateError):
                     lane.backend.cancel()
@@ -147,7 +169,7 @@ class Lanes:
             for lane in lanes:
                 lane.user = None
             self._known.discard(user)
-        if not self._movable and not self._closed:  # torch's workers end; ours are ahead in the next epoch
+        if not self.movable and not self._closed:  # torch's workers end; ours are ahead in the next epoch
             for lane in lanes:
                 with lane.lock.held():
                     lane.backend.cancel()

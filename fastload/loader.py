@@ -10,15 +10,16 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader as TorchDataLoader
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from typing_extensions import Self, TypeVar
 
 from fastload.arrangement import Arrangement
-from fastload.backends import Backend, is_stream, make_backend, plan_memory
+from fastload.backends import is_stream, plan_memory
 from fastload.epochs import EpochIterator, Epochs
+from fastload.errors import StateError
 from fastload.faults import SampleReport
 from fastload.frameworks import accelerate_asks, epoch_meant, let_skip, lightning_made, look_for_accelerate
-from fastload.handshake import Handshake, site_of_loader
+from fastload.handshake import site_of_loader
 from fastload.lanes import Lanes
 from fastload.preemption import Callbacks
 from fastload.prefetch import BatchKey
@@ -28,6 +29,7 @@ from fastload.sampler import KeyedSampler, check_position, order_name
 from fastload.state import LoaderState
 from fastload.stats import stage_stats
 from fastload.torch_attributes import Found, set_attributes
+from fastload.torch_workers import keeps_state
 
 __all__ = ["DataLoader"]
 
@@ -63,6 +65,8 @@ class DataLoader(TorchDataLoader[T_co]):
             by :func:`fastload.options.default_prefetch` (2 for a batch_sampler).
         persistent_workers: for torch Datasets; threads always persist.
         pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
+        snapshot_every_n_steps: torchdata's, for torch Datasets that know their own place: how often workers
+            send it. The state is exact after each batch, whatever it is.
         transform: ``fastload.transforms`` (also torchvision's, where they are the same); None decodes to
             uint8. Other callables run afterwards, on decoded (3, H, W) tensors, in Python threads.
         seed: order and augmentation depend on it, on the epoch and on the sample, and on nothing else. None:
@@ -159,6 +163,7 @@ class DataLoader(TorchDataLoader[T_co]):
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
+        snapshot_every_n_steps: int | None = 1,
         transform: Any = None,
         shuffle_block: int | None = None,
         shuffle_window: int | None = None,
@@ -194,10 +199,10 @@ class DataLoader(TorchDataLoader[T_co]):
         single = not arranged.packed and arranged.options.persistent_workers
         self._epochs = Epochs(
             sampler,  # type: ignore[arg-type]
-            Lanes(partial(_start, arranged, sampler), movable=arranged.packed, single=single),
+            Lanes(partial(arranged.start, sampler), movable=arranged.packed, single=single),
             is_stream(arranged.dataset),
             arranged.options.batch_size,
-            partial(_begin, arranged, sampler),
+            partial(arranged.before_iteration, sampler),
         )
         sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
         sampler.meant = partial(epoch_meant, weakref.ref(self._epochs))
@@ -216,9 +221,11 @@ class DataLoader(TorchDataLoader[T_co]):
         """Accelerate sets it, too, on what it has prepared."""
 
     @property
-    def batch_sampler(self) -> RankBatches:  # type: ignore[override]
-        """This rank's batches of sample ids in the epoch that comes next."""
+    def batch_sampler(self) -> RankBatches | None:  # type: ignore[override]
+        """This rank's batches of sample ids in the epoch that comes next; None without batches."""
         options = self._arranged.options
+        if options.unbatched:
+            return None
         let_skip()
         return RankBatches(self.sampler, options.batch_size, options.drop_last, owner=self)
 
@@ -261,9 +268,15 @@ class DataLoader(TorchDataLoader[T_co]):
         self._sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """What the consumer has received so far; see :class:`fastload.state.LoaderState`."""
+        """What the consumer has received so far; see :class:`fastload.state.LoaderState`.
+
+        It describes the iteration that was asked for a batch last. Where a torch Dataset knows its own place
+        and torchdata is installed, the state has torchdata's keys besides, and workers begin for it.
+        """
+        kept = self._epochs.place_state() if self._keeps_state else {}
         place = self._epochs.place
-        return self._state(*(place if self._companion is None else self._companion.place(*place))).to_dict()
+        place = place if self._companion is None else self._companion.place(*place)
+        return {**self._state(*place).to_dict(), **kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state`` was saved, on this or any other number of ranks; O(1).
@@ -272,13 +285,19 @@ class DataLoader(TorchDataLoader[T_co]):
             StateError: not a loader state, one of another dataset, seed or order, or a position behind the
                 epoch's end.
         """
-        loaded = LoaderState.from_dict(state)
+        own, kept = (state, {}) if self._arranged.packed else LoaderState.divided(state)
+        loaded = LoaderState.from_dict(own)
+        if kept and not self._keeps_state:
+            raise StateError(
+                f"The state has that of a dataset and its workers ({', '.join(sorted(kept))}), saved with "
+                "torchdata's loader inside. Install torchdata ('pip install torchdata') to go on with it."
+            )
         if loaded.seed is not None:
             self._arranged.adopt_seed(loaded.seed)
         self._state(0, 0).check_fits(loaded)
         if not is_stream(self.dataset) and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
-        self._epochs.resume_at(loaded.epoch, loaded.position)
+        self._epochs.resume_at(loaded.epoch, loaded.position, kept)
 
     def on_preemption(self, callback: Callable[[], Any]) -> None:
         """After SIGTERM call ``callback``, once, when the next batch is asked for; then end by the signal.
@@ -339,6 +358,10 @@ class DataLoader(TorchDataLoader[T_co]):
         self.load_state_dict(state["state"])
 
     @property
+    def _keeps_state(self) -> bool:
+        return not self._arranged.packed and keeps_state(self._arranged.dataset)
+
+    @property
     def _sampler(self) -> RankSampler:
         return self.sampler  # type: ignore[return-value]
 
@@ -356,26 +379,6 @@ class DataLoader(TorchDataLoader[T_co]):
             epoch=epoch,
             position=position,
         )
-
-
-def _start(arranged: Arrangement, sampler: RankSampler) -> Backend:
-    return make_backend(
-        arranged.dataset, sampler.core, arranged.plan, arranged.options, arranged.threads, arranged.given
-    )
-
-
-def _begin(arranged: Arrangement, sampler: RankSampler) -> Handshake | None:
-    """Before an iteration: the handshake, if it is the first."""
-    meeting = None
-    if arranged.beginning.has_begun:
-        arranged.beginning.check()
-        arranged.check_dataset()
-    else:
-        meeting = arranged.begin(sampler)
-    epoch, position = sampler.place
-    if position and not is_stream(arranged.dataset):
-        check_position(sampler.core, epoch, position)
-    return meeting
 
 
 def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:

@@ -62,6 +62,7 @@ class Options:
     decode_share: float | str = 0.0
     gpu_memory_limit: int | None = None
     cache_decoded: int | str | None = None
+    unbatched: bool = False  # samples one by one; batch_size is 1
 
     @property
     def most_prefetch(self) -> int:

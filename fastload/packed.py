@@ -44,7 +44,7 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
     """
     if plan.output_size is not None:
         return plan.output_size
-    if plan.tail:
+    if plan.tail or options.unbatched:
         return None
     firsts = [part.record(0) for part in dataset.parts]
     bounds = [bounded_sizes(first["width"], first["height"], options.cache_decoded) for first in firsts]

@@ -164,7 +164,8 @@ class RankSampler(DistributedSampler[int]):
     @property
     def shuffle(self) -> bool:  # type: ignore[override]
         """Whether each epoch has another order."""
-        return type(self.core.order).__name__ != "SequentialOrder"
+        order = self.core.order
+        return bool(getattr(order, "shuffle", type(order).__name__ != "SequentialOrder"))
 
     @property
     def seed(self) -> int:  # type: ignore[override]

@@ -34,6 +34,15 @@ class LoaderState:
         return asdict(self)
 
     @classmethod
+    def divided(cls, state: Any) -> tuple[Any, dict[str, Any]]:
+        """A torch Dataset's state in two: this one's part, and the rest, which is torchdata's."""
+        if not isinstance(state, Mapping):
+            return state, {}
+        names = {field.name for field in fields(cls)}
+        own = {name: value for name, value in state.items() if name in names}
+        return own, {name: value for name, value in state.items() if name not in names}
+
+    @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> LoaderState:
         """The inverse of :meth:`to_dict`.
 

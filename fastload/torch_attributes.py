@@ -59,6 +59,8 @@ def _num_workers(arranged: Arrangement) -> int:
 
 def _collate(arranged: Arrangement) -> Any:
     own = arranged.given["collate_fn"]
+    if own is None and arranged.options.unbatched and not arranged.packed:
+        return torch.utils.data.default_convert
     if arranged.packed:
         return CollateGuard(own)
     return torch.utils.data.default_collate if own is None else own

@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import islice
 from operator import index
 from typing import Any
 
@@ -22,6 +23,7 @@ from fastload.sampler.order import IdArray
 
 __all__ = ["DrawnBatches", "DrawnOrder"]
 
+_MOST = 1 << 27  # draws an epoch
 _DRAW_TAG = 0x64726177  # "draw"
 
 
@@ -45,9 +47,12 @@ def _python_and_numpy(seed: int) -> Iterator[int]:
 
 
 class _Draws:
-    """What one sampler draws in an epoch; the last two epochs are kept."""
+    """What one sampler draws in an epoch; the last two epochs are kept.
 
-    def __init__(self, sampler: Iterable[Any], n: int, seed: int) -> None:
+    ``n`` is the number of samples; None: the sampler may draw what it likes, as for a torch Dataset.
+    """
+
+    def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
         self._sampler = sampler
         self._n = n
         self._seed = seed
@@ -85,7 +90,13 @@ class _Draws:
             generator.manual_seed(_draw_seed(self._seed, epoch, own))
         with torch.random.fork_rng(devices=[]), _python_and_numpy(_draw_seed(self._seed, epoch, 0)) as seed:
             torch.manual_seed(seed)
-            return list(self._sampler)
+            drawn = list(islice(self._sampler, _MOST))
+        if len(drawn) == _MOST:
+            raise ValueError(
+                f"The sampler drew {_MOST} times in one epoch and has not come to an end. An epoch must be "
+                "finite: end it (itertools.islice), and iterate again for the next."
+            )
+        return drawn
 
     def checked(self, drawn: Iterable[Any]) -> IdArray:
         """Sample ids as an array.
@@ -95,6 +106,8 @@ class _Draws:
             IndexError: an id outside the dataset.
         """
         listed = list(drawn)
+        if self._n is None:
+            return np.array([_as_id(i) for i in listed], dtype=np.int64)
         try:
             ids = np.array([index(i) for i in listed], dtype=np.int64)
         except TypeError:
@@ -107,6 +120,14 @@ class _Draws:
             wrong = ids[(ids < 0) | (ids >= self._n)][0]
             raise IndexError(f"The sampler drew sample id {wrong}; legal are 0 to {self._n - 1}.")
         return ids
+
+
+def _as_id(drawn: Any) -> int:
+    """What stands for the draw where ids are compared; -2 for what is no number."""
+    try:
+        return index(drawn)
+    except (TypeError, ValueError):
+        return -2
 
 
 def _is_no_integer(value: Any) -> bool:
@@ -123,7 +144,7 @@ class DrawnOrder:
     repeats = True
     is_drawn = True
 
-    def __init__(self, sampler: Iterable[int], n: int, seed: int) -> None:
+    def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
         self._draws = _Draws(sampler, n, seed)
         self._array = lru_cache(maxsize=2)(self._make)
 
@@ -134,11 +155,21 @@ class DrawnOrder:
         """See :meth:`_Draws.set_by_user`."""
         return self._draws.set_by_user()
 
+    def keys(self, positions: IdArray, epoch: int) -> list[Any]:
+        """What was drawn at ``positions``, as it was drawn."""
+        drawn = self._draws.drawn(epoch)
+        return [drawn[position] for position in positions]
+
     def total(self, epoch: int) -> int:
         return len(self._array(epoch))
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         return self._array(epoch)[positions]
+
+
+def _listed(batch: Any) -> Iterable[Any]:
+    """A torch Dataset may be given anything for a batch, also one key."""
+    return batch if isinstance(batch, Iterable) and not isinstance(batch, (str, bytes)) else [batch]
 
 
 class DrawnBatches:
@@ -147,17 +178,21 @@ class DrawnBatches:
     repeats = True
     is_drawn = True
 
-    def __init__(self, sampler: Iterable[Any], n: int, seed: int) -> None:
+    def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
         self._draws = _Draws(sampler, n, seed)
         self._arrays = lru_cache(maxsize=2)(self._make)
 
     def _make(self, epoch: int) -> tuple[list[IdArray], npt.NDArray[np.int64]]:
-        batches = [self._draws.checked(batch) for batch in self._draws.drawn(epoch)]
+        batches = [self._draws.checked(_listed(batch)) for batch in self._draws.drawn(epoch)]
         return batches, np.cumsum([0, *(len(batch) for batch in batches)])
 
     def set_by_user(self) -> int | None:
         """See :meth:`_Draws.set_by_user`."""
         return self._draws.set_by_user()
+
+    def keys(self, number: int, epoch: int) -> Any:
+        """The batch as it was drawn."""
+        return self._draws.drawn(epoch)[number]
 
     def count(self, epoch: int) -> int:
         """Batches in the epoch, over all ranks."""

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastload.errors import StateError
 from fastload.sampler.drawn import DrawnBatches, DrawnOrder
+from fastload.sampler.growing import GrowingOrder
 from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import IdArray, shuffled
 from fastload.sampler.partition import PADDING, Partition
@@ -110,6 +111,14 @@ class Sampler:
         draws = positions.astype(np.uint32) if self.order.repeats else None
         return BatchIds(np.where(padded, np.int64(-1), ids), draws)
 
+    def keys(self, epoch: int, start: int, step: int) -> Any:
+        """What a torch Dataset is asked for in a batch: sample ids, or what a user's sampler drew."""
+        drawn = getattr(self.order, "keys", None)
+        if drawn is None:
+            return self.batch(epoch, start, step).ids.tolist()
+        positions = self.partition.positions(self.total(epoch), start, step)
+        return drawn(positions[positions != PADDING], epoch)
+
     def end(self, epoch: int) -> int:
         """The position after the epoch's last sample."""
         return self.total(epoch)
@@ -173,10 +182,16 @@ class ListedSampler(Sampler):
         return -(-left // self.partition.world_size)
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
-        count = self._drawn.count(epoch)
-        number = (start + step * self.partition.world_size + self.partition.rank) % count
-        ids, first = self._drawn.batch(number, epoch)
+        ids, first = self._drawn.batch(self._number(epoch, start, step), epoch)
         return BatchIds(ids, np.arange(first, first + len(ids), dtype=np.uint32))
+
+    def keys(self, epoch: int, start: int, step: int) -> Any:
+        return self._drawn.keys(self._number(epoch, start, step), epoch)
+
+    def _number(self, epoch: int, start: int, step: int) -> int:
+        """Which of the epoch's batches: those at the end are filled up from its beginning."""
+        part = self.partition
+        return (start + step * part.world_size + part.rank) % self._drawn.count(epoch)
 
     def consumed(self, epoch: int, start: int, steps: int) -> int:
         return min(self._drawn.count(epoch), start + steps * self.partition.world_size)
@@ -212,7 +227,7 @@ def check_position(sampler: Sampler, epoch: int, position: int) -> None:
 
 
 def make_sampler(
-    n: int,
+    n: int | None,
     partition: Partition,
     *,
     shuffle: bool,
@@ -220,8 +235,12 @@ def make_sampler(
     sampler: Iterable[int] | KeyedSampler | None = None,
     batch_sampler: Iterable[Any] | None = None,
     own_order: Callable[[int, bool], Order] | None = None,
+    length: Callable[[], int] | None = None,
 ) -> Sampler:
     """The sampler for ``n`` samples by torch's arguments; ``own_order(seed, shuffle)`` is the dataset's.
+
+    For a torch Dataset ``n`` is None, and ``length`` gives the number of samples when an epoch begins; a
+    sampler may draw whatever the dataset takes.
 
     A sampler that already is one rank's share (it has ``num_replicas``, as ``DistributedSampler``) is not
     divided again.
@@ -240,9 +259,12 @@ def make_sampler(
     if batch_sampler is not None:
         return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition)
     if isinstance(sampler, KeyedSampler):
-        return Sampler(sampler.order(n, seed), partition)
+        return Sampler(sampler.order(length() if length is not None else n, seed), partition)  # type: ignore[arg-type]
     if sampler is not None:
         return Sampler(DrawnOrder(sampler, n, seed), partition)
+    if length is not None:
+        return Sampler(GrowingOrder(length, shuffle, seed), partition)
+    assert n is not None
     if own_order is not None:
         return Sampler(own_order(seed, shuffle), partition)
     return Sampler(ShuffledOrder(n, seed) if shuffle else SequentialOrder(n), partition)

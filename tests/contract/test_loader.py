@@ -240,7 +240,6 @@ def test_stats_count_samples_stages_and_waiting(folder: Path) -> None:
     ("given", "message"),
     [
         ({"batch_size": 0}, "batch_size must be >= 1. Found: 0"),
-        ({"batch_size": None}, "batch_size=None"),
         ({"num_workers": -1}, "num_workers must be >= 0. Found: -1"),
         ({"prefetch_factor": 0}, "prefetch_factor must be >= 1. Found: 0"),
         ({"seed": -1}, r"seed must be in \[0, 2\*\*64\). Found: -1"),

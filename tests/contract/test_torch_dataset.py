@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 import torch
 from epochs import all_batches, joined, same
 from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data.dataloader import DataLoader as TorchLoader
 
-from fastload import DataLoader
+from fastload import DataLoader, errors
 
 
 class Squares(Dataset[tuple[torch.Tensor, int]]):
@@ -81,3 +84,120 @@ def test_packed_options_are_refused() -> None:
         load(on_error="skip")
     with pytest.raises(ValueError, match="packed datasets"):
         load().memory_plan()
+
+
+class Pairs(Dataset[tuple[torch.Tensor, int]]):
+    """Takes anything for a key, has no length."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return [f"<{i}>" for i in key] if isinstance(key, list) else f"<{key}>"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sampler_may_give_whatever_the_dataset_takes(workers: int) -> None:
+    words = ["b", "a", ("c", 1), -1]
+    loader = DataLoader(Pairs(), batch_size=3, sampler=words, num_workers=workers)  # type: ignore[arg-type]
+    expected = TorchLoader(Pairs(), batch_size=3, sampler=words, num_workers=workers)  # type: ignore[arg-type]
+    assert list(loader) == list(expected) == [["<b>", "<a>", "<('c', 1)>"], ["<-1>"]]
+    assert len(loader) == 2
+    batches = [["x"], ["y", "z"]]
+    assert list(DataLoader(Pairs(), batch_sampler=batches, num_workers=workers)) == list(
+        TorchLoader(Pairs(), batch_sampler=batches, num_workers=workers)  # type: ignore[arg-type]
+    )
+
+
+def collated(sample: Any) -> Any:
+    return "collated", sample
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    ("dataset", "options"),
+    [
+        (Squares(), {}),
+        (Squares(), {"collate_fn": collated}),
+        (Squares(), {"sampler": [3, 1, 2]}),
+        (Pairs(), {"sampler": [[3, 1], [2]]}),
+        ([{"a": [1, 2.5], "b": "text"}, {"a": [], "b": "x"}], {}),
+        (Stream(), {}),
+        (Stream(), {"collate_fn": collated}),
+    ],
+)
+def test_without_batches_samples_come_one_by_one_as_from_torch(
+    dataset: Any, options: dict[str, Any], workers: int
+) -> None:
+    loader = DataLoader(dataset, batch_size=None, num_workers=workers, **options)
+    expected = TorchLoader(dataset, batch_size=None, num_workers=workers, **options)
+    assert (loader.batch_size, loader.batch_sampler) == (None, None)
+    assert loader.collate_fn == expected.collate_fn
+    found, wanted = list(loader), list(expected)
+    if isinstance(dataset, Stream) and workers:
+        found, wanted = sorted(found), sorted(wanted)
+    assert repr(found) == repr(wanted)
+
+
+def test_without_batches_states_and_ranks_hold() -> None:
+    options = {"batch_size": None, "shuffle": True, "seed": 2}
+    loader = DataLoader(Squares(), **options)
+    assert len(loader) == 37
+    samples, states = [], [loader.state_dict()]
+    for _, label in loader:
+        samples.append(label)
+        states.append(loader.state_dict())
+    assert sorted(samples) == list(range(37))
+    for step in (0, 5, 36, 37):
+        resumed = DataLoader(Squares(), **options)
+        resumed.load_state_dict(states[step])
+        assert [label for _, label in resumed] == samples[step:]
+    ranks = [[label for _, label in DataLoader(Squares(), **options, rank=r, world_size=2)] for r in range(2)]
+    assert [label for pair in zip(*ranks, strict=True) for label in pair][:37] == samples
+    with pytest.raises(ValueError, match="mutually exclusive with drop_last"):
+        DataLoader(Squares(), batch_size=None, drop_last=True)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_dataset_that_grows_between_epochs(shuffle: bool) -> None:
+    numbers = list(range(10))
+    loader = DataLoader(numbers, batch_size=4, shuffle=shuffle)  # type: ignore[arg-type]
+    assert (len(loader), sorted(torch.cat(list(loader)).tolist())) == (3, list(range(10)))
+    numbers.extend(range(10, 25))
+    assert len(loader) == 7
+    iterator = iter(loader)
+    first = next(iterator)
+    numbers.extend(range(25, 50))  # the epoch keeps the length that it began with
+    assert sorted(torch.cat([first, *iterator]).tolist()) == list(range(25))
+    assert sorted(torch.cat(list(loader)).tolist()) == list(range(50))
+
+
+class Placed(Squares):
+    """Knows its own place."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        raise AssertionError
+
+
+@pytest.mark.skipif(find_spec("torchdata") is not None, reason="torchdata is installed: the state is kept")
+def test_a_state_that_would_be_lost_is_an_error() -> None:
+    loader = DataLoader(Placed(), batch_size=4)
+    assert len(list(loader)) == 10
+    with pytest.raises(errors.StateError, match="pip install torchdata"):
+        loader.state_dict()
+    plain = load()
+    with pytest.raises(errors.StateError, match="of a dataset and its workers"):
+        plain.load_state_dict({**plain.state_dict(), "_snapshot": {}})
+
+
+def test_our_loader_in_the_place_of_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data, "DataLoader", DataLoader)
+    loader = torch.utils.data.DataLoader(Squares(), batch_size=4, num_workers=1)
+    assert len(all_batches(loader)) == 10
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_no_worker_is_left_after_an_epoch(workers: int) -> None:
+    loader = load(num_workers=workers)
+    all_batches(loader)
+    assert multiprocessing.active_children() == []
