@@ -36,13 +36,13 @@ def entry_json(facts: EntryFacts) -> dict[str, Any]:
         "progressive": facts.progressive,
         "unsuited": facts.unsuited,
         "other": facts.other,
-    }
+    } | ({"damaged": True} if facts.damaged else {})
 
 
 def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
     """Table rows: what there is, and which JPEGs have none."""
     if facts.spacing is None:
-        rows = [("entry points", "none")]
+        rows = [("entry points", "damaged, and left out" if facts.damaged else "none")]
     else:
         where = "one a row of blocks" if facts.spacing == 0 else f"every {facts.spacing} pixels"
         share = 100 * facts.with_entries / max(facts.records, 1)

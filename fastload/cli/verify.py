@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cli.output import counted, print_json, print_lines
-from fastload.pack.verify import Problem, verify
+from fastload.pack.problems import Problem
+from fastload.pack.verify import verify
 from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]
@@ -31,9 +32,11 @@ def add(verbs: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print all problems."""
     problems, records = verify(arguments.folder, arguments.decode, entries=arguments.entries)
+    found = sum(problem.count for problem in problems)
     if arguments.json:
-        facts = [{k: v for k, v in asdict(p).items() if v not in ("", None)} for p in problems]
-        print_json({"ok": not problems, "records": records, "problems": facts})
+        print_json(
+            {"ok": not found, "records": records, "found": found, "problems": [*map(_facts, problems)]}
+        )
     else:
         there = (Path(arguments.folder) / ENTRIES_NAME).exists()
         checks = [
@@ -48,9 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
                 [f"{arguments.folder}: there are no entry points ({ENTRIES_NAME}) to check; {advice}"]
             )
         whole = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} whole ({how})"
-        verdict = counted(len(problems), "problem") if problems else whole
+        verdict = counted(found, "problem") if problems else whole
         print_lines([*map(_line, problems), f"{arguments.folder}: {verdict}"])
     return 1 if problems else 0
+
+
+def _facts(problem: Problem) -> dict[str, Any]:
+    facts = {name: value for name, value in asdict(problem).items() if value not in ("", None)}
+    return facts if problem.count > 1 else {name: facts[name] for name in facts if name != "count"}
 
 
 def _line(problem: Problem) -> str:

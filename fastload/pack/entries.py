@@ -31,7 +31,7 @@ __all__ = [
     "ensure_entries",
     "parse_spacing",
     "remove_entries",
-    "verify_entries",
+    "wrong_entries",
 ]
 
 MAGIC = b"FLENTRY1"
@@ -192,10 +192,10 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def verify_entries(
+def wrong_entries(
     dataset: PackedFiles, threads: int, progress: Callable[[int], None] = lambda n: None
-) -> list[int]:
-    """Compute all entry points again; the sample ids whose stored ones differ.
+) -> Iterator[int]:
+    """Compute all entry points again; the sample ids whose stored ones differ, one by one.
 
     Raises:
         FormatError: the dataset has no ``entries.fli``, or a damaged one.
@@ -212,4 +212,5 @@ def verify_entries(
             if entries.get(int(i)) != packed[int(end) - int(size) : int(end)]
         ]  # fmt: skip
 
-    return [i for wrong in _map_in_order(differing, len(dataset), threads, progress) for i in wrong]
+    for wrong in _map_in_order(differing, len(dataset), threads, progress):
+        yield from wrong

@@ -31,6 +31,7 @@ class EntryFacts:
     spacing: int | None  # pixels, 0: rows of MCUs, None: the dataset has no entries.fli
     with_entries: int
     bytes: int  # of entries.fli
+    damaged: bool = False  # there is an entries.fli, and it is no use
 
     @property
     def other(self) -> int:
@@ -53,7 +54,8 @@ def entry_facts(dataset: PackedFiles) -> EntryFacts:
         progressive += int(np.count_nonzero(is_progressive))
         unsuited += int(np.count_nonzero(strange & ~is_progressive))
     if dataset.entries is None:
-        return EntryFacts(len(dataset), jpegs, progressive, unsuited, None, 0, 0)
+        damaged = (dataset.folder / ENTRIES_NAME).exists()
+        return EntryFacts(len(dataset), jpegs, progressive, unsuited, None, 0, 0, damaged)
     with_entries = sum(int(np.count_nonzero(sizes)) for sizes in _sizes(dataset))
     size = (dataset.folder / ENTRIES_NAME).stat().st_size
     spacing = int(dataset.entries.spacing)

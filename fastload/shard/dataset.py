@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FormatError, ShardError, ShardTruncated
+from fastload.errors import FastloadError, FormatError, ShardError, ShardTruncated
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 from fastload.sizes import counted
@@ -62,6 +63,27 @@ def _size(path: str) -> int | None:
         raise ShardError(f"{path} cannot be opened: {error.strerror}.") from None
 
 
+_warned: set[Path] = set()  # entry points that were left out, said once each
+
+
+def _entries(folder: Path, index: Any) -> Any:
+    """The JPEGs' entry points (``_C.Entries``). None without, and, with a warning, if the file is no use."""
+    path = folder / ENTRIES_NAME
+    if not path.exists():
+        return None
+    try:
+        return _C.Entries(str(path), index)
+    except FastloadError as error:
+        if path not in _warned:
+            _warned.add(path)
+            warnings.warn(
+                f"{error} The entry points are left out: pixels are the same, decoding takes longer. "
+                f"'fastload index {folder} --entries' makes them anew.",
+                stacklevel=4,
+            )
+        return None
+
+
 class PackedFiles:
     """The records of a packed folder as bytes, by sample id in ``[0, len(dataset))``; needs no torch.
 
@@ -70,7 +92,8 @@ class PackedFiles:
 
     Args:
         folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it.
-        entries: open the JPEGs' entry points, too, where there are any.
+        entries: open the JPEGs' entry points, too, where there are any; a damaged file of them is left out,
+            with a warning.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
@@ -100,8 +123,7 @@ class PackedFiles:
                 state = "is missing" if found is None else f"has {found} bytes"
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
         self.reader = _C.Reader(self.index, shards)
-        path = self.folder / ENTRIES_NAME
-        self.entries = _C.Entries(str(path), self.index) if self._wants_entries and path.exists() else None
+        self.entries = _entries(self.folder, self.index) if self._wants_entries else None
         #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
         self.cache: Any = None
 

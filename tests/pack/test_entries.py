@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.errors import ChecksumError, FormatError
-from fastload.pack.entries import build_entries, parse_spacing, verify_entries
+from fastload.cli import main
+from fastload.errors import ChecksumError
+from fastload.pack.entries import build_entries, parse_spacing, wrong_entries
+from fastload.pack.verify import verify
 from fastload.shard.paged import DATA_OFFSET
 
 TRAIN = T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip()])
@@ -34,7 +37,7 @@ def dataset(tmp_path: Path) -> PackedDataset:
 
 
 def batches(folder: Path) -> list[object]:
-    return all_batches(DataLoader(folder, 4, True, num_workers=2, transform=TRAIN, on_error="skip"))
+    return all_batches(DataLoader(folder, 4, True, num_workers=2, transform=TRAIN, on_error="skip", seed=0))
 
 
 @pytest.mark.parametrize("spacing", [0, 16, 64, 500])
@@ -48,7 +51,7 @@ def test_pixels_are_the_same_with_entries(dataset: PackedDataset, spacing: int, 
     assert sum(len(opened.entries.get(i)) for i in range(12)) == report.entry_bytes > 0
     assert [i for i in range(12) if not opened.entries.get(i)] == [5, 6, 7]
     assert same(batches(dataset.folder), before)
-    assert verify_entries(opened, threads) == []
+    assert list(wrong_entries(opened, threads)) == []
     assert sorted(path.name for path in dataset.folder.iterdir()) == [
         "data.bin",
         "dataset.json",
@@ -65,12 +68,36 @@ def test_entries_equal_the_single_file_reference(dataset: PackedDataset) -> None
         assert entries.get(i) == bytes(alone)
 
 
-def test_entries_of_another_dataset_are_refused(dataset: PackedDataset, tmp_path: Path) -> None:
+def test_entries_of_another_dataset_are_left_out(dataset: PackedDataset, tmp_path: Path) -> None:
     build_entries(dataset, 64, 1)
     other = plain_pack(tmp_path / "other", [dataset.read(i) for i in range(11)], range(11))
     shutil.copy(dataset.folder / "entries.fli", other.folder)
-    with pytest.raises(FormatError, match=r"entry points of another dataset .*fastload index --entries"):
-        PackedDataset(other.folder)
+    with pytest.warns(UserWarning, match=r"entry points of another dataset .*fastload index .* --entries"):
+        assert PackedDataset(other.folder).entries is None
+
+
+@pytest.mark.parametrize("left", [0, 100, 4096, 0.5, -1], ids=str)
+def test_a_cut_file_of_entry_points_stops_nothing(
+    dataset: PackedDataset, left: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = batches(dataset.folder)
+    build_entries(dataset, 32, 1)
+    path = dataset.folder / "entries.fli"
+    size = path.stat().st_size
+    os.truncate(path, int(size * left) if isinstance(left, float) else left % size)
+    with pytest.warns(
+        UserWarning, match=r"entry points are left out: .*fastload index .* --entries'"
+    ) as caught:
+        assert same(batches(dataset.folder), before)
+    assert len([w for w in caught if "entry points" in str(w.message)]) == 1  # said once
+    assert main(["info", str(dataset.folder)]) == 0
+    assert "entry points  damaged" in capsys.readouterr().out
+    [problem], _ = verify(dataset.folder)
+    assert problem.shard == "entries.fli"
+    assert f"'fastload index {dataset.folder} --entries' makes it anew" in problem.reason
+    assert main(["index", str(dataset.folder), "--entries"]) == 0
+    assert PackedDataset(dataset.folder).entries.spacing == 64
+    assert verify(dataset.folder) == ([], 12)
 
 
 def test_damaged_pages_are_counted_and_change_no_pixel(dataset: PackedDataset) -> None:
@@ -83,12 +110,12 @@ def test_damaged_pages_are_counted_and_change_no_pixel(dataset: PackedDataset) -
     assert same(batches(dataset.folder), before)
     opened = PackedDataset(dataset.folder)
     assert opened.entries.damaged == 0
-    loader = DataLoader(opened, 4, transform=TRAIN, on_error="skip")
+    loader = DataLoader(opened, 4, transform=TRAIN, on_error="skip", seed=0)
     all_batches(loader)
     # The next epoch's first batches are being decoded.
     assert 12 <= loader.stats()["entries_damaged"] <= opened.entries.damaged
     with pytest.raises(ChecksumError):
-        verify_entries(opened, 1)
+        list(wrong_entries(opened, 1))
 
 
 def test_wrong_entries_with_valid_checksums_change_no_pixel(dataset: PackedDataset) -> None:
@@ -103,7 +130,7 @@ def test_wrong_entries_with_valid_checksums_change_no_pixel(dataset: PackedDatas
     path = dataset.folder / "entries.fli"
     write_paged(path, b"FLENTRY1", (), lengths, parts, 32, dataset.index.digest)
     assert same(batches(dataset.folder), before)
-    assert verify_entries(PackedDataset(dataset.folder), 2) == [
+    assert list(wrong_entries(PackedDataset(dataset.folder), 2)) == [
         i for i in range(12) if parts[i] or i in (4, 11)
     ]
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
-from pack_trees import class_tree, encoded, make_tree, snapshot
+from pack_trees import class_tree, encoded, make_tree, run_cli, snapshot
+from plain_pack import plain_pack
 
 from fastload import PackedDataset
 from fastload.errors import ChecksumError, FormatError, PackError
 from fastload.pack import PackOptions, pack
+from fastload.pack.problems import LISTED
 from fastload.pack.unpack import safe_path, unpack
 from fastload.pack.verify import verify
+from fastload.shard.index import write_index
 
 
 @pytest.fixture
@@ -149,3 +155,42 @@ def test_table_comes_back_in_class_folders(tmp_path: Path) -> None:
     pack(tmp_path / "list.csv", tmp_path / "set", PackOptions(num_proc=1))
     unpack(tmp_path / "set", tmp_path / "back")
     assert snapshot(tmp_path / "back") == {"cat/images/0.jpg": encoded(0), "dog/images/2.jpg": encoded(2)}
+
+
+def test_of_a_hundred_thousand_problems_the_first_are_listed(tmp_path: Path) -> None:
+    count = 100_000
+    dataset = plain_pack(tmp_path / "set", [encoded(i) for i in range(2)], range(2))
+    records = np.repeat(dataset.records, [1, count - 1])  # all but the first share their bytes
+    records["label"][1000:] = -7
+    write_index(dataset.folder / "index.fli", [records], [[b"%d" % i for i in range(count)]])
+    tracemalloc.start()
+    try:
+        problems, checked = verify(dataset.folder)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert checked == count
+    assert peak < 60 << 20  # 32 bytes a record, a few times
+    for words, found in [("overlaps sample", count - 2), ("label outside the classes", count - 1000)]:
+        listed = [problem for problem in problems if words in problem.reason and problem.sample is not None]
+        assert len(listed) == LISTED
+        assert all(problem.count == 1 for problem in listed)
+        kind = "overlaps another" if "overlaps" in words else words
+        [rest] = [problem for problem in problems if problem.sample is None and kind in problem.reason]
+        assert rest.count == found - LISTED
+        assert rest.reason.startswith(f"{found - LISTED} more, not listed: ")
+    done = run_cli("verify", dataset.folder)
+    assert f"{sum(problem.count for problem in problems)} problems" in done.stdout
+    assert len(done.stdout.splitlines()) < 1000
+    said = json.loads(run_cli("verify", dataset.folder, "--json").stdout)
+    assert said["found"] == sum(problem.get("count", 1) for problem in said["problems"]) > 2 * count - 2000
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_overlaps_are_found_in_any_order(tmp_path: Path, reverse: bool) -> None:
+    dataset = plain_pack(tmp_path / "set", [encoded(i) for i in range(9)], range(9))
+    records = dataset.records[::-1].copy() if reverse else dataset.records.copy()
+    records["length"][4] += 1
+    write_index(dataset.folder / "index.fli", [records], [[b"%d" % i for i in range(9)]])
+    overlapping = {p.sample for p in verify(dataset.folder)[0] if "overlaps sample" in p.reason}
+    assert overlapping == {3 if reverse else 5}
