@@ -12,9 +12,11 @@ from fastload.backends import Backend, check_placement, is_packed, is_stream, ma
 from fastload.beginning import Beginning
 from fastload.cache.settings import parse_setting
 from fastload.cpu_budget import ThreadPlan, find_budget
+from fastload.explain import warn_slow_path
 from fastload.handshake import Handshake, describe
 from fastload.mixture import MixedFiles
 from fastload.options import Options, default_prefetch, warn_ignored
+from fastload.packed import runs_python
 from fastload.rank_sampler import RankBatches, RankSampler
 from fastload.sampler import (
     BlockOrder,
@@ -97,10 +99,12 @@ class Arrangement:
     def _check_fit(self) -> None:
         given = self.given
         if self.packed:
+            warn_slow_path(self.plan, stacklevel=5)
+            no_workers = not runs_python(self.plan, self._given_options)
             warn_ignored(
                 {
-                    "worker_init_fn": given["worker_init_fn"] is not None,
-                    "multiprocessing_context": given["multiprocessing_context"] is not None,
+                    "worker_init_fn": no_workers and given["worker_init_fn"] is not None,
+                    "multiprocessing_context": no_workers and given["multiprocessing_context"] is not None,
                     "in_order": not given["in_order"],
                     "pin_memory_device": bool(given["pin_memory_device"]),
                 }

@@ -18,7 +18,8 @@ from fastload.dali.memory import device_plan
 from fastload.device import DeviceBackend, HostBackend, MovedBackend, device_memory_plan
 from fastload.mixture import Packed
 from fastload.options import Options
-from fastload.packed import PackedBackend, memory_plan, planned_shape
+from fastload.packed import PackedBackend, memory_plan, planned_shape, python_workers, runs_python
+from fastload.pil import require_pil
 from fastload.prefetch import BatchKey
 from fastload.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
@@ -29,7 +30,7 @@ from fastload.transfer.cuda import check_device, find_gpu, goes_to_gpu
 from fastload.transfer.outputs import Outputs
 from fastload.transfer.streams import Gpu
 from fastload.transforms.batch import ColorJitter
-from fastload.transforms.plan import Plan
+from fastload.transforms.plan import Plan, name_of
 
 __all__ = ["Backend", "check_placement", "is_packed", "is_stream", "make_backend", "plan_memory"]
 
@@ -130,9 +131,12 @@ def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
 
     Raises:
         TypeError, ValueError: they are not what they can be, or do not fit the dataset.
-        ImportError: backend="dali", and DALI is not installed.
+        ImportError: backend="dali", and DALI is not installed; Python callables want pictures, and Pillow is
+            not installed.
     """
     check_device(options.device)
+    if is_packed(dataset) and plan.picture and runs_python(plan, options):
+        require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
     native = is_native(dataset, plan, options)
     if options.backend == "dali":
         if not native:
@@ -162,27 +166,30 @@ def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
         raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
 
 
-def plan_memory(dataset: Packed, sampler: Sampler, plan: Plan, options: Options) -> dict[str, int]:
+def plan_memory(
+    dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
+) -> dict[str, int]:
     """See :meth:`fastload.DataLoader.memory_plan`."""
-    found, ahead = _batch_memory(dataset, plan, options), plan_read_ahead(dataset, sampler).buffer_bytes
+    found = _batch_memory(dataset, plan, options, python_workers(plan, options, threads))
+    ahead = plan_read_ahead(dataset, sampler).buffer_bytes
     if options.backend == "dali":
         ahead *= 2  # for each of the two decoders
     cache = planned_bytes(dataset.parts, options.cache, tier_of(options.cache_decoded))
     return {**found, "read_ahead_bytes": ahead, "total": found["total"] + ahead, "cache_bytes": cache}
 
 
-def _batch_memory(dataset: Packed, plan: Plan, options: Options) -> dict[str, int]:
+def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:
     shape = planned_shape(dataset, plan, options)
     if options.backend == "dali" and goes_to_gpu(options.device):
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
     if is_native(dataset, plan, options) and goes_to_gpu(options.device):
         return device_memory_plan(shape, options, parameters_of(parts_of(options.batch_transform)))
-    return memory_plan(shape, options)
+    return memory_plan(shape, options, workers)
 
 
 def is_native(dataset: Any, plan: Plan, options: Options) -> bool:
     """Whether the core alone makes the batches."""
-    return is_packed(dataset) and not plan.tail and options.collate_fn is None
+    return is_packed(dataset) and not runs_python(plan, options)
 
 
 def _packed(

@@ -17,6 +17,7 @@ __all__ = [
     "SampleError",
     "ShardError",
     "ShardTruncated",
+    "SlowPathWarning",
     "StateError",
     "WorldError",
 ]
@@ -88,3 +89,7 @@ class PackError(FastloadError):
 
 class WorldError(FastloadError, ValueError):
     """Rank and world size contradict each other or are half set."""
+
+
+class SlowPathWarning(UserWarning):
+    """A part of a transform runs in Python instead of in the core; the message says which, and why."""

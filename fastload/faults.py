@@ -6,21 +6,25 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from fastload import errors
 from fastload._native import _C, ERROR_CLASSES
 from fastload.mixture import Packed
-from fastload.prefetch import Feeder, Pending
-from fastload.sampler import Sampler
+from fastload.prefetch import BatchKey, Feeder, Pending
+from fastload.sampler import BatchIds, Sampler
 
-__all__ = ["ON_ERROR", "FaultPolicy", "SampleReport"]
+__all__ = ["ON_ERROR", "SAMPLE_ERRORS", "Fault", "FaultPolicy", "SampleReport"]
 
 ON_ERROR = ("raise", "skip", "replace")
 _MAX_REPORTS = 10_000
 _MAX_TRIES = 16  # substitutes tried for one bad sample
 _SUBSTITUTE_OP = 3  # DrawOp::kSubstitute in csrc/core/base/philox.h
 # Kinds that say something about one record; all others (a missing shard, a wrong size) stop the run.
-_SAMPLE_ERRORS = (errors.DecodeError, errors.ChecksumError)
+SAMPLE_ERRORS = (errors.DecodeError, errors.ChecksumError)
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,17 @@ class SampleReport:
     error: str  # exception class
     message: str
     substitute: int | None  # sample id that took its place (on_error="replace")
+
+
+class Fault(NamedTuple):
+    """A bad sample that was dealt with where it was decoded."""
+
+    position: int  # in the batch
+    sample: int  # sample id
+    cls: type[Exception]
+    message: str
+    substitute: int | None = None  # sample id that took its place
+    fatal: bool = False  # it is an error all the same
 
 
 class FaultPolicy:
@@ -81,20 +96,59 @@ class FaultPolicy:
         for position, sample, kind, message in faults:
             cls = ERROR_CLASSES[kind]
             if cls is MemoryError:
-                raise self._no_memory(pending, sample, message)
-            if self._on_error == "raise" or not issubclass(cls, _SAMPLE_ERRORS):
-                self._report(pending, position, sample, cls, message, None)
+                raise self._no_memory(pending.key, sample, message)
+            if self._on_error == "raise" or not issubclass(cls, SAMPLE_ERRORS):
+                self._report(pending.key, Fault(position, sample, cls, message))
                 raise self._error(sample, message) from cls(message)
             substitute = None
             if self._on_error == "replace":
                 substitute = self._replace(feeder, pending, position, sample)
-            self._report(pending, position, sample, cls, message, substitute)
+            self._report(pending.key, Fault(position, sample, cls, message, substitute))
+
+    def note(self, key: BatchKey, faults: list[Fault]) -> None:
+        """Report the faults of a batch that were dealt with where it was decoded.
+
+        Raises:
+            SampleError: the last one is fatal.
+            MemoryError: there was none for a sample.
+        """
+        for fault in faults:
+            if issubclass(fault.cls, MemoryError):
+                raise self._no_memory(key, fault.sample, fault.message)
+            self._report(key, fault)
+            if fault.fatal:
+                cause = fault.cls if issubclass(fault.cls, errors.FastloadError) else RuntimeError
+                raise self._error(fault.sample, fault.message) from cause(fault.message)
+
+    def substitutes(self, key: BatchKey, batch: BatchIds) -> npt.NDArray[np.int64] | None:
+        """Sample ids to try for each sample of a batch that turns out to be bad, (n, tries).
+
+        None: bad samples are not replaced. For padding they mean nothing.
+        """
+        if self._on_error != "replace":
+            return None
+        total = self._sampler.total(key.epoch)
+        places = [
+            self._word(key.epoch, max(sample, 0), self._draw(batch, position), attempt) * total >> 64
+            for position, sample in enumerate(batch.ids.tolist())
+            for attempt in range(_MAX_TRIES)
+        ]
+        found = self._sampler.order.ids(np.array(places, np.int64), key.epoch)
+        return np.asarray(found, np.int64).reshape(-1, _MAX_TRIES)
+
+    def _word(self, epoch: int, sample: int, draw: int, attempt: int) -> int:
+        words = _C.sample_words(self._seed, epoch, sample, draw, _SUBSTITUTE_OP, attempt)
+        return int(words[0]) << 32 | int(words[1])
+
+    @staticmethod
+    def _draw(batch: BatchIds, position: int) -> int:
+        return 0 if batch.draws is None else int(batch.draws[position])
 
     def _replace(self, feeder: Feeder, pending: Pending, position: int, sample: int) -> int:
+        draw = self._draw(pending.batch, position)
+
         def word(attempt: int) -> int:
-            draw = 0 if pending.batch.draws is None else int(pending.batch.draws[position])
-            words = _C.sample_words(self._seed, pending.key.epoch, sample, draw, _SUBSTITUTE_OP, attempt)
-            return int(words[0]) << 32 | int(words[1])
+            return self._word(pending.key.epoch, sample, draw, attempt)
 
         return self._first_good(feeder, pending, position, sample, word)
 
@@ -109,12 +163,11 @@ class FaultPolicy:
                 return candidate
             message = faults[0][3]
             if ERROR_CLASSES[faults[0][2]] is MemoryError:
-                raise self._no_memory(pending, candidate, message)
+                raise self._no_memory(pending.key, candidate, message)
         raise self._error(sample, f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}")
 
-    def _no_memory(self, pending: Pending, sample: int, message: str) -> MemoryError:
+    def _no_memory(self, key: BatchKey, sample: int, message: str) -> MemoryError:
         """Lack of memory says nothing about the sample, so that no policy is applied."""
-        key = pending.key
         return MemoryError(
             f"Batch {key.step} of epoch {key.epoch}, sample {sample}: {message.rstrip('.')}. Lower "
             f"num_workers, batch_size or prefetch_factor, or give the process more memory (ulimit -v, the "
@@ -131,26 +184,18 @@ class FaultPolicy:
         error.sample, error.key, error.shard = sample, key, shard
         return error
 
-    def _report(
-        self,
-        pending: Pending,
-        position: int,
-        sample: int,
-        cls: type[Exception],
-        message: str,
-        substitute: int | None,
-    ) -> None:
-        part, own = self._dataset.locate(sample)
+    def _report(self, key: BatchKey, fault: Fault) -> None:
+        part, own = self._dataset.locate(fault.sample)
         report = SampleReport(
-            pending.key.epoch,
-            pending.key.step,
-            position,
-            sample,
+            key.epoch,
+            key.step,
+            fault.position,
+            fault.sample,
             part.reader.shard_path(own),
             part.key(own),
-            cls.__name__,
-            message,
-            substitute,
+            fault.cls.__name__,
+            fault.message,
+            fault.substitute,
         )
         self.count += 1
         if len(self.reports) < _MAX_REPORTS:

@@ -17,6 +17,7 @@ from fastload.arrangement import Arrangement
 from fastload.backends import is_stream, plan_memory
 from fastload.epochs import EpochIterator, Epochs
 from fastload.errors import StateError
+from fastload.explain import Explanation, explain
 from fastload.faults import SampleReport
 from fastload.frameworks import accelerate_asks, epoch_meant, let_skip, lightning_made, look_for_accelerate
 from fastload.handshake import site_of_loader
@@ -321,6 +322,13 @@ class DataLoader(TorchDataLoader[T_co]):
         found = {**clocks, "read_ahead": counted["read_ahead"], "cache": counted["cache"]}
         return {**found, "decoders": counted["decoders"]} if counted["decoders"] else found
 
+    def explain(self) -> Explanation:
+        """Each step from the order to the delivered batch: where it runs, and why; print it."""
+        arranged = self._arranged
+        return explain(
+            arranged.dataset, self._sampler.core, arranged.plan, arranged.options, arranged.threads
+        )
+
     def memory_plan(self) -> dict[str, int]:
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
         ``read_ahead_bytes`` at most for records that are not in memory, and ``total``.
@@ -336,7 +344,11 @@ class DataLoader(TorchDataLoader[T_co]):
         if not self._arranged.packed:
             raise ValueError("memory_plan() is for packed datasets.")
         return plan_memory(
-            self._arranged.dataset, self._sampler.core, self._arranged.plan, self._arranged.options
+            self._arranged.dataset,
+            self._sampler.core,
+            self._arranged.plan,
+            self._arranged.options,
+            self._arranged.threads,
         )
 
     def close(self) -> None:

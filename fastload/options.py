@@ -47,6 +47,8 @@ class Options:
     pin_memory: bool
     timeout: float
     persistent_workers: bool
+    worker_init_fn: Callable[[int], None] | None
+    multiprocessing_context: Any
     on_error: str
     error_log: str | os.PathLike[str] | None
     padding: str

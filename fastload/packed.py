@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from fastload._native import _C
@@ -19,32 +14,34 @@ from fastload.autotune import Autotuner, Bounds, Setting
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import CacheUse, PartUse, open_cache
 from fastload.cache.tables import start_copies
+from fastload.callables import InlineStage, Parts
 from fastload.cpu_budget import ThreadPlan
 from fastload.decoded import bounded_sizes, decoded_side
-from fastload.errors import StateError
 from fastload.faults import FaultPolicy
 from fastload.mixture import Packed
 from fastload.options import Options
 from fastload.pil import decode_with_pil
 from fastload.prefetch import BatchKey, Feeder, Pending, SlotPool, Slots, SlotShape
 from fastload.read_ahead import plan_read_ahead
+from fastload.render import Renderer
 from fastload.sampler import Sampler
-from fastload.tail import SampleKey, Tail, failed, render
-from fastload.threads import started_pool
+from fastload.shared_slots import SharedSlots
+from fastload.tail import Tail
 from fastload.transforms.plan import Plan
+from fastload.worker_stage import WorkerStage, slots_for, workers_for
 
-__all__ = ["PackedBackend", "memory_plan", "planned_shape"]
+__all__ = ["PackedBackend", "memory_plan", "planned_shape", "python_workers", "runs_python"]
 
 
 def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int] | None:
-    """(height, width) of every sample, or None if they may differ and a Python callable will see to it.
+    """(height, width) of every sample, or None if they may differ and Python callables will see to it.
 
     Raises:
         ValueError: samples of different sizes, and nothing in the transform to make them equal.
     """
     if plan.output_size is not None:
         return plan.output_size
-    if plan.tail or options.unbatched:
+    if plan.tail or options.unbatched or (options.collate_fn and not _same_sizes(dataset, plan)):
         return None
     firsts = [part.record(0) for part in dataset.parts]
     bounds = [bounded_sizes(first["width"], first["height"], options.cache_decoded) for first in firsts]
@@ -53,9 +50,27 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
     if plan.geometry_spec().kind != "none" or 0 in size or sizes:
         raise ValueError(
             "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps "
-            "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w))."
+            "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w)), "
+            "or a collate_fn that makes a list of them."
         )
     return size
+
+
+def _same_sizes(dataset: Packed, plan: Plan) -> bool:
+    """Whether all pictures have one size, which the transform leaves as it is."""
+    if plan.kind != "none":
+        return False
+    for name in ("width", "height"):
+        sizes = [part.records[name] for part in dataset.parts]
+        found = {int(extreme) for size in sizes for extreme in (size.min(), size.max())}
+        if len(found) != 1 or 0 in found:
+            return False
+    return True
+
+
+def runs_python(plan: Plan, options: Options) -> bool:
+    """Whether a part of each batch is made by Python callables."""
+    return bool(plan.tail) or options.collate_fn is not None
 
 
 def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
@@ -72,11 +87,13 @@ def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
     return SlotShape(options.batch_size, *size, getattr(torch, plan.dtype))
 
 
-def memory_plan(shape: SlotShape, options: Options) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host."""
+def memory_plan(shape: SlotShape, options: Options, workers: int = 0) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any."""
     slots = options.most_prefetch + 2  # in work, at the consumer, and one it has not let go of yet
+    if workers:
+        slots = slots_for(workers, options.prefetch_factor)
     pinned = 0
-    if options.pin_memory and torch.cuda.is_available():
+    if options.pin_memory and not workers and torch.cuda.is_available():
         pinned = slots * (1 << (shape.nbytes - 1).bit_length())  # torch's allocator rounds to powers of two
     return {
         "slots": slots,
@@ -85,6 +102,11 @@ def memory_plan(shape: SlotShape, options: Options) -> dict[str, int]:
         "pinned_bytes": pinned,
         "device_bytes": 0,
     }
+
+
+def python_workers(plan: Plan, options: Options, threads: ThreadPlan) -> int:
+    """Processes that run Python callables; 0: there are none, or the consumer's thread runs them."""
+    return workers_for(options, threads.threads) if runs_python(plan, options) else 0
 
 
 class PackedBackend:
@@ -112,7 +134,6 @@ class PackedBackend:
         self._sampler = sampler
         self._plan = plan
         self._options = options
-        self._tail = Tail(plan.tail) if plan.tail else None
         self._policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
         self._shape = self._slot_shape()
         self._cache = self._open_cache()
@@ -120,12 +141,11 @@ class PackedBackend:
         self.cached = self._read_through()
         self._ahead = plan_read_ahead(self.cached, sampler)
         self._engine = self._make_engine(threads) if self._shape else None
+        in_python = runs_python(plan, options)
+        self._workers = python_workers(plan, options, threads)
+        self._shared: SharedSlots | None = None
         self._feeder = self._make_feeder(make_slots or self._own_slots) if self._shape else None
-        self._depth = options.prefetch_factor
-        self._python: _PythonStage | None = None
-        if self._shape is None or self._tail is not None or options.collate_fn is not None:
-            most = min(threads.most, options.most_prefetch + 1)
-            self._python = _PythonStage(self._finish_in_python, most)
+        self._python = self._make_stage() if in_python else None
         self._tuner = self._make_tuner(threads) if options.autotune and self._engine is not None else None
 
     @property
@@ -182,11 +202,35 @@ class PackedBackend:
     def _make_feeder(self, make_slots: Callable[[SlotShape], Slots]) -> Feeder:
         assert self._shape is not None
         slots, depth = make_slots(self._shape), self._options.prefetch_factor
+        if self._workers:
+            depth = 1  # the workers have the others
         return Feeder(self._engine, self._sampler, slots, depth, self._ahead.samples)
 
     def _own_slots(self, shape: SlotShape) -> Slots:
+        if self._workers:
+            self._shared = SharedSlots(shape, slots_for(self._workers, self._options.prefetch_factor))
+            return self._shared
         pin = self._options.pin_memory and torch.cuda.is_available()
         return SlotPool(shape, keep=self._options.most_prefetch + 2, pin=pin)
+
+    def _make_stage(self) -> InlineStage | WorkerStage:
+        plan, options = self._plan, self._options
+        tail = Tail(plan.tail, plan.picture, options.collate_fn, options.seed)
+        renderer = None
+        if self._shape is None:
+            limits = options.max_pixels, options.on_error, options.cache_decoded
+            renderer = Renderer(self.cached, plan, options.seed, *limits)
+        parts = Parts(
+            self._dataset,
+            self._sampler,
+            options,
+            self._policy,
+            tail,
+            renderer,
+            self._feeder,
+            self._complete,
+        )
+        return WorkerStage(parts, self._workers, self._shared) if self._workers else InlineStage(parts)
 
     def _make_tuner(self, threads: ThreadPlan) -> Autotuner:
         setting = Setting(threads.threads, self._options.prefetch_factor)
@@ -202,7 +246,8 @@ class PackedBackend:
         assert self._feeder is not None
         assert self._engine is not None
         self._engine.set_threads(setting.threads)
-        self._depth = self._feeder.depth = setting.depth
+        if not self._workers:
+            self._feeder.depth = setting.depth
 
     @property
     def feeder(self) -> Feeder:
@@ -226,7 +271,7 @@ class PackedBackend:
 
     def _take_batch(self, key: BatchKey) -> Any:
         if self._python is not None:
-            return self._python.take(key, self._following, self._take, self._depth)
+            return self._python.take(key)
         assert self._feeder is not None
         pending = self._feeder.take(key)
         self._complete(pending)
@@ -243,52 +288,6 @@ class PackedBackend:
         """Apply the error policy to the faults of a complete batch."""
         if faults:
             self._policy.apply(self.feeder, pending, faults)
-
-    def _following(self, key: BatchKey) -> BatchKey | None:
-        if key.step + 1 < self._sampler.num_batches(key.epoch, key.start):
-            return key._replace(step=key.step + 1)
-        return None
-
-    def _take(self, key: BatchKey) -> Pending | BatchKey:
-        return self._feeder.take(key) if self._feeder is not None else key
-
-    def _finish_in_python(self, work: Pending | BatchKey) -> Any:
-        """A thread of the Python stage: samples one by one through the callables, then collated."""
-        if isinstance(work, Pending):
-            self._complete(work)
-            ids, draws, epoch = work.batch.ids, work.batch.draws, work.key.epoch
-            images: list[Any] = list(work.slot.images)
-            labels = work.slot.labels
-        else:
-            batch = self._sampler.batch(*work)
-            ids, draws, epoch = np.maximum(batch.ids, 0), batch.draws, work.epoch
-            images = [None] * len(ids)
-            labels = torch.from_numpy(np.where(batch.ids < 0, _C.IGNORE_LABEL, self._dataset.labels[ids]))
-        keys = [
-            SampleKey(self._options.seed, epoch, int(sample), 0 if draws is None else int(draws[i]))
-            for i, sample in enumerate(ids)
-        ]
-        samples = [self._one(key, image) for key, image in zip(keys, images, strict=True)]
-        return self._collate(samples, labels, keys)
-
-    def _one(self, key: SampleKey, image: Any) -> Any:
-        if image is None:
-            limits = self._options.max_pixels, self._options.cache_decoded
-            image = render(self.cached, self._plan, key, *limits)
-        if self._tail is None:
-            return image
-        try:
-            return self._tail(image, key)
-        except Exception as error:
-            raise failed(key.sample, self._dataset, error) from error
-
-    def _collate(self, samples: list[Any], labels: torch.Tensor, keys: list[SampleKey]) -> Any:
-        if self._options.collate_fn is not None:
-            return self._options.collate_fn(list(zip(samples, labels.tolist(), strict=True)))
-        try:
-            return torch.utils.data.default_collate(samples), labels
-        except Exception as error:
-            raise failed(keys[0].sample, self._dataset, error) from error
 
     def cancel(self) -> None:
         """Drop the batches that are in work."""
@@ -317,53 +316,3 @@ class PackedBackend:
     def cache_stats(self) -> dict[str, Any]:
         """The node cache's counts; see :meth:`fastload.cache.opening.CacheUse.stats`."""
         return self._cache.stats()
-
-
-class _PythonStage:
-    """A few threads that finish batches in Python, in order, ahead of the consumer."""
-
-    def __init__(self, finish: Callable[[Any], Any], threads: int) -> None:
-        self._finish = finish
-        self._executor = started_pool(threads, "fastload-python")
-        self._pid = os.getpid()
-        self._queue: deque[tuple[BatchKey, Future[Any]]] = deque()
-        self.waited = 0.0  # seconds in which the consumer was blocked
-
-    def take(
-        self,
-        key: BatchKey,
-        following: Callable[[BatchKey], BatchKey | None],
-        start: Callable[[BatchKey], Any],
-        depth: int,
-    ) -> Any:
-        if os.getpid() != self._pid:
-            raise StateError(
-                "This loader was created before fork() and its threads live in the parent process. "
-                "Create the DataLoader in the child."
-            )
-        if self._queue and self._queue[0][0] != key:
-            self.cancel()
-        upcoming: BatchKey | None = following(self._queue[-1][0]) if self._queue else key
-        while len(self._queue) <= depth and upcoming is not None:
-            self._queue.append((upcoming, self._executor.submit(self._finish, start(upcoming))))
-            upcoming = following(upcoming)
-        began = time.perf_counter()
-        try:
-            return self._queue.popleft()[1].result()
-        finally:
-            self.waited += time.perf_counter() - began
-
-    def cancel(self) -> None:
-        if os.getpid() != self._pid:  # after fork nobody finishes what the parent's threads had in hand
-            self._queue.clear()
-            return
-        while self._queue:
-            _, future = self._queue.pop()
-            if not future.cancel():
-                future.exception()  # wait for it; its outcome is not wanted
-
-    def close(self) -> None:
-        self.cancel()
-        if os.getpid() != self._pid:
-            return  # after fork the threads are the parent's
-        self._executor.shutdown(wait=True)

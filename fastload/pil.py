@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,23 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FORMATS", "decode_with_pil"]
+__all__ = ["FORMATS", "decode_with_pil", "require_pil"]
 
 # Pillow's other readers (EPS, PSD, FITS...) have had most of its security bugs.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+
+
+def require_pil(who: str) -> None:
+    """Check that Pillow is there, without importing it.
+
+    Raises:
+        ImportError: it is not; ``who`` needs it.
+    """
+    if importlib.util.find_spec("PIL") is None:
+        raise ImportError(
+            f"{who} gets PIL pictures, as in torchvision's chain, and Pillow is not installed: pip install "
+            "pillow. For tensors put fastload.transforms.ToDtype('uint8') before it."
+        )
 
 
 def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.uint8]:

@@ -33,6 +33,7 @@ using ViewTuple = std::tuple<RectTuple, std::tuple<int, int>, RectTuple, bool>; 
 
 constexpr std::array<const char*, 4> kKinds{"none", "random_resized_crop", "resize_shorter",
                                             "resize_exact"};
+constexpr std::array<const char*, 3> kFlipPlaces{"last", "before_window", "before_crop"};
 constexpr std::array<const char*, 2> kFilters{"bilinear", "bicubic"};
 constexpr std::array<const char*, 4> kDTypes{"uint8", "float16", "bfloat16", "float32"};
 
@@ -75,11 +76,10 @@ std::vector<uint8_t> with_slack(const Image& image, const Rect& rect) {
 }
 
 void check_inside(const View& view, const Image& image) {
-  const Rect& c = view.crop;
+  const auto& [x, y, w, h] = view.crop;
   const auto width = static_cast<int64_t>(image.shape(1));
   const auto height = static_cast<int64_t>(image.shape(0));
-  if (c.x >= 0 && c.y >= 0 && c.x + int64_t{c.width} <= width && c.y + int64_t{c.height} <= height)
-    return;
+  if (x >= 0 && y >= 0 && x + int64_t{w} <= width && y + int64_t{h} <= height) return;
   throw Error(ErrorKind::kValue, "The crop must be inside the picture, " + std::to_string(width) +
                                      " x " + std::to_string(height) + " pixels.");
 }
@@ -142,7 +142,7 @@ Array run_store(const Image& image, const StoreSpec& spec, int repeat) {
 void make_geometry(GeometrySpec* self, const std::string& kind, int out_height, int out_width,
                    int max_size, std::array<double, 2> scale, std::array<double, 2> ratio,
                    const std::string& filter, int center_height, int center_width,
-                   double flip_probability) {
+                   bool random_window, double flip_probability, const std::string& flip_place) {
   GeometrySpec spec;
   spec.kind = by_name<Kind>("kind", kKinds, kind);
   spec.out_height = out_height;
@@ -155,7 +155,9 @@ void make_geometry(GeometrySpec* self, const std::string& kind, int out_height, 
   spec.filter = by_name<Filter>("filter", kFilters, filter);
   spec.center_height = center_height;
   spec.center_width = center_width;
+  spec.random_window = random_window;
   spec.flip_probability = flip_probability;
+  spec.flip_place = by_name<FlipPlace>("flip_place", kFlipPlaces, flip_place);
   new (self) GeometrySpec(spec);
 }
 
@@ -166,7 +168,8 @@ void register_geometry(nb::module_& m) {
       .def("__init__", make_geometry, nb::kw_only(), "kind"_a = "none", "out_height"_a = 0,
            "out_width"_a = 0, "max_size"_a = 0, "scale"_a = std::array{d.scale_min, d.scale_max},
            "ratio"_a = std::array{d.ratio_min, d.ratio_max}, "filter"_a = "bilinear",
-           "center_height"_a = 0, "center_width"_a = 0, "flip_probability"_a = 0.0)
+           "center_height"_a = 0, "center_width"_a = 0, "random_window"_a = false,
+           "flip_probability"_a = 0.0, "flip_place"_a = "last")
       .def_prop_ro("kind",
                    [](const GeometrySpec& s) { return kKinds[static_cast<size_t>(s.kind)]; })
       .def_prop_ro("filter",
@@ -180,6 +183,7 @@ void register_geometry(nb::module_& m) {
       .def_ro("max_size", &GeometrySpec::max_size)
       .def_ro("center_height", &GeometrySpec::center_height)
       .def_ro("center_width", &GeometrySpec::center_width)
+      .def_ro("random_window", &GeometrySpec::random_window)
       .def_ro("flip_probability", &GeometrySpec::flip_probability);
 }
 
@@ -236,11 +240,9 @@ void register_transform(nb::module_& m) {
       "`repeat` times over (benchmarks).");
   m.def("resize_store", run_view, "image"_a, "view"_a, "filter"_a, "spec"_a, "chunk"_a = 16,
         "repeat"_a = 1,
-        "resize, stored as the StoreSpec says: the bytes, (h, w, 3 * itemsize) or (3, h, w * "
-        "itemsize).");
+        "resize, stored by the StoreSpec: the bytes, (h, w, 3 * itemsize) or (3, h, w * itemsize).");
   m.def("store", run_store, "image"_a, "spec"_a, "repeat"_a = 1,
-        "An (h, w, 3) uint8 picture as the StoreSpec says: the bytes, (h, w, 3 * itemsize) or "
-        "(3, h, w * itemsize).");
+        "An (h, w, 3) uint8 picture as the StoreSpec says: the bytes, as resize_store's.");
 }
 
 }  // namespace fastload::bindings

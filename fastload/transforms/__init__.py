@@ -2,7 +2,8 @@
 
     Compose([RandomResizedCrop(224), RandomHorizontalFlip(), Normalize(mean, std)])
 
-Any other callable may follow; it gets the decoded ``(C, H, W)`` tensor.
+Any other callable may follow; it gets what torchvision's chain would give it: a PIL picture, or a ``(C, H,
+W)`` tensor behind a transform that makes tensors (:class:`ToDtype`, :class:`Normalize`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from fastload.transforms.specs import (
     CenterCrop,
     Compose,
     Normalize,
+    RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
@@ -23,6 +25,7 @@ __all__ = [
     "Compose",
     "Normalize",
     "Plan",
+    "RandomCrop",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "Resize",

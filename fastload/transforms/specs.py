@@ -15,6 +15,7 @@ __all__ = [
     "CenterCrop",
     "Compose",
     "Normalize",
+    "RandomCrop",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "Resize",
@@ -117,6 +118,23 @@ class CenterCrop:
 
 
 @dataclass(frozen=True)
+class RandomCrop:
+    """``(height, width)`` pixels at a random place of the picture, every place as likely.
+
+    torchvision's ``RandomCrop`` without padding. A picture that is smaller is an error of the batch: put a
+    :class:`Resize` to at least this size before it.
+
+    Raises:
+        TypeError, ValueError: a side outside [1, 65500] pixels.
+    """
+
+    size: int | Sequence[int]
+
+    def __post_init__(self) -> None:
+        _set(self, "size", arguments.pair("RandomCrop.size", self.size))
+
+
+@dataclass(frozen=True)
 class RandomHorizontalFlip:
     """The picture mirrored left to right with probability ``p``, in [0, 1].
 
@@ -192,8 +210,8 @@ class Compose:
         _set(self, "transforms", parts)
 
 
-Spec = RandomResizedCrop | Resize | CenterCrop | RandomHorizontalFlip | Normalize | ToDtype
-SPECS = (RandomResizedCrop, Resize, CenterCrop, RandomHorizontalFlip, Normalize, ToDtype)
+Spec = RandomResizedCrop | Resize | CenterCrop | RandomCrop | RandomHorizontalFlip | Normalize | ToDtype
+SPECS = (RandomResizedCrop, Resize, CenterCrop, RandomCrop, RandomHorizontalFlip, Normalize, ToDtype)
 Tail = Callable[[Any], Any]
 
 

@@ -1,7 +1,8 @@
-"""Recognises torchvision's transforms (v1 and v2) by name and attributes, without importing torchvision.
+"""Recognises torchvision's transforms (v1 and v2), and timm's and CLIP's around them, by module, name and
+attributes; none of the three is imported.
 
-An object whose parameters mean exactly what a spec of ours means becomes that spec; any other stays a
-callable of the user's.
+An object whose parameters mean exactly what specs of ours mean becomes those; any other stays a callable of
+the user's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from fastload.transforms.specs import (
     CenterCrop,
     Normalize,
+    RandomCrop,
     RandomHorizontalFlip,
     RandomResizedCrop,
     Resize,
@@ -19,13 +21,18 @@ from fastload.transforms.specs import (
     ToDtype,
 )
 
-__all__ = ["composed", "on_tensor", "translate"]
+__all__ = ["advice", "composed", "makes_tensor", "on_tensor", "refusal", "translate"]
+
+_TIMM = "timm.data.transforms"
+_TO_RGB = {("clip.clip", "_convert_image_to_rgb"), ("open_clip.transform", "_convert_to_rgb")}
 
 
 def _class_name(item: Any) -> str:
-    """The class name of a torchvision transform, else an empty string."""
+    """The class name of a torchvision transform, timm's with its module, else an empty string."""
     kind = type(item)
     module = kind.__module__ or ""
+    if module == _TIMM:
+        return f"{_TIMM}.{kind.__name__}"
     inside = module == "torchvision.transforms" or module.startswith("torchvision.transforms.")
     return kind.__name__ if inside else ""
 
@@ -36,22 +43,46 @@ def composed(item: Any) -> list[Any] | None:
 
 
 def translate(item: Any) -> tuple[Spec, ...] | None:
-    """The specs that equal a torchvision transform: none for a no-op on RGB uint8 tensors.
+    """The specs that equal a known transform: none for a no-op on RGB pictures.
 
     None for what we do not equal (another filter, ``antialias=False``, per-type dtypes, other classes).
     """
     name = _class_name(item)
-    if name in ("PILToTensor", "ToImage"):
+    if name in _NO_OPS or _names(item) in _TO_RGB:
         return ()
-    if name == "ToTensor":
-        return (ToDtype("float32", scale=True),)
     make = _MAKERS.get(name)
     if make is None:
         return None
     try:
-        return (make(item),)
+        return make(item)
     except (AttributeError, TypeError, ValueError):
         return None  # parameters that our spec does not take
+
+
+def makes_tensor(item: Any) -> bool:
+    """Whether a picture is a tensor behind a known transform, whatever it was before."""
+    return _class_name(item) in _CONVERTERS
+
+
+def refusal(item: Any) -> str:
+    """Why :func:`translate` gives None, in words."""
+    name = _class_name(item)
+    make = _MAKERS.get(name)
+    if make is not None:
+        try:
+            make(item)
+        except (AttributeError, TypeError, ValueError) as error:
+            return f"the core does not take its parameters: {str(error).rstrip('.')}"
+    return f"the core has no {name.rpartition('.')[2]}" if name else "a callable that the core does not know"
+
+
+def advice(item: Any) -> str:
+    """What would keep a transform off the Python path; empty where nothing does."""
+    return _ADVICE.get(_class_name(item).rpartition(".")[2], "")
+
+
+def _names(item: Any) -> tuple[str, str]:
+    return getattr(item, "__module__", None) or "", getattr(item, "__qualname__", "")
 
 
 def on_tensor(item: Any) -> Any:
@@ -79,24 +110,67 @@ def _antialias(item: Any) -> bool:
     return getattr(item, "antialias", True) in (True, None, "warn")
 
 
-def _random_resized_crop(item: Any) -> Spec:
-    return RandomResizedCrop(item.size, item.scale, item.ratio, item.interpolation, _antialias(item))
+def _random_resized_crop(item: Any) -> tuple[Spec, ...]:
+    return (RandomResizedCrop(item.size, item.scale, item.ratio, item.interpolation, _antialias(item)),)
 
 
-def _resize(item: Any) -> Spec:
-    return Resize(item.size, item.interpolation, item.max_size, _antialias(item))
+def _resize(item: Any) -> tuple[Spec, ...]:
+    return (Resize(item.size, item.interpolation, item.max_size, _antialias(item)),)
 
 
-def _to_dtype(item: Any) -> Spec:
-    return ToDtype(item.dtype, bool(item.scale))
+def _random_crop(item: Any) -> tuple[Spec, ...]:
+    if item.padding is not None or item.pad_if_needed:
+        raise ValueError("RandomCrop pads nothing here. Found padding or pad_if_needed")
+    return (RandomCrop(item.size),)
 
 
-_MAKERS: dict[str, Callable[[Any], Spec]] = {
+def _to_float32(item: Any) -> tuple[Spec, ...]:
+    return (ToDtype("float32", scale=True),)
+
+
+def _image_classification(item: Any) -> tuple[Spec, ...]:
+    """What ``weights.transforms()`` of torchvision's classification models gives."""
+    return (
+        Resize(item.resize_size, item.interpolation, None, _antialias(item)),
+        CenterCrop(item.crop_size),
+        ToDtype("float32", scale=True),
+        Normalize(item.mean, item.std),
+    )
+
+
+# No-ops on RGB uint8 pictures; the converters among them are in _CONVERTERS, too.
+_NO_OPS = {"PILToTensor", "ToImage", "RGB", "Identity", "ToPureTensor", f"{_TIMM}.MaybePILToTensor"}
+_CONVERTERS = {
+    "ToTensor",
+    "PILToTensor",
+    "ToImage",
+    "ImageClassification",
+    "ToDtype",
+    "ConvertImageDtype",
+    "Normalize",
+    f"{_TIMM}.MaybeToTensor",
+    f"{_TIMM}.MaybePILToTensor",
+}
+_MAKERS: dict[str, Callable[[Any], tuple[Spec, ...]]] = {
     "RandomResizedCrop": _random_resized_crop,
     "Resize": _resize,
-    "CenterCrop": lambda item: CenterCrop(item.size),
-    "RandomHorizontalFlip": lambda item: RandomHorizontalFlip(item.p),
-    "Normalize": lambda item: Normalize(item.mean, item.std),
-    "ToDtype": _to_dtype,
-    "ConvertImageDtype": lambda item: ToDtype(item.dtype, scale=True),
+    "CenterCrop": lambda item: (CenterCrop(item.size),),
+    "RandomCrop": _random_crop,
+    "RandomHorizontalFlip": lambda item: (RandomHorizontalFlip(item.p),),
+    "ToTensor": _to_float32,
+    "Normalize": lambda item: (Normalize(item.mean, item.std),),
+    "ToDtype": lambda item: (ToDtype(item.dtype, bool(item.scale)),),
+    "ConvertImageDtype": lambda item: (ToDtype(item.dtype, scale=True),),
+    "ImageClassification": _image_classification,
+    f"{_TIMM}.RandomResizedCropAndInterpolation": _random_resized_crop,
+    f"{_TIMM}.MaybeToTensor": _to_float32,
+}
+_BATCHES = "works on whole batches, on the device if there is one: batch_transform="
+_ADVICE = {
+    "RandomErasing": f"fastload.transforms.batch.RandomErasing {_BATCHES}RandomErasing(...)",
+    "ColorJitter": f"fastload.transforms.batch.ColorJitter {_BATCHES}ColorJitter(...)",
+    "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",
+    "CutMix": f"fastload.transforms.batch.CutMix {_BATCHES}CutMix(num_classes)",
+    "RandomResizedCropAndInterpolation": "one interpolation, bilinear or bicubic, instead of 'random'",
+    "RandomCrop": "a RandomCrop without padding, behind a Resize to at least its size",
 }

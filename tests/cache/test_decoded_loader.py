@@ -87,7 +87,7 @@ def test_warm_fills_what_loaders_use(root: Path, odd: Path, capsys: pytest.Captu
 
 
 def test_samples_of_different_sizes_take_no_memory(root: Path, odd: Path) -> None:
-    transform = T.Compose([T.Resize(30), lambda image: image.float().mean(dim=(1, 2))])
+    transform = T.Compose([T.Resize(30), T.ToDtype("uint8"), lambda image: image.float().mean(dim=(1, 2))])
     expected, _ = two_epochs(loader(odd, "off", transform=transform))
     found, stats = two_epochs(loader(odd, "auto", transform=transform))
     assert same(found, expected)

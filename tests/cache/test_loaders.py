@@ -126,8 +126,8 @@ def as_array(image: torch.Tensor) -> Any:
     [
         {},
         {"cache_decoded": 16},
-        {"transform": T.Compose([T.CenterCrop(16), as_array])},
-        {"transform": T.Compose([T.Resize(16), as_array])},
+        {"transform": T.Compose([T.CenterCrop(16), T.ToDtype("uint8"), as_array])},
+        {"transform": T.Compose([T.Resize(16), T.ToDtype("uint8"), as_array])},
         {"collate_fn": list},
     ],
     ids=["native", "decoded", "callable", "sizes", "collate"],

@@ -27,7 +27,7 @@ def brighten(image: torch.Tensor) -> torch.Tensor:
 
 
 def open_loader(folder: Path, **options: Any) -> DataLoader:
-    steps = [T.RandomResizedCrop(32), brighten]
+    steps = [T.RandomResizedCrop(32), T.ToDtype("uint8"), brighten]
     return DataLoader(folder, 4, shuffle=True, seed=1, num_workers=2, transform=T.Compose(steps), **options)
 
 

@@ -146,7 +146,8 @@ def test_a_python_callable_runs_after_the_native_part(folder: Path) -> None:
         return image.amax(dim=0, keepdim=True).float()
 
     native = all_batches(DataLoader(folder, 8, True, transform=CROP, seed=0))
-    python = all_batches(DataLoader(folder, 8, True, transform=T.Compose([CROP, brightest]), seed=0))
+    transform = T.Compose([CROP, T.ToDtype("uint8"), brightest])
+    python = all_batches(DataLoader(folder, 8, True, transform=transform, seed=0))
     assert same([(images.amax(dim=1, keepdim=True).float(), labels) for images, labels in native], python)
 
 
@@ -154,11 +155,13 @@ def test_a_python_callable_may_do_all_of_the_geometry(folder: Path) -> None:
     def corner(image: torch.Tensor) -> torch.Tensor:
         return image[:, :20, :20].clone()
 
-    batches = all_batches(DataLoader(folder, 8, transform=corner))
+    transform = T.Compose([T.ToDtype("uint8"), corner])
+    batches = all_batches(DataLoader(folder, 8, transform=transform))
     assert [images.shape[1:] for images, _ in batches] == [(3, 20, 20)] * 7
     assert torch.cat([labels for _, labels in batches]).tolist() == [i % 5 for i in range(52)]
     ranks = [
-        all_batches(DataLoader(folder, 8, transform=corner, rank=r, world_size=3, seed=0)) for r in range(3)
+        all_batches(DataLoader(folder, 8, transform=transform, rank=r, world_size=3, seed=0))
+        for r in range(3)
     ]
     assert sum(int((labels == -100).sum()) for rank in ranks for _, labels in rank) == 2
 

@@ -143,8 +143,9 @@ def test_a_callable_may_do_all_of_the_geometry(parts: list[PackedDataset]) -> No
     def corner(image: torch.Tensor) -> torch.Tensor:
         return image[:, :20, :20].clone()
 
-    batches = all_batches(load(fastload.mix(parts), shuffle=False, transform=corner))
-    alone = [all_batches(load(part, shuffle=False, transform=corner)) for part in parts]
+    transform = T.Compose([T.ToDtype("uint8"), corner])
+    batches = all_batches(load(fastload.mix(parts), shuffle=False, transform=transform))
+    alone = [all_batches(load(part, shuffle=False, transform=transform)) for part in parts]
     expected = torch.cat([images for part in alone for images, _ in part])
     assert torch.equal(torch.cat([images for images, _ in batches]), expected)
 

@@ -67,6 +67,9 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> list[PackedDataset]:
     ]
 
 
+as_tensor = T.ToDtype("uint8")
+
+
 def noisy(image: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return image.float() + torch.rand(image.shape, generator=generator)
 
@@ -86,7 +89,10 @@ KINDS: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "divides": ("packed", lambda: {**SHUFFLED, "batch_size": 7}),
     "single": ("packed", lambda: {**SHUFFLED, "batch_size": 1}),
     "autotuned": ("packed", lambda: {**SHUFFLED, "autotune": True, "prefetch_factor": 5}),
-    "python_transform": ("packed", lambda: {**SHUFFLED, "transform": T.Compose([CROP, noisy])}),
+    "python_transform": (
+        "packed",
+        lambda: {**SHUFFLED, "transform": T.Compose([CROP, T.ToDtype("uint8"), noisy])},
+    ),
     "collate": ("packed", lambda: {**SHUFFLED, "collate_fn": listed}),
     "mixed": ("mix", lambda: SHUFFLED),
     "mixed_in_order": ("mix", lambda: {"batch_size": 4, "drop_last": True}),

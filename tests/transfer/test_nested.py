@@ -143,7 +143,7 @@ def test_python_callables_and_collate_functions(tiny: PackedDataset, on: Make) -
         return {"pixels": torch.stack([image for image, _ in samples]), "y": [label for _, label in samples]}
 
     for options in (
-        {"transform": bright},
+        {"transform": T.Compose([T.ToDtype("uint8"), bright])},
         {"collate_fn": collate},
         {"transform": T.CenterCrop(4), "collate_fn": collate},
     ):

@@ -8,50 +8,19 @@ from typing import Any
 
 import pytest
 import torch
+from torchvision_likes import MEAN, STD, from_torchvision, tv_crop, tv_normalize, tv_to_dtype
 
 from fastload import transforms as T
 from fastload.transforms import Plan, compile_plan
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CROP = Plan(kind="random_resized_crop", out_height=224, out_width=224)
-NORMALIZED = {"dtype": "float32", "scale": True, "normalize": True, "mean": MEAN, "std": STD}
+FLIP = T.RandomHorizontalFlip(0.25)
+FLIPPED: dict[str, Any] = {"flip_probability": 0.25}
+NORMALIZED: dict[str, Any] = {"dtype": "float32", "scale": True, "normalize": True, "mean": MEAN, "std": STD}
 
 
 def foreign(image: torch.Tensor) -> torch.Tensor:
     return image
-
-
-def from_torchvision(name: str, module: str = "torchvision.transforms.v2._misc", **attributes: Any) -> Any:
-    """An object that looks like torchvision's (which is not needed to be installed)."""
-
-    def call(self: Any, image: Any) -> Any:
-        if name in ("ToTensor", "PILToTensor"):
-            raise TypeError(f"pic should be PIL Image or ndarray. Got {type(image)}")
-        return image
-
-    kind = type(name, (), {"__module__": module, "__call__": call})
-    item = kind()
-    item.__dict__.update(attributes)
-    return item
-
-
-def tv_crop(**changes: Any) -> Any:
-    attributes: dict[str, Any] = {
-        "size": [224, 224],
-        "scale": (0.08, 1.0),
-        "ratio": (3 / 4, 4 / 3),
-        "interpolation": SimpleNamespace(value="bilinear"),
-        "antialias": True,
-    }
-    return from_torchvision("RandomResizedCrop", **{**attributes, **changes})
-
-
-def tv_normalize() -> Any:
-    return from_torchvision("Normalize", mean=list(MEAN), std=list(STD), inplace=False)
-
-
-def tv_to_dtype(dtype: Any, scale: bool) -> Any:
-    return from_torchvision("ToDtype", dtype=dtype, scale=scale)
 
 
 @pytest.mark.parametrize(
@@ -99,8 +68,48 @@ def tv_to_dtype(dtype: Any, scale: bool) -> Any:
             T.Compose([T.ToDtype("float32"), T.Normalize((255.0, 0, 51), (255.0, 510, 51))]),
             replace(Plan(**NORMALIZED), mean=(1.0, 0.0, 0.2), std=(1.0, 2.0, 0.2)),
         ),
-        (foreign, Plan(tail=(foreign,))),
-        (T.Compose([T.RandomResizedCrop(224), foreign, foreign]), replace(CROP, tail=(foreign, foreign))),
+        (foreign, Plan(tail=(foreign,), picture=True)),
+        (
+            T.Compose([T.RandomResizedCrop(224), foreign, foreign]),
+            replace(CROP, tail=(foreign, foreign), picture=True),
+        ),
+        (
+            T.Compose([T.RandomResizedCrop(224), T.ToDtype("uint8"), foreign]),
+            replace(CROP, tail=(foreign,)),
+        ),
+        (
+            T.Compose([T.Resize(256), T.RandomCrop((224, 200))]),
+            Plan(
+                kind="resize_shorter",
+                out_width=256,
+                center_height=224,
+                center_width=200,
+                random_window=True,
+            ),
+        ),
+        (T.Compose([FLIP, T.RandomResizedCrop(224)]), replace(CROP, **FLIPPED, flip_place="before_crop")),
+        (T.Compose([T.RandomResizedCrop(224), T.ToDtype("uint8"), FLIP]), replace(CROP, **FLIPPED)),
+        (T.Compose([T.Normalize(MEAN, STD), FLIP]), Plan(**NORMALIZED, **FLIPPED)),
+        (
+            T.Compose([FLIP, T.Resize((9, 9))]),
+            Plan(kind="resize_exact", out_height=9, out_width=9, **FLIPPED),
+        ),
+        (
+            T.Compose([FLIP, T.Resize((9, 9)), T.CenterCrop(8)]),
+            Plan(
+                kind="resize_exact",
+                out_height=9,
+                out_width=9,
+                center_height=8,
+                center_width=8,
+                **FLIPPED,
+                flip_place="before_window",
+            ),
+        ),
+        (
+            T.Compose([T.RandomResizedCrop(224), FLIP, T.CenterCrop(9)]),
+            replace(CROP, center_height=9, center_width=9, **FLIPPED, flip_place="before_window"),
+        ),
         (T.Compose([T.Normalize(MEAN, STD), foreign]), Plan(**NORMALIZED, tail=(foreign,))),
     ],
 )
@@ -116,6 +125,7 @@ def test_plans(transform: Any, plan: Plan) -> None:
         (T.Resize((7, 9)), (7, 9)),
         (T.RandomResizedCrop((7, 9)), (7, 9)),
         (T.CenterCrop((5, 6)), (5, 6)),
+        (T.RandomCrop((5, 6)), (5, 6)),
         (T.Compose([T.RandomResizedCrop(9), T.CenterCrop((5, 6))]), (5, 6)),
     ],
 )
@@ -127,12 +137,12 @@ def test_output_sizes(transform: Any, size: tuple[int, int] | None) -> None:
     ("transforms", "message"),
     [
         (
-            [T.RandomHorizontalFlip(), T.RandomResizedCrop(9)],
+            [T.CenterCrop(9), T.RandomResizedCrop(9)],
             r"RandomResizedCrop.* is out of order or there twice. The",
         ),
+        ([T.RandomCrop(9), T.CenterCrop(9)], r"CenterCrop.* is out of order"),
         ([T.Resize(9), T.RandomResizedCrop(9)], r"RandomResizedCrop.* is out of order or there twice"),
         ([T.CenterCrop(9), T.Resize(9)], r"Resize.* is out of order"),
-        ([T.RandomHorizontalFlip(), T.CenterCrop(9)], r"CenterCrop.* is out of order"),
         ([T.RandomHorizontalFlip(), T.RandomHorizontalFlip()], r"RandomHorizontalFlip.* there twice"),
         ([T.Normalize(MEAN, STD), T.CenterCrop(9)], r"CenterCrop.* is out of order"),
         ([T.Normalize(MEAN, STD), T.Normalize(MEAN, STD)], r"Normalize.* there twice"),
@@ -205,14 +215,22 @@ def test_a_torchvision_v2_validation_pipeline_is_native() -> None:
     ],
 )
 def test_what_means_something_else_stays_a_callable(item: Any) -> None:
-    assert compile_plan(T.Compose([T.RandomResizedCrop(224), item])) == replace(CROP, tail=(item,))
+    plan = compile_plan(T.Compose([T.RandomResizedCrop(224), item]))
+    assert plan == replace(CROP, tail=(item,), picture=True)
+    assert [(step.native, bool(step.why)) for step in plan.steps] == [(True, True), (False, True)]
 
 
 def test_torchvision_behind_a_callable_runs_in_the_tail() -> None:
-    """torchvision's converters from PIL refuse tensors there, so they are replaced by what they mean."""
+    crop, flip = tv_crop(), from_torchvision("RandomHorizontalFlip", p=0.5)
+    behind = (foreign, flip, from_torchvision("ToTensor"), tv_normalize())
+    assert compile_plan(T.Compose([crop, *behind])) == replace(CROP, tail=behind, picture=True)
+
+
+def test_converters_behind_a_tensor_take_it_as_it_is() -> None:
+    """torchvision's converters from PIL refuse tensors, so they are replaced by what they mean."""
     crop, flip = tv_crop(), from_torchvision("RandomHorizontalFlip", p=0.5)
     to_tensor, as_is = from_torchvision("ToTensor"), from_torchvision("PILToTensor")
-    plan = compile_plan(T.Compose([crop, foreign, flip, as_is, to_tensor, to_tensor, tv_normalize()]))
+    plan = compile_plan(T.Compose([crop, as_is, foreign, flip, as_is, to_tensor, to_tensor, tv_normalize()]))
     assert replace(plan, tail=()) == CROP
     assert plan.tail[:2] == (foreign, flip)
     pixels = torch.arange(0, 252, 21, dtype=torch.uint8).reshape(3, 2, 2)
@@ -223,10 +241,10 @@ def test_torchvision_behind_a_callable_runs_in_the_tail() -> None:
 
 
 def test_torchvision_out_of_order_runs_in_the_tail() -> None:
-    """A flip of floats is torchvision's to do; a second Normalize in another dtype, too."""
-    flip = from_torchvision("RandomHorizontalFlip", p=0.5)
-    plan = compile_plan(T.Compose([from_torchvision("ToTensor"), flip]))
-    assert plan == Plan(dtype="float32", scale=True, tail=(flip,))
+    """A crop of floats is torchvision's to do; a Normalize in another dtype, too."""
+    crop = from_torchvision("CenterCrop", size=(9, 9))
+    plan = compile_plan(T.Compose([from_torchvision("ToTensor"), crop]))
+    assert plan == Plan(dtype="float32", scale=True, tail=(crop,))
     norm = tv_normalize()
     assert compile_plan(T.Compose([tv_to_dtype(torch.float16, True), norm])).tail == (norm,)
 

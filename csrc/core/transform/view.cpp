@@ -80,6 +80,35 @@ int center_offset(int size, int crop) {
   return crop > size ? -((crop - size) / 2) : round_even((size - crop) / 2.0);
 }
 
+// torchvision's RandomCrop.get_params.
+Rect random_window(const GeometrySpec& spec, const View& view, const SampleRng& rng) {
+  const int free_x = view.resized_width - spec.center_width;
+  const int free_y = view.resized_height - spec.center_height;
+  if (free_x < 0 || free_y < 0) {
+    throw Error(ErrorKind::kValue, "RandomCrop of " + std::to_string(spec.center_width) + " x " +
+                                       std::to_string(spec.center_height) +
+                                       " pixels is larger than the picture, which has " +
+                                       std::to_string(view.resized_width) + " x " +
+                                       std::to_string(view.resized_height) +
+                                       " there. Resize it to more first.");
+  }
+  const PhiloxWords a = rng.words(DrawOp::kCrop, 2 * kTries);
+  const auto y = uniform_below(a[0], a[1], static_cast<uint32_t>(free_y + 1));
+  const auto x = uniform_below(a[2], a[3], static_cast<uint32_t>(free_x + 1));
+  return {static_cast<int>(x), static_cast<int>(y), spec.center_width, spec.center_height};
+}
+
+Rect window_of(const GeometrySpec& spec, const View& view, const SampleRng& rng) {
+  if (spec.center_width == 0) return {0, 0, view.resized_width, view.resized_height};
+  if (spec.random_window) return random_window(spec, view, rng);
+  return {center_offset(view.resized_width, spec.center_width),
+          center_offset(view.resized_height, spec.center_height), spec.center_width,
+          spec.center_height};
+}
+
+// The place in the unmirrored picture of what was cut from the mirrored one.
+void mirror(Rect& rect, int width) { rect.x = width - rect.x - rect.width; }
+
 }  // namespace
 
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng) {
@@ -106,16 +135,13 @@ View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng&
     case GeometrySpec::Kind::kResizeExact:
       break;
   }
-  view.window = {0, 0, view.resized_width, view.resized_height};
-  if (spec.center_width > 0) {
-    view.window = {center_offset(view.resized_width, spec.center_width),
-                   center_offset(view.resized_height, spec.center_height), spec.center_width,
-                   spec.center_height};
-  }
+  view.window = window_of(spec, view, rng);
   if (spec.flip_probability > 0) {
     const PhiloxWords words = rng.words(DrawOp::kFlip, 0);
     view.flip = uniform_double(words[0], words[1]) < spec.flip_probability;
   }
+  if (view.flip && spec.flip_place != FlipPlace::kLast) mirror(view.window, view.resized_width);
+  if (view.flip && spec.flip_place == FlipPlace::kBeforeCrop) mirror(view.crop, width);
   return view;
 }
 

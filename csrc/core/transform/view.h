@@ -22,8 +22,17 @@ struct View {
   bool flip = false;
 };
 
+// Where in the order the flip was asked for.
+enum class FlipPlace : uint8_t {
+  kLast,          // after all else
+  kBeforeWindow,  // before CenterCrop or RandomCrop
+  kBeforeCrop,   // before RandomResizedCrop, and so before the window, too
+};
+
 // The geometric part of the transforms, in their fixed order:
-//   [RandomResizedCrop | Resize] -> [CenterCrop] -> [RandomHorizontalFlip]
+//   [RandomResizedCrop | Resize] -> [CenterCrop | RandomCrop] -> [RandomHorizontalFlip]
+// A flip that comes earlier is done last, too: what was to be cut from the mirrored picture is cut
+// from the mirrored place.
 struct GeometrySpec {
   enum class Kind : uint8_t {
     kNone,               // keep the picture
@@ -38,9 +47,11 @@ struct GeometrySpec {
   double scale_min = 0.08, scale_max = 1.0;         // share of the picture's area
   double ratio_min = 3.0 / 4, ratio_max = 4.0 / 3;  // width over height
   Filter filter = Filter::kBilinear;
-  int center_height = 0;  // CenterCrop; 0: none
+  int center_height = 0;  // CenterCrop or RandomCrop; 0: none
   int center_width = 0;
+  bool random_window = false;  // RandomCrop: the window lies anywhere inside the resized picture
   double flip_probability = 0.0;
+  FlipPlace flip_place = FlipPlace::kLast;
 };
 
 // Draws the sample's view of a width x height picture.
@@ -50,11 +61,14 @@ struct GeometrySpec {
 //     logarithm of the ratio, uniform; and, if the crop fits, from (kCrop, 2i + 1): words 0, 1 the
 //     top row, words 2, 3 the left column, uniform_below. (uniform_double of two words where
 //     "uniform" is said.)
+//   RandomCrop: torchvision's RandomCrop.get_params: Philox block (kCrop, 20): words 0, 1 the top
+//     row, words 2, 3 the left column, uniform_below.
 //   Flip: uniform_double of words 0, 1 of block (kFlip, 0), flipped when it is below the
 //   probability. Sizes: torchvision's _compute_resized_output_size and center_crop, rounding as
 //   Python does; but a
 //     side that would become 0 pixels is 1.
-// Throws Error(kValue) for an empty picture, Error(kLimit) where a side would exceed 2^24 pixels.
+// Throws Error(kValue) for an empty picture and for one smaller than a random window, Error(kLimit)
+// where a side would exceed 2^24 pixels.
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng);
 
 // The rectangle of the picture that the view needs: crop, cut to the support of the window's
