@@ -137,7 +137,7 @@ def test_an_interrupted_callable_gives_the_generators_back(folder: Path) -> None
     expected = torch.rand(3), random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index, union-attr]
     torch.manual_seed(5)
     with pytest.raises(KeyboardInterrupt):
-        next(iter(DataLoader(folder, 4, num_workers=0, transform=T.Compose([CROP, interrupted]))))
+        next(iter(DataLoader(folder, 4, seed=1, num_workers=0, transform=T.Compose([CROP, interrupted]))))
     assert torch.equal(torch.rand(3), expected[0])
     assert random.getstate() == expected[1]
     assert np.random.get_state()[1].tolist() == expected[2]  # type: ignore[index, union-attr]

@@ -34,11 +34,13 @@ def as_array(image: Any) -> Any:
 
 @WORKERS
 def test_the_first_callable_gets_the_picture(folder: Path, workers: int) -> None:
-    native = all_batches(DataLoader(folder, 8, True, transform=CROP))
+    native = all_batches(DataLoader(folder, 8, True, seed=0, transform=CROP))
     chain = T.Compose([CROP, to_tensor])
-    assert same(all_batches(DataLoader(folder, 8, True, num_workers=workers, transform=chain)), native)
+    assert same(
+        all_batches(DataLoader(folder, 8, True, seed=0, num_workers=workers, transform=chain)), native
+    )
     images, _ = next(
-        iter(DataLoader(folder, 8, True, num_workers=workers, transform=T.Compose([CROP, as_array])))
+        iter(DataLoader(folder, 8, True, seed=0, num_workers=workers, transform=T.Compose([CROP, as_array])))
     )
     assert images.shape == (8, 24, 24, 3)
     assert torch.equal(images.permute(0, 3, 1, 2), native[0][0])
@@ -72,7 +74,7 @@ def test_behind_a_tensor_comes_a_tensor(folder: Path, workers: int) -> None:
             return image + 0
 
         chain_and_check = T.Compose([*chain, check])
-        images, _ = next(iter(DataLoader(folder, 8, num_workers=workers, transform=chain_and_check)))
+        images, _ = next(iter(DataLoader(folder, 8, seed=0, num_workers=workers, transform=chain_and_check)))
         assert images.shape == (8, 3, 24, 24)
         seen[name] = images
     assert seen["uint8"].dtype == seen["PILToTensor"].dtype == torch.uint8
@@ -104,7 +106,7 @@ def test_pictures_at_the_end_are_an_error_as_torchs(folder: Path, workers: int) 
     with pytest.raises(
         errors.SampleError, match=r"Sample 0 \(key '0.img'.*found <class 'PIL.Image.Image'>"
     ) as caught:
-        next(iter(DataLoader(folder, 8, num_workers=workers, transform=T.Compose([CROP, nothing]))))
+        next(iter(DataLoader(folder, 8, seed=0, num_workers=workers, transform=T.Compose([CROP, nothing]))))
     assert isinstance(caught.value.__cause__, TypeError)
     assert caught.value.sample == 0
 
