@@ -8,11 +8,18 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from fastload.backends import Backend, check_placement, is_packed, is_stream, make_backend
+from fastload.backends import (
+    Backend,
+    check_placement,
+    is_packed,
+    is_stream,
+    make_backend,
+    plan_memory,
+)
 from fastload.beginning import Beginning
 from fastload.cache.settings import parse_setting
 from fastload.cpu_budget import ThreadPlan, find_budget
-from fastload.explain import warn_slow_path
+from fastload.explain import Explanation, explain, warn_slow_path
 from fastload.handshake import Handshake, describe
 from fastload.mixture import MixedFiles
 from fastload.options import Options, default_prefetch, warn_ignored
@@ -255,6 +262,14 @@ class Arrangement:
             return describe(self.dataset, length, sampler.core, self.plan, options, world, epoch)
 
         return described
+
+    def explain(self, sampler: Sampler) -> Explanation:
+        """Each step of the loader."""
+        return explain(self.dataset, sampler, self.plan, self.options, self.threads)
+
+    def plan_memory(self, sampler: Sampler) -> dict[str, int]:
+        """See :meth:`fastload.DataLoader.memory_plan`."""
+        return plan_memory(self.dataset, sampler, self.plan, self.options, self.threads)
 
     def described_in_words(self) -> str:
         """The loader's ``repr``: what it reads, how, and by which engine."""

@@ -14,10 +14,10 @@ from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from typing_extensions import Self, TypeVar
 
 from fastload.arrangement import Arrangement
-from fastload.backends import is_stream, plan_memory
+from fastload.backends import is_stream
 from fastload.epochs import EpochIterator, Epochs
 from fastload.errors import StateError
-from fastload.explain import Explanation, explain
+from fastload.explain import Explanation
 from fastload.faults import SampleReport
 from fastload.frameworks import accelerate_asks, epoch_meant, let_skip, lightning_made, look_for_accelerate
 from fastload.handshake import site_of_loader
@@ -324,10 +324,7 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def explain(self) -> Explanation:
         """Each step from the order to the delivered batch: where it runs, and why; print it."""
-        arranged = self._arranged
-        return explain(
-            arranged.dataset, self._sampler.core, arranged.plan, arranged.options, arranged.threads
-        )
+        return self._arranged.explain(self._sampler.core)
 
     def memory_plan(self) -> dict[str, int]:
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
@@ -343,13 +340,7 @@ class DataLoader(TorchDataLoader[T_co]):
         """
         if not self._arranged.packed:
             raise ValueError("memory_plan() is for packed datasets.")
-        return plan_memory(
-            self._arranged.dataset,
-            self._sampler.core,
-            self._arranged.plan,
-            self._arranged.options,
-            self._arranged.threads,
-        )
+        return self._arranged.plan_memory(self._sampler.core)
 
     def close(self) -> None:
         """End all threads and let go of the cache now; the loader cannot be used afterwards. Idempotent."""

@@ -249,7 +249,9 @@ def _transformed(pixels: Any, transform: Any) -> Any:
     geometry, (height, width) = plan.geometry_spec(), pixels.shape[:2]
     view = _C.draw_view(geometry, width, height, seed, 0, 0)
     stored = _C.resize_store(pixels, view, geometry.filter, plan.store_spec())
-    image = torch.from_numpy(stored).view(getattr(torch, plan.dtype)).permute(2, 0, 1)
+    image: Any = torch.from_numpy(stored).view(getattr(torch, plan.dtype)).permute(2, 0, 1)
+    if plan.tail and plan.picture:
+        image = _as_pil(stored.reshape(*stored.shape[:2], -1))
     for function in plan.tail:
         image = function(image)
     return image

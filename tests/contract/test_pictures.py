@@ -283,7 +283,7 @@ def test_fastloads_own_transforms_work_on_single_samples(folder: Path) -> None:
     dataset = PackedDataset(folder, chain)
     images = torch.cat([images for images, _ in DataLoader(folder, 8, transform=chain)])
     assert all(torch.equal(dataset[i][0], images[i]) for i in range(52))
-    dataset.transform = T.Compose([T.RandomResizedCrop(24), torch.clone])
+    dataset.transform = T.Compose([T.RandomResizedCrop(24), T.ToDtype("uint8"), torch.clone])
     torch.manual_seed(5)
     first = [dataset[3][0], dataset[3][0]]
     assert not torch.equal(*first)

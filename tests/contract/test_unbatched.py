@@ -32,7 +32,9 @@ def samples_of(batches: DataLoader) -> list[tuple[torch.Tensor, int]]:
     ]
 
 
-@pytest.mark.parametrize("transform", [CROP, T.Compose([CROP, T.ToDtype("uint8"), noisy])], ids=["native", "callable"])
+@pytest.mark.parametrize(
+    "transform", [CROP, T.Compose([CROP, T.ToDtype("uint8"), noisy])], ids=["native", "callable"]
+)
 def test_samples_one_by_one_are_those_of_the_batches(folder: Path, transform: Any) -> None:
     batches = load(folder, batch_size=5, transform=transform)
     expected = samples_of(batches)
