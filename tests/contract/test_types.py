@@ -34,7 +34,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 def loaders(folder: str) -> tuple[DataLoader[Batch], DataLoader[int]]:
-    steps = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.Normalize((0.5,) * 3, (0.5,) * 3)])
+    steps = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.Normalize((0.5,), (0.5,))])
     train: DataLoader[Batch] = DataLoader(folder, 256, shuffle=True, drop_last=True, transform=steps, seed=0)
     return train, DataLoader([1, 2, 3], batch_size=2)
 
@@ -110,9 +110,9 @@ def sources() -> Path | None:
 
 
 def judged(found: set[tuple[str, int]], text: str) -> None:
-    """No error in train.py, and each mistake of wrong.py."""
-    assert {place for place in found if place[0] != "wrong.py"} == set(), text
-    assert {line for _, line in found} == MISTAKES, text
+    """No error in train.py, and each mistake of wrong.py. What is in a package no user is told."""
+    assert {line for file, line in found if file == "train.py"} == set(), text
+    assert {line for file, line in found if file == "wrong.py"} == MISTAKES, text
 
 
 def test_the_package_says_that_it_has_types() -> None:
@@ -131,9 +131,8 @@ def test_mypy(project: Path) -> None:
 
 @pytest.mark.timeout(400)
 def test_pyright(project: Path) -> None:
-    pyright = shutil.which("basedpyright", path=os.path.dirname(sys.executable)) or shutil.which(
-        "basedpyright"
-    )
+    beside = os.path.dirname(sys.executable)
+    pyright = shutil.which("basedpyright", path=os.pathsep.join([beside, os.environ["PATH"]]))
     if pyright is None:
         pytest.skip("needs basedpyright, which brings its own node")
     place = sources()
