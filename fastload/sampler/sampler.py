@@ -84,10 +84,19 @@ class Sampler:
     an epoch) and iteration over this rank's sample ids.
     """
 
-    def __init__(self, order: Order, partition: Partition) -> None:
+    def __init__(self, order: Order, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         self.order = order
         self.partition = partition
+        self.share = share  # (rank, ranks) of the user's sampler, if it gives one rank's ids only
         self.epoch = 0  # the epoch that the next iteration runs
+
+    def draws(self, positions: IdArray) -> npt.NDArray[np.uint32]:
+        """What tells the samples at ``positions`` apart from others with the same id, on all ranks.
+
+        Repeated augmentation gives copies of one sample to several ranks, which shall be cropped differently.
+        """
+        rank, ranks = self.share
+        return (positions * ranks + rank).astype(np.uint32)
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next. Needed by nobody: epochs advance by themselves."""
@@ -108,7 +117,7 @@ class Sampler:
         positions = self.partition.positions(self.total(epoch), start, step)
         padded = positions == PADDING
         ids = self.order.ids(np.where(padded, 0, positions), epoch)
-        draws = positions.astype(np.uint32) if self.order.repeats else None
+        draws = self.draws(positions) if self.order.repeats else None
         return BatchIds(np.where(padded, np.int64(-1), ids), draws)
 
     def keys(self, epoch: int, start: int, step: int) -> Any:
@@ -173,8 +182,8 @@ class BatchSampler:
 class ListedSampler(Sampler):
     """Batches that a user's batch sampler drew: rank r takes every world_size-th of them."""
 
-    def __init__(self, drawn: DrawnBatches, partition: Partition) -> None:
-        super().__init__(drawn, partition)
+    def __init__(self, drawn: DrawnBatches, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
+        super().__init__(drawn, partition, share)
         self._drawn = drawn
 
     def num_batches(self, epoch: int, start: int = 0) -> int:
@@ -183,7 +192,7 @@ class ListedSampler(Sampler):
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
         ids, first = self._drawn.batch(self._number(epoch, start, step), epoch)
-        return BatchIds(ids, np.arange(first, first + len(ids), dtype=np.uint32))
+        return BatchIds(ids, self.draws(np.arange(first, first + len(ids), dtype=np.int64)))
 
     def keys(self, epoch: int, start: int, step: int) -> Any:
         return self._drawn.keys(self._number(epoch, start, step), epoch)
@@ -253,15 +262,17 @@ def make_sampler(
     if sampler is not None and batch_sampler is not None:
         raise ValueError("sampler and batch_sampler exclude each other.")
     own = batch_sampler if batch_sampler is not None else sampler
-    inner = getattr(own, "sampler", own)
+    inner: Any = getattr(own, "sampler", own)
+    share = (0, 1)
     if hasattr(inner, "num_replicas"):
+        share = int(getattr(inner, "rank", 0)), int(inner.num_replicas)
         partition = replace(partition, rank=0, world_size=1)
     if batch_sampler is not None:
-        return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition)
+        return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition, share)
     if isinstance(sampler, KeyedSampler):
         return Sampler(sampler.order(length() if length is not None else n, seed), partition)  # type: ignore[arg-type]
     if sampler is not None:
-        return Sampler(DrawnOrder(sampler, n, seed), partition)
+        return Sampler(DrawnOrder(sampler, n, seed), partition, share)
     if length is not None:
         return Sampler(GrowingOrder(length, shuffle, seed), partition)
     assert n is not None

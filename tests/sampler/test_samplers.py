@@ -130,3 +130,31 @@ def test_padding_has_id_minus_one() -> None:
         make_sampler(9, Partition(4, r, 2), shuffle=False, seed=0).batch(0, 0, 1).ids.tolist() for r in (0, 1)
     ]
     assert last == [[-1], [8]]
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_copies_of_a_sample_on_several_ranks_have_draws_of_their_own(batched: bool) -> None:
+    """Repeated augmentation: rank 0 and rank 1 get the same ids, and crop them differently."""
+
+    class Repeated:
+        num_replicas = 2
+
+        def __init__(self, rank: int) -> None:
+            self.rank = rank
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(8))
+
+        def __len__(self) -> int:
+            return 8
+
+    pairs: list[tuple[int, int]] = []
+    for rank in range(2):
+        own = Repeated(rank)
+        made = build(batch_sampler=TorchBatchSampler(own, 4, False)) if batched else build(own)
+        for step in range(2):
+            batch = made.batch(0, 0, step)
+            assert batch.draws is not None
+            pairs += zip(batch.ids.tolist(), batch.draws.tolist(), strict=True)
+    assert sorted(sample for sample, _ in pairs) == sorted([*range(8), *range(8)])
+    assert len(set(pairs)) == 16
