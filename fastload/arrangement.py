@@ -269,6 +269,8 @@ class Arrangement:
 
     def plan_memory(self, sampler: Sampler) -> dict[str, int]:
         """See :meth:`fastload.DataLoader.memory_plan`."""
+        if not self.packed:
+            raise ValueError("memory_plan() is for packed datasets.")
         return plan_memory(self.dataset, sampler, self.plan, self.options, self.threads)
 
     def described_in_words(self) -> str:

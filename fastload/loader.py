@@ -60,16 +60,16 @@ class DataLoader(TorchDataLoader[T_co]):
         pin_memory: batches lie in pinned memory, where there is CUDA.
         drop_last: leave out an epoch's last, partial batch.
         timeout: seconds to wait for a batch before RuntimeError; 0: no bound.
-        worker_init_fn, multiprocessing_context: for torch Datasets; ignored, with a warning, for packed ones.
+        worker_init_fn, multiprocessing_context: of the worker processes, if there are any; else a warning.
         generator: where the seed is drawn from, if ``seed`` is None; None: torch's default generator.
         prefetch_factor: batches in work ahead of the consumer (in all, not for each thread); None: 2 to 8,
             by :func:`fastload.options.default_prefetch` (2 for a batch_sampler).
-        persistent_workers: for torch Datasets; threads always persist.
+        persistent_workers: of the worker processes; threads always persist.
         pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
         snapshot_every_n_steps: torchdata's, for torch Datasets that know their own place: how often workers
             send it. The state is exact after each batch, whatever it is.
         transform: ``fastload.transforms`` (also torchvision's, where they are the same); None decodes to
-            uint8. Other callables run afterwards, on decoded (3, H, W) tensors, in Python threads.
+            uint8. Other callables run afterwards, in worker processes, as after torchvision's.
         seed: order and augmentation depend on it, on the epoch and on the sample, and on nothing else. None:
             drawn from torch's generator when the first iteration begins, once, as torch's own loader draws
             one; the ranks of a process group take that of its first rank, and states keep it.
@@ -323,7 +323,7 @@ class DataLoader(TorchDataLoader[T_co]):
         return {**found, "decoders": counted["decoders"]} if counted["decoders"] else found
 
     def explain(self) -> Explanation:
-        """Each step from the order to the delivered batch: where it runs, and why; print it."""
+        """Each step: where it runs, and why. To be printed."""
         return self._arranged.explain(self._sampler.core)
 
     def memory_plan(self) -> dict[str, int]:
@@ -338,8 +338,6 @@ class DataLoader(TorchDataLoader[T_co]):
             ValueError: for a torch Dataset, whose workers allocate as they like.
             CacheError: an explicit ``cache`` that cannot be had.
         """
-        if not self._arranged.packed:
-            raise ValueError("memory_plan() is for packed datasets.")
         return self._arranged.plan_memory(self._sampler.core)
 
     def close(self) -> None:
