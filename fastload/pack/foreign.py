@@ -35,7 +35,7 @@ from fastload.pack.tables import Labels, read_table
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import Foreign, format_of
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import Manifest, Shard
+from fastload.shard.manifest import Manifest, Shard, names_fit
 from fastload.sizes import counted
 
 __all__ = ["IndexOptions", "find_shards", "index_entries", "index_files"]
@@ -206,6 +206,9 @@ class _Indexer:
         for number, path in enumerate(self._shards):
             self._index(number, path)
         named = len(np.unique(np.frombuffer(self._hashes, np.int64))) == len(self._hashes)
+        wrong = names_fit(self._classes or (), [str(path) for path in self._shards])
+        if wrong:
+            raise PackError(wrong)
         summary = Summary()
         index = publish_index(output, self._records(summary), _Keys(self, named))
         write_skipped(output, self._failures)

@@ -17,6 +17,7 @@ from fastload.pack.names import encode_key, printable
 from fastload.pack.options import PackOptions
 from fastload.pack.source import Source
 from fastload.shard.formats import format_of
+from fastload.shard.manifest import names_fit
 from fastload.sizes import counted
 
 __all__ = ["PLAN_NAME", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
@@ -85,7 +86,8 @@ def make_plan(
         found: called with the number of files so far, now and then.
 
     Raises:
-        PackError: nothing to pack, or folders that cannot be read (unless they are to be skipped).
+        PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), or more names
+            than a manifest has room for.
     """
     size = options.size
     listing = ListingWriter(folder, options.shard_size, size[0] * size[1] * 3 if size else None)
@@ -110,6 +112,9 @@ def make_plan(
         ShardPlan(f"{stem}-{i:05d}-of-{count:05d}{suffix}", start, stop, length)
         for i, (start, stop, length) in enumerate(listing.shards)
     )
+    wrong = names_fit(source.classes, [shard.name for shard in shards])
+    if wrong:
+        raise PackError(wrong)
     return Plan(options.identity(), totals, source.classes, shards, problems)
 
 

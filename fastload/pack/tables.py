@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.shard.manifest import MAX_NUMBERED
 
 __all__ = ["Labels", "read_table"]
 
@@ -34,7 +35,7 @@ def read_table(path: Path) -> Iterator[Row]:
 
 def _read_csv(path: Path) -> Iterator[Row]:
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        rows = csv.reader(file)
+        rows = _rows(path, file)
         first = next(rows, None)
         if first is None:
             raise PackError(f"{path} is empty; expected lines of path,label.")
@@ -54,6 +55,14 @@ def _read_csv(path: Path) -> Iterator[Row]:
             if len(row) <= max(where, what or 0):
                 raise PackError(f"{path}: record {number} has {len(row)} columns: {row!r}.")
             yield row[where], None if what is None else row[what].strip()
+
+
+def _rows(path: Path, file: Iterable[str]) -> Iterator[list[str]]:
+    reader = csv.reader(file)
+    try:
+        yield from reader
+    except csv.Error as error:
+        raise PackError(f"{path}, line {reader.line_num}: {error}.") from None
 
 
 def _read_jsonl(path: Path) -> Iterator[Row]:
@@ -76,6 +85,8 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
 class Labels:
     """Class names and label numbers of a table: names sorted, or the integers as they are.
 
+    Integers are their own class names up to a million of them, above that there are no class names.
+
     Args:
         values: every label of the table; all integers (also as text), or names.
 
@@ -92,7 +103,8 @@ class Labels:
                 raise PackError(
                     f"labels reach from {numbers[0]} to {numbers[-1]}; must be in [-1, {MAX_LABEL}]."
                 )
-            self.classes = tuple(str(i) for i in range(numbers[-1] + 1)) if numbers else ()
+            count = numbers[-1] + 1 if numbers else 0
+            self.classes = tuple(str(i) for i in range(count)) if count <= MAX_NUMBERED else ()
         else:
             self.classes = tuple(sorted(str(v) for v in distinct))
         self._index = {name: i for i, name in enumerate(self.classes)}

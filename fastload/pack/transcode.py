@@ -119,6 +119,7 @@ class _Smaller:
     def __init__(self, options: PackOptions) -> None:
         assert options.max_side is not None
         self._max_side, self._quality = options.max_side, options.quality
+        self._decoder = _C.Decoder(fallback=decode_with_pil)
 
     def apply(self, group: Group) -> Group:
         records, pieces, failed = group.records.copy(), [], {}
@@ -129,6 +130,8 @@ class _Smaller:
                 pieces.append(data)
                 continue
             try:
+                # Pillow fills what a JPEG does not have with gray, and the result would look whole.
+                self._decoder.decode_rgb(data)
                 pieces.append(self._smaller(data))
             except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
                 failed[i] = f"cannot be re-encoded: {error}"

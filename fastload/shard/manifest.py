@@ -5,20 +5,42 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
 
-__all__ = ["ENTRIES_NAME", "INDEX_NAME", "MANIFEST_NAME", "Manifest", "Shard"]
+__all__ = [
+    "ENTRIES_NAME",
+    "INDEX_NAME",
+    "MANIFEST_NAME",
+    "MAX_BYTES",
+    "MAX_NUMBERED",
+    "Manifest",
+    "Shard",
+    "names_fit",
+]
 
 MANIFEST_NAME = "dataset.json"
 INDEX_NAME = "index.fli"
 ENTRIES_NAME = "entries.fli"
 VERSION = (1, 0)
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
+MAX_NUMBERED = 1_000_000  # integer labels from here on get no class names, which would be their numbers
+
+
+def names_fit(classes: Sequence[str], shards: Sequence[str]) -> str | None:
+    """None if a manifest of these classes and shard files can be read again, else what is wrong."""
+    text = sum(len(json.dumps(name, ensure_ascii=False).encode()) + 4 for name in classes)
+    needed = text + sum(len(name.encode()) + 80 for name in shards) + (1 << 16)
+    if needed <= MAX_BYTES:
+        return None
+    return (
+        f"{MANIFEST_NAME} with the names of {len(classes)} classes and {len(shards)} shards would have about "
+        f"{needed} bytes, and may have {MAX_BYTES}. Use shorter names or integer labels, or larger shards."
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +82,14 @@ class Manifest:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Publish atomically as ``folder/dataset.json``: temporary name, fsync, rename, fsync of folder."""
+        """Publish atomically as ``folder/dataset.json``: temporary name, fsync, rename, fsync of folder.
+
+        Raises:
+            FormatError: it would be larger than a reader takes; see :func:`names_fit`.
+        """
+        wrong = names_fit(self.classes, [shard.file for shard in self.shards])
+        if wrong:
+            raise FormatError(wrong)
         body = {"fastload": list(VERSION), "id": self.id, **asdict(self)}
         temporary = folder / f".tmp-{MANIFEST_NAME}"
         with open(temporary, "w", encoding="utf-8") as file:

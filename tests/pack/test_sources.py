@@ -156,7 +156,7 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
 def test_dangling_link_and_directory_with_an_images_name(tmp_path: Path) -> None:
     source = make_tree(tmp_path / "source", {"c/a.jpg": encoded(0), "c/dir.jpg/b.jpg": encoded(1)})
     (source / "c" / "gone.jpg").symlink_to("nowhere")
-    with pytest.raises(PackError, match=r"1 files .*\n  c/gone\.jpg: cannot open the file: No such file"):
+    with pytest.raises(PackError, match=r"1 file .*\n  c/gone\.jpg: cannot open the file: No such file"):
         pack(source, tmp_path / "out", ONE)
     pack(source, tmp_path / "out", PackOptions(num_proc=1, on_error="skip"))
     assert contents(tmp_path / "out") == [("c/a.jpg", 0), ("c/dir.jpg/b.jpg", 0)]
@@ -326,3 +326,29 @@ def test_one_bad_file_is_one_file(tmp_path: Path) -> None:
     source = make_tree(tmp_path / "source", {"c/a.png": b"no image"})
     with pytest.raises(PackError, match="^1 file cannot be packed"):
         pack(source, tmp_path / "out", PackOptions(num_proc=1))
+
+
+def test_labels_too_many_for_names(tmp_path: Path, format_name: str) -> None:
+    """Ten million placeholders made a manifest of 128 MB, which no reader takes."""
+    make_tree(tmp_path, {f"{i}.jpg": encoded(i) for i in range(2)})
+    (tmp_path / "list.csv").write_text("0.jpg,0\n1.jpg,9999999\n")
+    pack(tmp_path / "list.csv", tmp_path / "out", PackOptions(format=format_name, num_proc=1))
+    dataset = PackedDataset(tmp_path / "out")
+    assert (dataset.classes, dataset.labels.tolist()) == ([], [0, 9_999_999])
+    assert (tmp_path / "out" / "dataset.json").stat().st_size < 10_000
+    assert verify(tmp_path / "out", decode=True) == ([], 2)
+
+
+def test_names_that_no_manifest_has_room_for(tmp_path: Path) -> None:
+    make_tree(tmp_path, {f"{i}.jpg": encoded(i) for i in range(70)})
+    lines = [json.dumps({"path": f"{i}.jpg", "label": f"{i}{'x' * 1_000_000}"}) for i in range(70)]
+    (tmp_path / "list.jsonl").write_text("\n".join(lines))
+    with pytest.raises(PackError, match=r"names of 70 classes .* would have about \d+ bytes, and may"):
+        pack(tmp_path / "list.jsonl", tmp_path / "out", PackOptions(num_proc=1))
+    assert not list((tmp_path / "out").glob("*.arrow"))
+
+
+def test_a_field_that_no_csv_has(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_text("a.jpg,cat\nb.jpg," + "x" * 200_000)
+    with pytest.raises(PackError, match=r"list\.csv, line 2: field larger than"):
+        pack(tmp_path / "list.csv", tmp_path / "out", PackOptions(num_proc=1))

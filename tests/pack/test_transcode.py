@@ -174,3 +174,16 @@ def test_bounded(size: tuple[int, int], expected: tuple[int, int]) -> None:
 def test_options_out_of_range(options: dict[str, object], message: str) -> None:
     with pytest.raises(PackError, match=message):
         PackOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("extra", [{"max_side": 40}, {"raw": True}], ids=["max_side", "raw"])
+def test_a_jpeg_without_its_last_rows_is_no_picture(tmp_path: Path, extra: dict[str, object]) -> None:
+    """Re-encoded, its gray would look like a whole picture for ever."""
+    data = bytearray(encoded(1, "JPEG", 64, 48))
+    at = data.index(b"\xff\xc0")
+    data[at + 5 : at + 7] = (400).to_bytes(2, "big")
+    source = make_tree(tmp_path / "source", {"c/a.jpg": encoded(0), "c/tall.jpg": bytes(data)})
+    options = PackOptions(num_proc=1, on_error="skip", **extra)  # type: ignore[arg-type]
+    [result] = pack(source, tmp_path / "out", options)
+    assert (result.manifest.num_records, result.manifest.skipped) == (1, 1)
+    assert "the image data ends before row" in result.skip_reasons()[0][0]

@@ -38,6 +38,8 @@ struct JpegTurbo::Session {
     leave(ErrorKind::kDecode);
   }
 
+  void refuse_missing_rows();
+
   // Runs libjpeg calls; a fatal error in them becomes an Error. `calls` must hold nothing with a
   // destructor: libjpeg leaves it by longjmp.
   template <class Calls>
@@ -59,7 +61,9 @@ void JpegTurbo::Session::install_errors() {
   };
   // Level -1 is a warning about damaged data; the others are traces.
   errors.emit_message = [](j_common_ptr info, int level) {
-    if (level < 0) ++info->err->num_warnings;
+    if (level >= 0) return;
+    ++info->err->num_warnings;
+    if (info->err->msg_code == JWRN_HIT_MARKER) of(info).refuse_missing_rows();
   };
   errors.output_message = [](j_common_ptr) {};
   progress = {};
@@ -71,6 +75,22 @@ void JpegTurbo::Session::install_errors() {
     std::snprintf(s.message, sizeof s.message, "more than %d scans (max_scans)", s.max_scans);
     s.leave(ErrorKind::kLimit);
   };
+}
+
+// libjpeg only warns where a marker ends a scan early, and fills what is missing with gray: an
+// end-of-image marker behind a cut, a header that says more rows than there are, damage that looks
+// like a marker. Rows of blocks without any data are an error; the last row may have too little.
+// A progressive file may end behind its first scans: all its rows are there, with less detail.
+void JpegTurbo::Session::refuse_missing_rows() {
+  if (cinfo.Ah != 0) return;  // a scan that refines what is there
+  // At the next restart marker libjpeg finds its way again.
+  const int marker = cinfo.unread_marker;
+  if (cinfo.restart_interval > 0 && marker >= 0xD0 && marker <= 0xD7) return;
+  if (cinfo.input_iMCU_row + 1 >= cinfo.total_iMCU_rows) return;
+  const auto row_height = static_cast<JDIMENSION>(cinfo.max_v_samp_factor) * DCTSIZE;
+  std::snprintf(message, sizeof message, "the image data ends before row %u of %u",
+                (cinfo.input_iMCU_row + 1) * row_height, cinfo.image_height);
+  leave(ErrorKind::kDecode);
 }
 
 void JpegTurbo::Session::install_source(Bytes bytes) {
