@@ -53,7 +53,7 @@ Sign = Callable[[], None]
 def rank(dataset: Path, cache: str, sign: Sign) -> dict[str, Any]:
     """One epoch, every picture compared with the source's."""
     truth, seen = pixels(len(PackedDataset(dataset))), []
-    with DataLoader(dataset, BATCH, shuffle=True, num_workers=1, cache=cache) as loader:
+    with DataLoader(dataset, BATCH, shuffle=True, num_workers=1, cache=cache, seed=0) as loader:
         for images, labels in loader:
             sign()
             wrong = (images.permute(0, 2, 3, 1).numpy() != truth[labels.numpy()]).any(axis=(1, 2, 3))

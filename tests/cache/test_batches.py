@@ -139,7 +139,7 @@ def test_a_cold_set_is_stored_by_the_reading_threads(memory: OpenFolder, tmp_pat
     drop(plain.folder / "data.bin")
     create(memory, f"{plain.id}.flc", encoded(plain), 1 << 30)
     dataset = cached(plain.folder, memory)
-    with DataLoader(dataset, 8, shuffle=True, num_workers=2, cache="off") as loader:
+    with DataLoader(dataset, 8, shuffle=True, num_workers=2, cache="off", seed=0) as loader:
         for _ in range(2):
             for images, labels in loader:
                 for image, label in zip(images, labels.tolist(), strict=True):

@@ -250,7 +250,7 @@ def test_a_mix_divides_the_limit(root: Path, tmp_path: Path, blobs: list[bytes])
 def test_the_loader_fills_it_and_then_reads_from_it(
     root: Path, dataset: PackedDataset, blobs: list[bytes]
 ) -> None:
-    with DataLoader(dataset, 16, shuffle=True, num_workers=2, cache=root) as loader:
+    with DataLoader(dataset, 16, shuffle=True, num_workers=2, cache=root, seed=0) as loader:
         planned = loader.memory_plan()["cache_bytes"]
         assert files(root) == []  # before the first batch
         for epoch in (1, 2):

@@ -44,7 +44,7 @@ def epoch(folder: Path, cache: Any) -> dict[str, Any]:
     """
     dataset = PackedDataset(folder)  # counts are kept with it
     truth, seen = pixels(len(dataset)), []
-    with DataLoader(dataset, 100, shuffle=True, num_workers=1, cache=cache) as loader:
+    with DataLoader(dataset, 100, shuffle=True, num_workers=1, cache=cache, seed=0) as loader:
         for images, labels in loader:
             assert (images.permute(0, 2, 3, 1).numpy() == truth[labels.numpy()]).all()
             seen += labels.tolist()
@@ -85,7 +85,7 @@ def limited(folder: Path, group: Path) -> None:
     with pytest.raises(CacheError, match=r"(?s)memory\.(max|limit_in_bytes).*cache="):
         next(iter(DataLoader(folder, 16, num_workers=1, cache="3GB")))
     for share in (0.0, 1.0):
-        with DataLoader(folder, 16, num_workers=1, shuffle=True, cache="50%") as loader:
+        with DataLoader(folder, 16, num_workers=1, shuffle=True, cache="50%", seed=0) as loader:
             seen = 0
             for _, labels in loader:
                 seen += len(labels)

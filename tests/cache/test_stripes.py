@@ -122,7 +122,7 @@ def test_an_epoch(root: Path, tmp_path: Path) -> None:
     """Filled by a loader, found by the next one, removed by the command."""
     dataset = raw_set(tmp_path / "set")
     for expected in ({"stored": 800, "damaged": 0}, {"stored": 0, "misses": 0}):
-        with DataLoader(dataset.folder, 16, shuffle=True, num_workers=1, cache="100MB") as loader:
+        with DataLoader(dataset.folder, 16, shuffle=True, num_workers=1, cache="100MB", seed=0) as loader:
             for images, labels in loader:
                 assert (images.permute(0, 2, 3, 1).numpy() == pixels()[labels.numpy()]).all()
             stats = loader.stats()["cache"]

@@ -102,7 +102,7 @@ def test_the_next_loader_finds_it_by_itself(
     status, found = warm(capsys, dataset.folder)  # which now is the better place
     assert status == 0
     assert (found["there_bytes"], found["read_bytes"], found["requests"]) == (size, 0, 0)
-    with DataLoader(dataset.folder, 10, shuffle=True, num_workers=1) as loader:
+    with DataLoader(dataset.folder, 10, shuffle=True, num_workers=1, seed=0) as loader:
         for images, labels in loader:
             for image, label in zip(images, labels.tolist(), strict=True):
                 expected = np.frombuffer(dataset.read(label), np.uint8).reshape(SIDE, SIDE, 3)

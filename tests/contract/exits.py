@@ -54,7 +54,7 @@ def fail(image: torch.Tensor) -> torch.Tensor:
 def make(kind: str, end: str, data: str) -> DataLoader:
     if kind == "packed":
         steps = [T.RandomResizedCrop(16), *([fail] if end == "worker_error" else [])]
-        return DataLoader(data, 4, shuffle=True, num_workers=2, transform=T.Compose(steps))
+        return DataLoader(data, 4, shuffle=True, num_workers=2, transform=T.Compose(steps), seed=0)
     if kind == "stream":
         return DataLoader(Stream(), 4, num_workers=2)
     return DataLoader(Numbers(50 if end == "worker_error" else -1), 4, num_workers=2)

@@ -187,7 +187,7 @@ def test_the_affinity_mask_of_the_process_counts() -> None:
 
 
 def test_num_workers_overrides(folder: Path) -> None:
-    loader = DataLoader(folder, transform=T.RandomResizedCrop(8))
+    loader = DataLoader(folder, transform=T.RandomResizedCrop(8), seed=0)
     assert loader.num_workers == find_budget().threads
-    assert DataLoader(folder, num_workers=37, transform=T.RandomResizedCrop(8)).num_workers == 37
-    assert DataLoader(folder, num_workers=0, transform=T.RandomResizedCrop(8)).num_workers == 1
+    assert DataLoader(folder, num_workers=37, transform=T.RandomResizedCrop(8), seed=0).num_workers == 37
+    assert DataLoader(folder, num_workers=0, transform=T.RandomResizedCrop(8), seed=0).num_workers == 1

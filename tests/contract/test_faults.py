@@ -32,7 +32,9 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 
 
 def load(dataset: PackedDataset, **options: Any) -> DataLoader:
-    return DataLoader(dataset, **{"batch_size": 8, "num_workers": 3, "transform": TRAIN, **options})
+    return DataLoader(
+        dataset, **{"batch_size": 8, "num_workers": 3, "transform": TRAIN, "seed": 0, **options}
+    )
 
 
 def test_raise_names_shard_key_and_sample(bad: PackedDataset) -> None:

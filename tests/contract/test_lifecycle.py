@@ -27,7 +27,8 @@ CROP = T.RandomResizedCrop(64)
 
 def load(folder: Path, **options: Any) -> DataLoader:
     return DataLoader(
-        folder, **{"batch_size": 4, "shuffle": True, "num_workers": 3, "transform": CROP, **options}
+        folder,
+        **{"batch_size": 4, "shuffle": True, "seed": 0, "num_workers": 3, "transform": CROP, **options},
     )
 
 
@@ -110,7 +111,7 @@ def test_fork_after_use_raises_instead_of_hanging(folder: Path) -> None:
         with pytest.raises(errors.StateError, match=r"before fork\(\)"):
             next(iter(loader))
         loader.close()
-        with DataLoader(folder, 4, transform=CROP) as fresh:
+        with DataLoader(folder, 4, transform=CROP, seed=0) as fresh:
             assert len(next(iter(fresh))[1]) == 4
 
     for _ in range(20):
@@ -193,5 +194,5 @@ def test_timeout_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(packed, "decode_with_pil", slow)
     dataset = plain_pack(tmp_path, [encoded(picture(i, 70, 70), "GIF") for i in range(4)], range(4))
     with pytest.raises(RuntimeError, match="timed out after 0.2 seconds"):
-        next(iter(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=0.2)))
-    assert len(all_batches(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=60))) == 1
+        next(iter(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=0.2, seed=0)))
+    assert len(all_batches(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=60, seed=0))) == 1

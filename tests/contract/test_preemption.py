@@ -28,7 +28,7 @@ def handler() -> Iterator[None]:
 
 
 def load(folder: Path) -> DataLoader:
-    return DataLoader(folder, 4, shuffle=True, num_workers=1, transform=CROP)
+    return DataLoader(folder, 4, shuffle=True, num_workers=1, transform=CROP, seed=0)
 
 
 def preempt() -> None:

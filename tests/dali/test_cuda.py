@@ -52,7 +52,13 @@ def test_validation(photos: PackedDataset) -> None:
 def test_odd_images_get_the_same_verdicts(tmp_path: Any) -> None:
     blobs = list(odd_images().values())
     dataset = plain_pack(tmp_path, blobs, range(len(blobs)), probe=False)
-    options = {"transform": T.Resize((48, 48)), "on_error": "skip", "max_pixels": 10**7, "batch_size": 8}
+    options = {
+        "seed": 0,
+        "transform": T.Resize((48, 48)),
+        "on_error": "skip",
+        "max_pixels": 10**7,
+        "batch_size": 8,
+    }
     with DataLoader(dataset, **options) as native, with_dali(dataset, device="cuda", **options) as dali:
         for _ in range(2):
             wanted = torch.cat([labels for _, labels in native])

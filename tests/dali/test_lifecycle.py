@@ -105,14 +105,14 @@ def test_gpu_memory_limit_by_arithmetic() -> None:
 def test_importing_fastload_and_other_loaders_import_no_dali(photos: PackedDataset) -> None:
     find_dali()
     loaded = "nvidia.dali" in sys.modules
-    all_batches(DataLoader(photos, 8, transform=TRAIN))
+    all_batches(DataLoader(photos, 8, transform=TRAIN, seed=0))
     assert ("nvidia.dali" in sys.modules) == loaded
 
 
 @pytest.mark.dali
 def test_one_pipeline_for_all_epochs_and_interrupted_ones(photos: PackedDataset) -> None:
     with (
-        DataLoader(photos, 8, transform=TRAIN, shuffle=True) as native,
+        DataLoader(photos, 8, transform=TRAIN, shuffle=True, seed=0) as native,
         with_dali(photos, shuffle=True) as dali,
     ):
         for epoch in range(3):
@@ -184,7 +184,10 @@ def test_a_fork_is_told(photos: PackedDataset) -> None:
 
 @pytest.mark.dali
 def test_plan_and_stats(photos: PackedDataset) -> None:
-    with with_dali(photos, decode_share=0.25) as loader, DataLoader(photos, 8, transform=TRAIN) as native:
+    with (
+        with_dali(photos, decode_share=0.25) as loader,
+        DataLoader(photos, 8, transform=TRAIN, seed=0) as native,
+    ):
         plan, other = loader.memory_plan(), native.memory_plan()
         assert plan["read_ahead_bytes"] == 2 * other["read_ahead_bytes"]
         all_batches(loader)

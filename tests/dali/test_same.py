@@ -33,7 +33,9 @@ GEOMETRIES = {
 
 
 def native(dataset: Any, **options: Any) -> DataLoader:
-    return DataLoader(dataset, **{"batch_size": 8, "num_workers": 2, "transform": TRAIN, **options})
+    return DataLoader(
+        dataset, **{"batch_size": 8, "num_workers": 2, "transform": TRAIN, "seed": 0, **options}
+    )
 
 
 def check_same(dataset: Any, unit: float = 1.0, **options: Any) -> dict[str, Any]:

@@ -239,6 +239,6 @@ def test_the_budget_is_the_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         (9, True, (9, 9)),
         (2, False, (2, 2)),
     ):
-        data = DataLoader(folder, num_workers=wanted, autotune=tune, transform=T.RandomResizedCrop(8))
+        data = DataLoader(folder, num_workers=wanted, autotune=tune, transform=T.RandomResizedCrop(8), seed=0)
         assert (data._threads.threads, data._threads.most) == plan
         assert data._threads.cpus == ((0, 1) if wanted is None else ())

@@ -40,7 +40,8 @@ def nobody_else() -> Iterator[None]:
 
 def load(folder: Path, threads: int, **options: Any) -> DataLoader:
     return DataLoader(
-        folder, **{"batch_size": 4, "num_workers": threads, "transform": CROP, "shuffle": True, **options}
+        folder,
+        **{"batch_size": 4, "num_workers": threads, "transform": CROP, "shuffle": True, "seed": 0, **options},
     )
 
 

@@ -59,7 +59,7 @@ def test_a_cold_set_gives_the_same_pixels_within_the_budget(
     dataset: PackedDataset, blobs: list[bytes], shuffle: Any
 ) -> None:
     make_cold(dataset)
-    with DataLoader(dataset, 16, shuffle=shuffle, num_workers=2) as loader:
+    with DataLoader(dataset, 16, shuffle=shuffle, num_workers=2, seed=0) as loader:
         budget = loader.memory_plan()["read_ahead_bytes"]
         check_epoch(loader, blobs)
         found = ahead_of(loader)
@@ -77,7 +77,7 @@ def _name(task: str) -> str:
 
 
 def test_a_set_in_memory_costs_no_buffers(dataset: PackedDataset, blobs: list[bytes]) -> None:
-    with DataLoader(dataset, 16, shuffle=True, num_workers=2) as loader:
+    with DataLoader(dataset, 16, shuffle=True, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         found = ahead_of(loader)
         assert found["buffer_peak"] == 0
@@ -87,7 +87,7 @@ def test_a_set_in_memory_costs_no_buffers(dataset: PackedDataset, blobs: list[by
 
 def test_an_epoch_left_in_its_middle_and_begun_again(dataset: PackedDataset, blobs: list[bytes]) -> None:
     make_cold(dataset)
-    with DataLoader(dataset, 8, shuffle=True, num_workers=3, prefetch_factor=1) as loader:
+    with DataLoader(dataset, 8, shuffle=True, num_workers=3, prefetch_factor=1, seed=0) as loader:
         for stop in (1, 3, 10):
             for i, _ in enumerate(loader):
                 if i == stop:
@@ -101,7 +101,7 @@ def test_a_set_that_is_larger_than_memory_is_read_past_the_page_cache(
     path = dataset.folder / "data.bin"
     make_cold(dataset)
     monkeypatch.setattr(fastload.packed, "plan_read_ahead", lambda *_: ReadAheadPlan(1 << 20, 80, 0.0))
-    with DataLoader(dataset, 16, shuffle=True, num_workers=2) as loader:
+    with DataLoader(dataset, 16, shuffle=True, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         kept = resident_pages(path).reshape(COUNT, -1).any(axis=1)  # a record is three pages
         found = ahead_of(loader)  # behind it: the next epoch is being read by now
@@ -112,7 +112,7 @@ def test_a_set_that_is_larger_than_memory_is_read_past_the_page_cache(
 def test_closing_while_requests_are_in_flight(dataset: PackedDataset) -> None:
     for _ in range(5):
         make_cold(dataset)
-        loader = DataLoader(PackedDataset(dataset.folder), 4, shuffle=True, num_workers=2)
+        loader = DataLoader(PackedDataset(dataset.folder), 4, shuffle=True, num_workers=2, seed=0)
         next(iter(loader))
         loader.close()
     assert not [t for t in os.listdir("/proc/self/task") if _name(t) == "fastload-read"]
@@ -120,7 +120,7 @@ def test_closing_while_requests_are_in_flight(dataset: PackedDataset) -> None:
 
 def test_a_forked_child_leaves_the_parents_requests_alone(dataset: PackedDataset, blobs: list[bytes]) -> None:
     make_cold(dataset)
-    loader = DataLoader(PackedDataset(dataset.folder), 4, shuffle=True, num_workers=2)
+    loader = DataLoader(PackedDataset(dataset.folder), 4, shuffle=True, num_workers=2, seed=0)
     iterator = iter(loader)
     images, labels = next(iterator)
     child = os.fork()
@@ -194,6 +194,6 @@ def test_the_record_that_decoding_needs_is_not_starved_by_later_ones(
     """Buffers for two records only: decoding reads the others itself, and nothing hangs."""
     make_cold(dataset)
     monkeypatch.setattr(fastload.packed, "plan_read_ahead", lambda *_: ReadAheadPlan(32 << 10, 100, 0.0))
-    with DataLoader(dataset, 8, shuffle=False, num_workers=2) as loader:
+    with DataLoader(dataset, 8, shuffle=False, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         assert ahead_of(loader)["buffer_peak"] <= 32 << 10

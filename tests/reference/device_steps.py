@@ -12,7 +12,7 @@ from fastload import DataLoader, PackedDataset
 
 def expected(dataset: PackedDataset, transform: Any = None, **options: Any) -> list[Any]:
     """Two epochs by the CPU path."""
-    with DataLoader(dataset, 8, transform=transform, num_workers=1, **options) as loader:
+    with DataLoader(dataset, 8, transform=transform, num_workers=1, **{"seed": 0, **options}) as loader:
         return [[(i.clone(), y.clone()) for i, y in loader] for _ in range(2)]
 
 

@@ -21,7 +21,7 @@ WITHIN_APART = 2  # elsewhere: Pillow rounds between the two passes of the resiz
 
 def with_dali(dataset: Any, **options: Any) -> DataLoader:
     """A loader with backend="dali"."""
-    settings = {"batch_size": 8, "num_workers": 2, "transform": TRAIN, "backend": "dali"}
+    settings = {"batch_size": 8, "num_workers": 2, "transform": TRAIN, "backend": "dali", "seed": 0}
     return DataLoader(dataset, **{**settings, **options})
 
 

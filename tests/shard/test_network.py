@@ -71,7 +71,7 @@ def read_on(loader: DataLoader, batches: Iterator[Any]) -> None:
 
 
 def test_an_epoch_maps_nothing_and_gives_the_same_pixels(mounted: Mounted, blobs: list[bytes]) -> None:
-    with DataLoader(PackedDataset(mounted.place), 16, shuffle=True, num_workers=2) as loader:
+    with DataLoader(PackedDataset(mounted.place), 16, shuffle=True, num_workers=2, seed=0) as loader:
         seen = []
         for images, labels in loader:
             for image, label in zip(images, labels.tolist(), strict=True):

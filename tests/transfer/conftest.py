@@ -31,6 +31,6 @@ def on(monkeypatch: pytest.MonkeyPatch) -> Callable[..., DataLoader]:
     def make(gpu: SimulatedGpu, dataset: Any, batch_size: int = 8, **options: Any) -> DataLoader:
         monkeypatch.setattr(backends, "find_gpu", lambda device: None if device is None else gpu)
         monkeypatch.setattr(backends, "goes_to_gpu", lambda device: device is not None)
-        return DataLoader(dataset, batch_size, **{"device": "cuda", "num_workers": 2, **options})
+        return DataLoader(dataset, batch_size, **{"device": "cuda", "num_workers": 2, "seed": 0, **options})
 
     return make

@@ -138,7 +138,9 @@ def test_cutmix(tiny: PackedDataset, transform: Any) -> None:
 
 
 def test_mixing_gives_padding_no_weight(tiny: PackedDataset) -> None:
-    with DataLoader(tiny, 8, rank=0, world_size=3, transform=FLOAT, batch_transform=MixUp(100)) as loader:
+    with DataLoader(
+        tiny, 8, rank=0, world_size=3, transform=FLOAT, batch_transform=MixUp(100), seed=0
+    ) as loader:
         *_, (_, labels) = loader
     hard = batches_of_rank(tiny, 0)[-1][1]
     assert (hard == -100).sum() == 1
@@ -146,7 +148,7 @@ def test_mixing_gives_padding_no_weight(tiny: PackedDataset) -> None:
 
 
 def batches_of_rank(dataset: PackedDataset, rank: int) -> list[Any]:
-    with DataLoader(dataset, 8, rank=rank, world_size=3, transform=FLOAT) as loader:
+    with DataLoader(dataset, 8, rank=rank, world_size=3, transform=FLOAT, seed=0) as loader:
         return [(i.clone(), y.clone()) for i, y in loader]
 
 
@@ -188,7 +190,13 @@ def state_after_one(dataset: PackedDataset, options: dict[str, Any]) -> dict[str
 def test_batch_draws_are_the_same_in_every_run_and_change_with_the_epoch(tiny: PackedDataset) -> None:
     loaders = [
         DataLoader(
-            tiny, 8, shuffle=True, transform=FLOAT, num_workers=n, batch_transform=[MixUp(100), CutMix(100)]
+            tiny,
+            8,
+            shuffle=True,
+            transform=FLOAT,
+            num_workers=n,
+            batch_transform=[MixUp(100), CutMix(100)],
+            seed=0,
         )
         for n in (1, 3)
     ]
@@ -237,7 +245,11 @@ def test_callables_draw_the_same_in_every_run_and_disturb_nobody(tiny: PackedDat
 
 
 def test_behind_python_callables_on_the_device(tiny: PackedDataset, on: Make) -> None:
-    options = {"transform": T.Compose([FLOAT, torch.sqrt]), "batch_transform": [EVERYWHERE, MixUp(100)]}
+    options = {
+        "seed": 0,
+        "transform": T.Compose([FLOAT, torch.sqrt]),
+        "batch_transform": [EVERYWHERE, MixUp(100)],
+    }
     wanted = batches(tiny, **options)
     for (images, labels), (pixels, soft) in zip(
         on(SimulatedGpu(1, 0.1), tiny, seed=3, **options), wanted, strict=True

@@ -28,7 +28,13 @@ def transform_to(dtype: str) -> T.Compose:
 
 
 def loader_of(dataset: Any, dtype: str = "uint8", **options: Any) -> DataLoader:
-    settings = {"device": "cuda", "shuffle": True, "num_workers": 3, "transform": transform_to(dtype)}
+    settings = {
+        "device": "cuda",
+        "shuffle": True,
+        "num_workers": 3,
+        "transform": transform_to(dtype),
+        "seed": 0,
+    }
     return DataLoader(dataset, 8, **{**settings, **options})
 
 

@@ -25,7 +25,9 @@ TRANSFORM = T.Compose([T.RandomResizedCrop(48), T.Normalize((0.5,) * 3, (0.2,) *
 
 
 def loader_of(dataset: Any, **options: Any) -> DataLoader:
-    return DataLoader(dataset, 8, **{"device": "cuda", "num_workers": 3, "transform": TRANSFORM, **options})
+    return DataLoader(
+        dataset, 8, **{"device": "cuda", "num_workers": 3, "transform": TRANSFORM, "seed": 0, **options}
+    )
 
 
 @pytest.fixture

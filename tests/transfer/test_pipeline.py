@@ -127,7 +127,7 @@ def test_poison_shows_a_kept_batch(tiny: PackedDataset, on: Make) -> None:
 
 def test_breaking_and_jumping(tiny: PackedDataset, on: Make) -> None:
     """Iterations that end anywhere, epochs that are set: what is under way is dropped, slots come back."""
-    plain = DataLoader(tiny, 8, shuffle=True, num_workers=1)
+    plain = DataLoader(tiny, 8, shuffle=True, num_workers=1, seed=0)
     for seed in range(8):
         gpu = SimulatedGpu(seed, 0.2)
         loader = on(gpu, tiny, shuffle=True)

@@ -171,7 +171,7 @@ def test_faults_keep_their_policy_and_their_turn(tmp_path: Path, on: Make) -> No
     with pytest.raises(errors.SampleError, match="Sample 21"):
         next(iterator)
     for policy in ("skip", "replace"):
-        options = {"transform": crop, "on_error": policy, "prefetch_factor": 4}
+        options = {"seed": 0, "transform": crop, "on_error": policy, "prefetch_factor": 4}
         plain = [(i.clone(), y.clone()) for i, y in DataLoader(dataset, 8, **options)]
         loader = on(gpu, dataset, **options)
         for (images, labels), batch in zip(loader, plain, strict=True):
