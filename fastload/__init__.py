@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.cache.settings import CacheSetting
     from fastload.loader import DataLoader
+    from fastload.padding import valid
     from fastload.pictures import MixedDataset, PackedDataset, mix
     from fastload.sampler import SubsetSampler, WeightedSampler
 
@@ -25,6 +26,7 @@ __all__ = [
     "errors",
     "mix",
     "transforms",
+    "valid",
 ]
 __version__ = "0.1.0"
 
@@ -42,6 +44,7 @@ _LAZY = {
     "errors": None,
     "mix": "fastload.pictures",
     "transforms": None,
+    "valid": "fastload.padding",
 }
 
 

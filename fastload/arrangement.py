@@ -38,7 +38,7 @@ from fastload.shard.dataset import PackedFiles
 from fastload.targets import with_targets
 from fastload.transforms.plan import compile_plan
 from fastload.views import check_unchanged, given_transform, open_dataset, transforms_of, why_not_native
-from fastload.world import World
+from fastload.world import World, local_ranks
 
 __all__ = ["Arrangement"]
 
@@ -79,6 +79,7 @@ class Arrangement:
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
         check_placement(self.dataset, self.plan, self._given_options)
         self._check_fit()
+        self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
 
     def _options(self, prefetch: int) -> Options:
         """The options, with ``prefetch`` batches in work where none are asked for."""
@@ -139,6 +140,16 @@ class Arrangement:
                 "shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True."
             )
 
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch of this rank; 1 where a batch sampler decides."""
+        return self._given_options.batch_size
+
+    @property
+    def unbatched(self) -> bool:
+        """Whether samples come one by one."""
+        return self._given_options.unbatched
+
     # ---- what depends on rank, world size and seed ------------------------------------------
 
     @property
@@ -154,9 +165,8 @@ class Arrangement:
     def _now(self) -> tuple[Options, ThreadPlan]:
         if self._fixed is not None:
             return self._fixed
-        world, given = self.beginning.world, self.given
-        budget = find_budget(world.local_rank, world.local_size)
-        threads = budget.plan(given["num_workers"], given["autotune"])
+        given = self.given
+        threads = find_budget(*local_ranks()).plan(given["num_workers"], given["autotune"])
         size = self._given_options.batch_size
         prefetch = 2 if given["batch_sampler"] is not None else default_prefetch(threads.threads, size)
         return self._options(prefetch), threads
@@ -215,7 +225,7 @@ class Arrangement:
 
         Raises:
             WorldError: the world is not the one of the first iteration.
-            StateError: the position to begin at is behind the epoch's end.
+            StateError, ValueError: see :meth:`_check_epoch`.
         """
         meeting = None
         if self.beginning.has_begun:
@@ -224,8 +234,8 @@ class Arrangement:
         else:
             meeting = self.begin(sampler)
         epoch, position = sampler.place
-        if position and not is_stream(self.dataset):
-            check_position(sampler.core, epoch, position)
+        if not is_stream(self.dataset):
+            self._check_epoch(sampler.core, epoch, position)
         return meeting
 
     def begin(self, sampler: RankSampler) -> Handshake:
@@ -246,6 +256,25 @@ class Arrangement:
             StateError: the dataset's transform or a Subset's indices are not those that the loader found.
         """
         check_unchanged(self.dataset, self._transforms)
+
+    def _check_epoch(self, sampler: Sampler, epoch: int, position: int) -> None:
+        """Refuse an epoch that cannot be delivered before its first batch.
+
+        Raises:
+            StateError: a loaded state's position lies behind its end.
+            ValueError: ``drop_padding`` would leave a rank a batch of no samples, where Python collates it.
+        """
+        if position:
+            check_position(sampler, epoch, position)
+        part = sampler.partition
+        rest = (sampler.total(epoch) - position) % part.global_batch
+        alone = self.packed and not self.plan.tail and self.given["collate_fn"] is None
+        if part.padding == "drop" and not part.drop_last and 0 < rest < part.world_size and not alone:
+            raise ValueError(
+                f"drop_padding leaves {rest} samples for the last batch of {part.world_size} ranks, so that "
+                "some get none, and a collate function in Python cannot make a batch of none. Choose another "
+                f"batch_size than {part.batch_size}, or use fastload.valid(batch) instead of drop_padding."
+            )
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
         given = self.given
@@ -275,14 +304,14 @@ class Arrangement:
 
     def described_in_words(self) -> str:
         """The loader's ``repr``: what it reads, how, and by which engine."""
-        options, given, world = self.options, self.given, self.beginning.world
+        options, given = self.options, self.given
         batches = (
             "batch_sampler" if given["batch_sampler"] is not None else f"batch_size={options.batch_size}"
         )
         order = "sampler" if given["sampler"] is not None else f"shuffle={options.shuffle!r}"
         seed = "to be drawn" if self.beginning.seed is None else self.beginning.seed
         parts = [repr(self.dataset), batches, *([] if given["batch_sampler"] is not None else [order])]
-        parts += [f"seed {seed}", f"rank {world.rank} of {world.size}", self._engine_in_words()]
+        parts += [f"seed {seed}", self.beginning.in_words(), self._engine_in_words()]
         return f"fastload.DataLoader({', '.join(parts)})"
 
     def _engine_in_words(self) -> str:

@@ -61,6 +61,14 @@ class Beginning:
         """Draw the seed from another generator."""
         self._generator = generator
 
+    def in_words(self) -> str:
+        """Rank and world size, as far as they are known."""
+        try:
+            world = self.world
+        except WorldError:
+            return "rank not known yet"
+        return f"rank {world.rank} of {world.size}"
+
     @property
     def has_begun(self) -> bool:
         """Whether rank, world size and seed are fixed."""

@@ -202,7 +202,7 @@ class DataLoader(TorchDataLoader[T_co]):
             sampler,  # type: ignore[arg-type]
             Lanes(partial(arranged.start, sampler), movable=arranged.packed, single=single),
             is_stream(arranged.dataset),
-            arranged.options.batch_size,
+            arranged.batch_size,
             partial(arranged.before_iteration, sampler),
         )
         sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
@@ -210,7 +210,6 @@ class DataLoader(TorchDataLoader[T_co]):
         self._callbacks = Callbacks()
         set_attributes(self, arranged, sampler)
         lightning_made(self)
-        self._state(0, 0)  # a sampler that does not fit the dataset is refused here
 
     @property
     def _is_accelerate_prepared(self) -> bool:
@@ -224,11 +223,11 @@ class DataLoader(TorchDataLoader[T_co]):
     @property
     def batch_sampler(self) -> RankBatches | None:  # type: ignore[override]
         """This rank's batches of sample ids in the epoch that comes next; None without batches."""
-        options = self._arranged.options
-        if options.unbatched:
+        arranged = self._arranged
+        if arranged.unbatched:
             return None
         let_skip()
-        return RankBatches(self.sampler, options.batch_size, options.drop_last, owner=self)
+        return RankBatches(self.sampler, arranged.batch_size, bool(self.drop_last), owner=self)
 
     @property
     def errors(self) -> list[SampleReport]:

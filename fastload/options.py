@@ -52,7 +52,6 @@ class Options:
     on_error: str
     error_log: str | os.PathLike[str] | None
     padding: str
-    drop_padding: bool
     max_pixels: int
     handshake: str
     device: Any = None
@@ -65,6 +64,7 @@ class Options:
     gpu_memory_limit: int | None = None
     cache_decoded: int | str | None = None
     unbatched: bool = False  # samples one by one; batch_size is 1
+    drop_padding: bool = False
 
     @property
     def most_prefetch(self) -> int:

@@ -59,7 +59,7 @@ def _num_workers(arranged: Arrangement) -> int:
 
 def _collate(arranged: Arrangement) -> Any:
     own = arranged.given["collate_fn"]
-    if own is None and arranged.options.unbatched and not arranged.packed:
+    if own is None and arranged.unbatched and not arranged.packed:
         return torch.utils.data.default_convert
     if arranged.packed:
         return CollateGuard(own)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fastload.errors import WorldError
 
-__all__ = ["World", "check_given", "find_world"]
+__all__ = ["World", "check_given", "find_world", "local_ranks"]
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ def _launched(environ: Mapping[str, str]) -> tuple[int, int] | None:
     return _number(environ, rank), _number(environ, size)
 
 
-def _local(environ: Mapping[str, str]) -> tuple[int, int]:
-    """This process among those of its node: what the launcher says, else the first of one."""
+def local_ranks(environ: Mapping[str, str] | None = None) -> tuple[int, int]:
+    """Rank and number of ranks on this node: what the launcher says, else the first of one. Never raises."""
+    environ = os.environ if environ is None else environ
     found = _variables(environ)
     if found is None:
         return 0, 1
@@ -113,7 +114,7 @@ def find_world(
     environ = os.environ if environ is None else environ
     check_given(rank, world_size, group)
     place = (rank, world_size) if rank is not None and world_size is not None else _process_group(group)
-    return World(*(place or _launched(environ) or (0, 1)), *_local(environ))
+    return World(*(place or _launched(environ) or (0, 1)), *local_ranks(environ))
 
 
 def check_given(rank: int | None, world_size: int | None, group: Any) -> None:

@@ -86,6 +86,7 @@ JOINTS = [
     "arrangement",
     "torch_attributes",
     "frameworks",
+    "padding",
     "loader",
     "integrations",
     "integrations",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
+from pictures import jpegs
+from plain_pack import plain_pack
 
-from fastload import DataLoader
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.errors import WorldError
 from fastload.world import World, find_world
@@ -65,3 +70,58 @@ def test_the_loader_uses_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for name, value in TORCHRUN.items():
         monkeypatch.setenv(name, value)
     assert len(DataLoader(folder, 2, transform=T.RandomResizedCrop(8), seed=0)) == 4
+
+
+def _rank(rank: int, loader: DataLoader[Any], store: str, found: str) -> None:
+    """A rank that gets its loader before it joins the group."""
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    labels = torch.cat([labels for _, labels in loader]).tolist()
+    Path(f"{found}{rank}").write_text(json.dumps([labels, len(loader), loader.state_dict()["seed"]]))
+    dist.destroy_process_group()
+
+
+def test_a_loader_from_before_the_process_group_has_its_rank(packed: PackedDataset, tmp_path: Path) -> None:
+    """As in mp.spawn and Lightning's ddp_spawn: the loader comes with the arguments."""
+    labels = plain_pack(tmp_path / "numbered", jpegs(21), range(21))
+    loader = DataLoader(labels, 4, shuffle=True, num_workers=1, transform=T.CenterCrop(8), drop_padding=True)
+    assert len(loader) == 6
+    arguments = (loader, str(tmp_path / "store"), str(tmp_path / "found"))
+    torch.multiprocessing.spawn(_rank, arguments, nprocs=2)
+    found = [json.loads((tmp_path / f"found{rank}").read_text()) for rank in range(2)]
+    assert sorted(found[0][0] + found[1][0]) == list(range(21))
+    assert [length for _, length, _ in found] == [3, 3]
+    assert found[0][2] == found[1][2]
+
+
+def test_a_loader_that_began_alone_refuses_another_world(folder: Path, tmp_path: Path) -> None:
+    loader = DataLoader(folder, 8, transform=T.CenterCrop(8))
+    next(iter(loader))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANK", "1")
+        patch.setenv("WORLD_SIZE", "2")
+        with pytest.raises(WorldError, match="began as rank 0 of 1, now the process is rank 1 of 2"):
+            next(iter(loader))
+    assert len(list(loader)) == 7
+
+
+def test_half_set_variables_do_not_matter_where_a_group_or_arguments_say_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning's own launcher sets WORLD_SIZE and LOCAL_RANK, and no RANK."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert find_world(1, 2) == World(1, 2, 1, 2)
+    loader = DataLoader(folder, 8, transform=T.CenterCrop(8))
+    with pytest.raises(WorldError, match="half set: RANK is missing"):
+        next(iter(loader))
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        assert len(list(loader)) == 7
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("wrong", [{"rank": 0.5, "world_size": 2}, {"rank": True, "world_size": 2}])
+def test_ranks_are_integers(folder: Path, wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="rank must be an integer"):
+        DataLoader(folder, **wrong)

@@ -245,11 +245,7 @@ def test_callables_draw_the_same_in_every_run_and_disturb_nobody(tiny: PackedDat
 
 
 def test_behind_python_callables_on_the_device(tiny: PackedDataset, on: Make) -> None:
-    options = {
-        "seed": 0,
-        "transform": T.Compose([FLOAT, torch.sqrt]),
-        "batch_transform": [EVERYWHERE, MixUp(100)],
-    }
+    options = {"transform": T.Compose([FLOAT, torch.sqrt]), "batch_transform": [EVERYWHERE, MixUp(100)]}
     wanted = batches(tiny, **options)
     for (images, labels), (pixels, soft) in zip(
         on(SimulatedGpu(1, 0.1), tiny, seed=3, **options), wanted, strict=True

@@ -8,9 +8,9 @@ namespace fastload {
 Batch::Batch(BatchRequest request, size_t sample_bytes)
     : request_(std::move(request)), sample_bytes_(sample_bytes), left_(0) {
   const size_t n = request_.ids.size();
-  if (n == 0 || n > (1u << 30)) {
+  if (n > (1u << 30)) {
     throw Error(ErrorKind::kValue,
-                "A batch must have 1 to 2^30 samples. Found: " + std::to_string(n));
+                "A batch must have at most 2^30 samples. Found: " + std::to_string(n));
   }
   if (request_.images.size() != n * sample_bytes || request_.labels.size() != n ||
       (!request_.draws.empty() && request_.draws.size() != n)) {

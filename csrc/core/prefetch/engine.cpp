@@ -83,13 +83,14 @@ Engine::Ticket Engine::submit(BatchRequest request) {
     if (closing_) throw closed();
     ticket = next_ticket_;
     entries_.push_back({ticket, batch});
+    ++next_ticket_;
+    if (batch->complete()) return ticket;  // no samples: a rank's share of a short last batch
     try {
       pending_.push_back({ticket, std::move(batch)});
     } catch (...) {
       entries_.pop_back();  // it is this thread's again
       throw;
     }
-    ++next_ticket_;
     pool_.work_added();
   }
   return ticket;

@@ -1,0 +1,90 @@
+"""Leaving out of a batch what is there only to fill it up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+
+from fastload._native import _C
+
+__all__ = ["valid"]
+
+Batch = TypeVar("Batch")
+_LABELS = ("labels", "label", "targets", "target")
+
+
+def valid(batch: Batch) -> Batch:
+    """``batch`` without the rows that are no samples: padding of several ranks, and skipped bad samples.
+
+    Metrics count every row; these have the label -100 (``fastload.IGNORE_LABEL``), which only losses ignore::
+
+        for batch in val_loader:
+            images, labels = fastload.valid(batch)
+            accuracy.update(model(images), labels)
+
+    Ranks may have different numbers of rows afterwards, in an epoch's last batch also none.
+    ``DataLoader(drop_padding=True)`` does not make padding in the first place.
+
+    Args:
+        batch: a tuple or list whose last tensor of shape (n,) holds the labels, or a mapping with the labels
+            under "labels", "label", "targets" or "target". Rows are along the first dimension.
+
+    Returns:
+        The same kind of batch. Lists of as many strings or numbers lose rows, too; what has another length
+        stays. The very same object where nothing has to go.
+
+    Raises:
+        TypeError: no labels are found in it.
+    """
+    labels = _labels_of(batch)
+    kept = labels != _C.IGNORE_LABEL
+    if bool(kept.all()):
+        return batch
+    return _rows(batch, kept)  # type: ignore[no-any-return]
+
+
+def _labels_of(batch: Any) -> torch.Tensor:
+    found: Any = None
+    if isinstance(batch, Mapping):
+        found = next((batch[name] for name in _LABELS if name in batch), None)
+    elif isinstance(batch, (tuple, list)):
+        found = next((part for part in reversed(batch) if _is_labels(part)), None)
+    if not _is_labels(found):
+        raise TypeError(
+            "valid() looks for labels: a tensor of integers of shape (n,), last in a tuple or list or under "
+            f"one of {', '.join(_LABELS)}. Found: {_described(batch)}."
+        )
+    labels: torch.Tensor = found
+    return labels
+
+
+def _is_labels(part: Any) -> bool:
+    return isinstance(part, torch.Tensor) and part.dim() == 1 and not part.dtype.is_floating_point
+
+
+def _described(batch: Any) -> str:
+    if isinstance(batch, Mapping):
+        return f"a mapping of {sorted(map(str, batch))}"
+    if isinstance(batch, (tuple, list)):
+        return f"a {type(batch).__name__} of {', '.join(type(part).__name__ for part in batch) or 'nothing'}"
+    return type(batch).__name__
+
+
+def _rows(part: Any, kept: torch.Tensor) -> Any:
+    if isinstance(part, torch.Tensor):
+        return part[kept.to(part.device)] if part.dim() and len(part) == len(kept) else part
+    if isinstance(part, Mapping):
+        return {name: _rows(value, kept) for name, value in part.items()}
+    if isinstance(part, tuple) and hasattr(part, "_fields"):
+        return type(part)(*(_rows(value, kept) for value in part))
+    if isinstance(part, (tuple, list)) and any(_holds_tensors(value) for value in part):
+        return type(part)(_rows(value, kept) for value in part)
+    if isinstance(part, (tuple, list)) and len(part) == len(kept):  # names, texts: one for each row
+        return type(part)(value for value, keep in zip(part, kept.tolist(), strict=True) if keep)
+    return part
+
+
+def _holds_tensors(part: Any) -> bool:
+    return isinstance(part, (torch.Tensor, Mapping, tuple, list))

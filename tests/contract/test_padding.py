@@ -1,0 +1,103 @@
+"""Evaluation on several ranks: every sample once, in batches without rows that are no samples."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+import fastload
+from fastload import DataLoader, PackedDataset
+from fastload import transforms as T
+
+EVAL = T.Compose([T.Resize(28), T.CenterCrop(24)])
+
+
+def ranks(dataset: Any, world: int, batch_size: int = 8, **options: Any) -> list[list[Any]]:
+    return [
+        list(DataLoader(dataset, batch_size, rank=rank, world_size=world, seed=0, **options))
+        for rank in range(world)
+    ]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("batch_size", [3, 8])
+def test_drop_padding_gives_each_sample_once_in_equally_many_batches(
+    packed: PackedDataset, world: int, batch_size: int
+) -> None:
+    found = ranks(packed, world, batch_size, transform=EVAL, drop_padding=True)
+    assert len({len(batches) for batches in found}) == 1
+    labels = torch.cat([labels for batches in found for _, labels in batches])
+    assert sorted(labels.tolist()) == sorted(packed.targets)
+    pixels = [image for batches in found for images, _ in batches for image in images]
+    whole = [image for images, _ in DataLoader(packed, 52, transform=EVAL) for image in images]
+    assert len(pixels) == len(whole) == 52
+    unmatched = list(whole)
+    for image in pixels:
+        place = next(i for i, other in enumerate(unmatched) if torch.equal(image, other))
+        del unmatched[place]
+
+
+def test_a_rank_without_samples_gets_an_empty_batch(packed: PackedDataset) -> None:
+    found = ranks(packed, 3, 17, transform=EVAL, drop_padding=True)  # 52 = 3 * 17 + 1
+    last = [batches[-1] for batches in found]
+    assert sorted(len(images) for images, _ in last) == [0, 0, 1]
+    assert all(images.shape[1:] == (3, 24, 24) and len(images) == len(labels) for images, labels in last)
+
+
+def test_drop_padding_with_shuffle_gives_each_sample_once(packed: PackedDataset) -> None:
+    for options in ({"transform": EVAL}, {"transform": T.Compose([EVAL, T.ToDtype("float32")])}):
+        found = ranks(packed, 3, shuffle=True, drop_padding=True, **options)
+        labels = torch.cat([labels for batches in found for _, labels in batches])
+        assert sorted(labels.tolist()) == sorted(packed.targets)
+
+
+def test_drop_padding_for_a_torch_dataset(packed: PackedDataset) -> None:
+    data = TensorDataset(torch.arange(29))
+    found = ranks(data, 3, 4, drop_padding=True)
+    assert sorted(torch.cat([x for batches in found for (x,) in batches]).tolist()) == list(range(29))
+    assert [len(batches) for batches in found] == [3, 3, 3]
+    loader = DataLoader(data, 4, rank=0, world_size=7, seed=0, drop_padding=True)  # 29 = 7 * 4 + 1
+    with pytest.raises(ValueError, match="drop_padding leaves 1 samples for the last batch of 7 ranks"):
+        next(iter(loader))
+
+
+def test_end_lies_behind_all_samples_of_all_ranks(packed: PackedDataset) -> None:
+    found = ranks(packed, 3, padding="end", transform=EVAL)
+    steps = zip(*found, strict=True)
+    gathered = [torch.cat([labels for _, labels in step]).tolist() for step in steps]
+    assert [label for step in gathered for label in step] == [*packed.targets, -100, -100]
+
+
+def test_valid_keeps_the_samples(packed: PackedDataset) -> None:
+    found = ranks(packed, 3, transform=EVAL)
+    counts = [
+        (len(fastload.valid(batch)[0]), int((batch[1] != -100).sum()))
+        for batches in found
+        for batch in batches
+    ]
+    assert all(kept == real for kept, real in counts)
+    assert sum(kept for kept, _ in counts) == 52
+    whole = found[0][0]
+    assert fastload.valid(whole) is whole
+
+
+def test_valid_takes_batches_of_many_kinds() -> None:
+    Pair = namedtuple("Pair", "images labels")
+    images, labels = torch.arange(6).view(3, 2), torch.tensor([4, -100, 5])
+    for batch in ((images, labels), [images, labels], Pair(images, labels)):
+        kept = fastload.valid(batch)
+        assert type(kept) is type(batch)
+        assert kept[0].tolist() == [[0, 1], [4, 5]]
+        assert kept[1].tolist() == [4, 5]
+    named = fastload.valid(
+        {"image": images, "labels": labels, "text": ["a", "b", "c"], "size": 2, "x": (1, 2)}
+    )
+    assert named["image"].tolist() == [[0, 1], [4, 5]]
+    assert (named["text"], named["size"], named["x"]) == (["a", "c"], 2, (1, 2))
+    for wrong in (images, {"pixels": images}, (images.float(),), (images, labels.float()), "x"):
+        with pytest.raises(TypeError, match=r"valid\(\) looks for labels"):
+            fastload.valid(wrong)
