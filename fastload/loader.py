@@ -42,12 +42,11 @@ class DataLoader(TorchDataLoader[T_co]):
 
     Args:
         dataset: a folder made by ``fastload pack`` (or an open ``PackedDataset``), several of them by
-            :func:`fastload.mix`, or any torch Dataset. A torch Dataset runs in torch's own workers; order,
-            ranks and state are ours all the same.
+            :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
         batch_size: samples a batch of this rank.
-        shuffle: a new uniform order every epoch. "block", for packed data on storage that is slow at random
-            reads: a new order of blocks of ``shuffle_block`` consecutive records, mixed within windows of
-            ``shuffle_window`` records (``docs/reading.md``); ``fastload shuffle`` shows how well.
+        shuffle: a new uniform order every epoch. "block", for storage that is slow at random reads: an order of
+            blocks of ``shuffle_block`` consecutive records, mixed within windows of ``shuffle_window``
+            (``docs/reading.md``).
         shuffle_block, shuffle_window: records; None: about 1 MiB and 256 MiB of them.
         sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids (a
             torch Sampler), asked once an epoch; divided among ranks unless it is a rank's share already
