@@ -44,8 +44,8 @@ class DataLoader(TorchDataLoader[T_co]):
         dataset: a folder made by ``fastload pack`` (or an open ``PackedDataset``), several of them by
             :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
         batch_size: samples a batch of this rank.
-        shuffle: a new uniform order every epoch. "block", for storage that is slow at random reads: an order of
-            blocks of ``shuffle_block`` consecutive records, mixed within windows of ``shuffle_window``
+        shuffle: a new uniform order every epoch. "block", for storage that is slow at random reads: an order
+            of blocks of ``shuffle_block`` consecutive records, mixed within windows of ``shuffle_window``
             (``docs/reading.md``).
         shuffle_block, shuffle_window: records; None: about 1 MiB and 256 MiB of them.
         sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids (a
