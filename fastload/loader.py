@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
-from typing_extensions import Self, TypeVar
+from typing_extensions import TypeVar
 
 from fastload.arrangement import Arrangement
 from fastload.backends import is_stream
@@ -130,17 +130,11 @@ class DataLoader(TorchDataLoader[T_co]):
     _companion: Any = None  # of fastload.integrations, where a framework follows the iterations
     _told_accelerate = False
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Self:
-        """A new loader; torch's own, if a framework wraps the batches of another loader of ours.
-
-        ignite's DeterministicEngine does, as ``type(loader)(batch_sampler=..., **attributes)``, and goes on
-        to talk to its batch sampler. The ids that come out of it lead to that other loader, and its engine.
-        """
-        batches, collate_fn = named.get("batch_sampler"), named.get("collate_fn")
-        if wraps_ours(batches, collate_fn):
-            return TorchDataLoader(  # type: ignore[return-value]
-                named["dataset"], batch_sampler=batches, collate_fn=collate_fn
-            )
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        """A new loader; torch's own around another loader's batches: see :func:`rebuilt.wraps_ours`."""
+        own: dict[str, Any] = {name: named.get(name) for name in ("batch_sampler", "collate_fn")}
+        if wraps_ours(**own):
+            return TorchDataLoader(named["dataset"], **own)
         return super().__new__(cls)
 
     def __init__(

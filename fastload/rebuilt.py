@@ -58,7 +58,11 @@ def own_collate(given: Any) -> Any:
 
 
 def wraps_ours(batch_sampler: Any, collate_fn: Any) -> bool:
-    """Whether these are somebody's batch sampler around a packed set's loader, and that loader's guard."""
+    """Whether these are somebody's batch sampler around a packed set's loader, and that loader's guard.
+
+    ignite's DeterministicEngine calls ``type(loader)(batch_sampler=..., **attributes)`` with them and goes on
+    to talk to its batch sampler. It gets torch's loader: the ids lead to the first loader, and its engine.
+    """
     return (
         type(collate_fn) is CollateGuard
         and isinstance(getattr(batch_sampler, "sampler", None), RankSampler)

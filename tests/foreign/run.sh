@@ -38,6 +38,9 @@ variant=${asked#"$name"}
 requirements=$foreign/$name/requirements${variant:+-${variant#@}}.txt
 [ -f "$requirements" ] || die "There is no $asked. There are: $(names | tr '\n' ' ')"
 
+no_deps=$foreign/$name/no-deps${variant:+-${variant#@}}.txt # what is installed without what it asks for
+[ -f "$no_deps" ] || no_deps=$foreign/$name/no-deps.txt
+
 venv=${FASTLOAD_FOREIGN_ENVS:-build/foreign}/$asked
 [ -n "${PYTHON:-}" ] || { PYTHON=python3; [ ! -x .venv/bin/python ] || PYTHON=$root/.venv/bin/python; }
 if [ -z "${TORCH_VERSION:-}" ]; then
@@ -67,14 +70,14 @@ import tomllib
 print(*(repr(d).replace(" ", "") for d in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]))')
   eval "pip install -c '$venv/constraints.txt' $own pytest pytest-timeout pillow numpy psutil"
   pip install -c "$venv/constraints.txt" -r "$requirements"
-  [ ! -f "$foreign/$name/no-deps.txt" ] || pip install --no-deps -r "$foreign/$name/no-deps.txt"
+  [ ! -f "$no_deps" ] || pip install --no-deps -r "$no_deps"
   wanted > "$venv/made"
 }
 
 wanted() {
   echo "torch $TORCH_VERSION"
   cat "$requirements"
-  [ ! -f "$foreign/$name/no-deps.txt" ] || cat "$foreign/$name/no-deps.txt"
+  [ ! -f "$no_deps" ] || cat "$no_deps"
 }
 
 [ "$(wanted)" = "$(cat "$venv/made" 2> /dev/null)" ] || make_environment

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,11 @@ from foreign_runs import BATCH, COUNT, EPOCHS, make_set
 
 REFERENCE = Path(__file__).resolve().parent
 CHECKOUT = REFERENCE.parents[1]
-HANG = 240  # seconds; a job that needs as many hangs, also on a busy machine
+NO_GPU = {
+    "DS_ACCELERATOR": "cpu",
+    "CUDA_VISIBLE_DEVICES": "",
+}  # the runs are compared bit for bit, on the CPU
+HANG = 600  # seconds; a job that needs as many hangs, also on a busy machine
 
 
 def environment() -> dict[str, str]:
@@ -23,7 +28,14 @@ def environment() -> dict[str, str]:
     launchers = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     kept = {k: v for k, v in os.environ.items() if k not in launchers and not k.startswith("SLURM_")}
     path = os.pathsep.join([str(REFERENCE), str(CHECKOUT), kept.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **NO_GPU}
+
+
+def free_port() -> int:
+    """A TCP port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def torchrun(ranks: int) -> list[str]:

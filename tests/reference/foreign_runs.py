@@ -49,7 +49,7 @@ def make_set(folder: Path) -> Path:
 def our_loader(folder: Path, **more: Any) -> fastload.DataLoader:
     """The loader that the jobs replace torch's by."""
     options: dict[str, Any] = {"batch_size": BATCH, "shuffle": True, "seed": SEED, "num_workers": 2}
-    return fastload.DataLoader(folder, transform=chain(), **{**options, **more})
+    return fastload.DataLoader(folder, **{**options, "transform": chain(), **more})
 
 
 class Recorded(Dataset):  # type: ignore[type-arg]

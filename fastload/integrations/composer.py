@@ -1,0 +1,51 @@
+"""MosaicML Composer: resuming where the loader was, instead of making all batches of the epoch again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from composer.core import Callback
+
+from fastload.loader import DataLoader
+
+__all__ = ["LoaderState"]
+
+
+class LoaderState(Callback):  # type: ignore[misc]
+    """A callback that keeps the state of a :class:`fastload.DataLoader` in composer's checkpoints.
+
+    Pass it as ``Trainer(callbacks=[LoaderState()], spin_dataloaders=False)``. Without it composer resumes
+    right, too: it iterates the loader from the epoch's beginning and throws the batches away.
+    """
+
+    def __init__(self) -> None:
+        self._loader: DataLoader[Any] | None = None
+        self._loaded: dict[str, Any] | None = None
+
+    def fit_start(self, state: Any, logger: Any) -> None:
+        """Take the training loader, and give it what a checkpoint brought.
+
+        Raises:
+            TypeError: the training loader is not a :class:`fastload.DataLoader`.
+            StateError: the checkpoint's loader had another dataset, seed or order.
+        """
+        loader = state.train_dataloader
+        if not isinstance(loader, DataLoader):
+            raise TypeError(
+                f"LoaderState keeps the state of a fastload.DataLoader. Found train_dataloader: "
+                f"{type(loader).__name__}. Leave the callback out, and spin_dataloaders=True."
+            )
+        self._loader = loader
+        if self._loaded is not None:
+            loader.load_state_dict(self._loaded)
+            self._loaded = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The loader's state: the same on all ranks, of which composer saves the first one's."""
+        if self._loader is None:
+            return {} if self._loaded is None else {"loader": self._loaded}
+        return {"loader": self._loader.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Keep the state until the loader is known."""
+        self._loaded = state.get("loader")

@@ -1,0 +1,70 @@
+"""OpenCLIP's training loop (open_clip_train): pictures of a packed set with the tokens of their captions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fastload.loader import DataLoader
+
+__all__ = ["CaptionTokens", "data_info"]
+
+
+class CaptionTokens:
+    """A ``batch_transform`` that puts each picture's caption in place of its label.
+
+    For a set that was packed from a CSV whose label is the number of the caption: pictures stay on the
+    native path, and captions are tokenised once.
+
+    Args:
+        tokens: (captions, ...) of any dtype, in memory or mapped; row ``i`` belongs to label ``i``.
+    """
+
+    def __init__(self, tokens: torch.Tensor) -> None:
+        self._tokens = tokens
+
+    def __call__(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The batch as (images, tokens).
+
+        Args:
+            images: (batch, 3, height, width).
+            labels: (batch,) int64. Negative ones (padding, bad samples, no label) are left out, because there
+                is no caption for them; their pictures, too.
+
+        Raises:
+            IndexError: a label without a caption.
+        """
+        count = len(self._tokens)
+        if len(labels) and int(labels.max()) >= count:
+            raise IndexError(
+                f"A picture has the label {int(labels.max())}; there are {count} captions. Pack the set with "
+                f"the number of each picture's caption as its label."
+            )
+        rows = labels.to(self._tokens.device)
+        if not len(labels) or int(labels.min()) >= 0:
+            return images, self._tokens[rows].to(images.device)
+        known = labels >= 0
+        return images[known], self._tokens[rows[known.to(rows.device)]].to(images.device)
+
+
+def data_info(loader: DataLoader[Any]) -> Any:
+    """``open_clip_train.data.DataInfo`` of a loader, for ``data["train"]`` or ``data["val"]``.
+
+    The training loop reads ``num_batches`` and ``num_samples`` of the loader: batches of this rank and
+    samples over all ranks, in an epoch. Each epoch's order is set by the loop. Make the loader of
+    ``data["val"]`` with ``rank=0, world_size=1, handshake="off"``: the loop evaluates on one rank only.
+
+    Raises:
+        ImportError: open_clip_train is not installed (open_clip_torch 2.30 and newer have it).
+    """
+    try:
+        from open_clip_train.data import DataInfo
+    except ImportError as error:
+        raise ImportError(
+            f"fastload.integrations.open_clip needs open_clip_train ({error}): pip install open_clip_torch."
+        ) from error
+    attributes: Any = loader
+    attributes.num_batches = len(loader)
+    attributes.num_samples = len(loader.sampler) * loader.sampler.num_replicas  # type: ignore[arg-type, attr-defined]
+    return DataInfo(loader, sampler=loader.sampler)

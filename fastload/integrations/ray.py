@@ -1,0 +1,39 @@
+"""Ray Train: preparing a loader without putting anything around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from fastload.loader import DataLoader
+
+__all__ = ["prepare_data_loader"]
+
+
+def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """``ray.train.torch.prepare_data_loader`` for a loader of ours: batches come on Ray's device.
+
+    Ranks need no preparing: they are those of the process group that Ray made. Ray's own function works, too,
+    but its wrapper fetches each batch before it is asked for, so that the loader's state is a batch ahead of
+    the training. Call this in the training function, before the first batch.
+
+    Returns:
+        ``loader`` itself on the CPU, or if it has a ``device``; else one with the same arguments and Ray's
+        device.
+
+    Raises:
+        TypeError: not a :class:`fastload.DataLoader`.
+        ImportError: Ray Train is not installed.
+    """
+    import ray.train.torch
+
+    if not isinstance(loader, DataLoader):
+        raise TypeError(
+            f"prepare_data_loader takes a fastload.DataLoader. Found: {type(loader).__name__}. Use Ray's own "
+            f"function for it."
+        )
+    device: torch.device = ray.train.torch.get_device()
+    if device.type == "cpu" or loader._arguments["device"] is not None:
+        return loader
+    return DataLoader(**{**loader._arguments, "device": device})

@@ -1,0 +1,90 @@
+"""timm: ``create_loader`` with the engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from fastload.integrations.torch_loader import from_torch
+from fastload.transforms.plan import compile_plan
+
+__all__ = ["create_loader"]
+
+
+def create_loader(
+    dataset: Any, *arguments: Any, engine: Mapping[str, Any] | None = None, **named: Any
+) -> Any:
+    """``timm.data.create_loader`` on packed data: the same transform, sampler and collate function.
+
+    timm makes its loader first; the torch DataLoader in it is then replaced by ours. What of timm's transform
+    is plain torchvision (or timm's own wrapping of it) runs in the core, the rest in Python after it.
+
+    Args:
+        dataset: a folder made by ``fastload pack``, or an open ``PackedDataset``; its ``transform`` is set,
+            as timm does.
+        arguments, named: timm's. With ``interpolation="random"``, timm's default in training, the crop runs
+            in Python; ``"bilinear"`` and ``"bicubic"`` run in the core.
+        engine: options of :class:`fastload.DataLoader`, as ``seed`` and ``cache``.
+
+    Returns:
+        With ``use_prefetcher=True`` timm's ``PrefetchLoader`` around ours, which gives normalised float
+        batches on ``device``; else ours. The PrefetchLoader is one batch ahead of its consumer: for a state
+        in mid-epoch use ``use_prefetcher=False`` (and ``engine={"device": ...}``).
+
+    Raises:
+        ImportError: timm is not installed.
+        TypeError: not packed data.
+        ValueError: options that exclude each other.
+    """
+    import fastload
+
+    timm_data = _timm()
+    if isinstance(dataset, (str, os.PathLike)):
+        dataset = fastload.PackedDataset(dataset)
+    if not isinstance(dataset, fastload.PackedDataset):
+        raise TypeError(
+            f"create_loader takes a folder made by 'fastload pack' or a PackedDataset. Found: "
+            f"{type(dataset).__name__}. Use timm.data.create_loader for it."
+        )
+    made = timm_data.create_loader(dataset, *arguments, **named)
+    inner = made.loader if isinstance(made, timm_data.loader.PrefetchLoader) else made
+    if inner.dataset is not dataset:
+        raise ValueError(
+            "create_loader cannot take over input_size_choices: timm draws a size for each batch and wraps "
+            "the dataset. Leave it out, or use timm.data.create_loader."
+        )
+    options = dict(engine or {})
+    if inner.collate_fn is timm_data.loader.fast_collate:  # it stacks uint8 pictures, as the engine does
+        native = _stacked_natively(dataset.transform)
+        if native is not None:
+            dataset.transform = native
+            options.setdefault("collate_fn", None)
+    ours = from_torch(inner, **options)
+    if inner is made:
+        return ours
+    made.loader = ours
+    return made
+
+
+def _timm() -> Any:
+    try:
+        import timm.data
+        import timm.data.loader
+    except ImportError as error:
+        raise ImportError(f"fastload.integrations.timm needs timm ({error}): pip install timm.") from error
+    return timm.data
+
+
+def _stacked_natively(transform: Any) -> Any | None:
+    """A transform that gives uint8 tensors and runs wholly in the core, or None, where there is none.
+
+    Older releases of timm end theirs with ``ToNumpy``: the same bytes, as an array.
+    """
+    from torchvision.transforms import Compose, PILToTensor
+
+    steps = list(getattr(transform, "transforms", [transform]))
+    if type(steps[-1]).__name__ == "ToNumpy":
+        steps[-1] = PILToTensor()
+    plan = compile_plan(Compose(steps))
+    return None if plan.tail or plan.dtype != "uint8" else Compose(steps)
