@@ -13,8 +13,10 @@ from fastload.errors import SlowPathWarning
 from fastload.options import Options
 from fastload.packed import python_workers, runs_python
 from fastload.sampler import Sampler
+from fastload.targets import TargetCollate
 from fastload.transfer.augment import parts_of
 from fastload.transforms.plan import Plan, Step, name_of
+from fastload.views import why_not_native
 
 __all__ = ["Explained", "Explanation", "explain", "warn_slow_path"]
 
@@ -99,7 +101,9 @@ def _of_packed(sampler: Sampler, plan: Plan, options: Options, threads: ThreadPl
         yield Explained("decode", cut, _CORE, count)
     for step in plan.steps:
         yield Explained("transform", step.name, _CORE if step.native else python, step.why, step.keep)
-    if options.collate_fn is not None:
+    if isinstance(options.collate_fn, TargetCollate):
+        yield Explained("collate", options.collate_fn.in_words, python, "the dataset has a target_transform")
+    elif options.collate_fn is not None:
         yield Explained("collate", name_of(options.collate_fn), python, "a collate_fn is given")
     elif plan.tail:
         yield Explained("collate", "torch's default_collate", python, "Python made the samples")
@@ -118,8 +122,10 @@ def _of_torch(dataset: Any, options: Options) -> Iterator[Explained]:
         f"torch's {workers} worker processes" if workers else "Python, in the thread that asks for batches"
     )
     name = type(dataset).__qualname__
-    why = "a torch Dataset runs Python code of its own"
+    why = why_not_native(dataset) or "a torch Dataset runs Python code of its own"
     keep = "'fastload pack' the pictures, and pass the folder"
+    if why_not_native(dataset):
+        keep = "pass the packed dataset itself, or a Subset or ConcatDataset of packed ones"
     for stage in ("read", "decode", "transform"):
         yield Explained(stage, f"what {name} does", where, why, keep)
     collate = name_of(options.collate_fn) if options.collate_fn is not None else "torch's default_collate"

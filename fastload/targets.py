@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import _C
+from fastload.transforms.plan import name_of
 
 __all__ = ["TargetCollate", "with_targets"]
 
@@ -29,6 +30,12 @@ class TargetCollate:
     ) -> None:
         self._transform = transform
         self._collate_fn = collate_fn
+
+    @property
+    def in_words(self) -> str:
+        """What it does, by the functions' names."""
+        then = "default_collate" if self._collate_fn is None else name_of(self._collate_fn)
+        return f"labels through {name_of(self._transform)}, then {then}"
 
     def __call__(self, samples: list[tuple[Any, int]]) -> Any:
         labels = [self._changed(label) for _, label in samples]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from fastload.errors import StateError
+from fastload.errors import SlowPathWarning, StateError
 from fastload.mixture import MixedFiles, Packed
 from fastload.pictures import MixedDataset, PackedDataset
 from fastload.sampler import Sampler
@@ -121,7 +121,8 @@ def open_dataset(dataset: Any) -> Any:
         _warn_once(
             f"DataLoader reads {_name(dataset)} with torch's workers, not with the engine: {reason}. To keep "
             "the engine, give the loader the packed dataset itself (or a Subset or ConcatDataset of packed "
-            "ones), and what is done to its samples as transform= or collate_fn=."
+            "ones), and what is done to its samples as transform= or collate_fn=.",
+            SlowPathWarning,
         )
         return dataset
     if not isinstance(dataset, (Subset, ConcatDataset)) or not _holds_packed(dataset):
@@ -301,11 +302,11 @@ def _indices(subset: Subset[Any], count: int) -> Ids:
             "The indices of a Subset must be a list of integers. Found: "
             f"{listed.dtype} of the shape {listed.shape}."
         )
-    indices: Ids = listed.astype(np.int64).reshape(-1)
+    indices: Ids = listed.astype(np.int64, copy=False).reshape(-1)
     wrong = indices[(indices < -count) | (indices >= count)]
     if len(wrong):
         raise IndexError(f"A Subset has index {wrong[0]}, which is out of range for {count} samples.")
-    return np.where(indices < 0, indices + count, indices)
+    return np.where(indices < 0, indices + count, indices) if (indices < 0).any() else indices
 
 
 def _check_list(dataset: Sequence[Any]) -> None:
@@ -346,10 +347,10 @@ def _warn_of_weights(members: Sequence[Any]) -> None:
 _warned: set[str] = set()
 
 
-def _warn_once(message: str) -> None:
+def _warn_once(message: str, category: type[Warning] = UserWarning) -> None:
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, stacklevel=4)
+        warnings.warn(message, category, stacklevel=6)
 
 
 def _name(dataset: Any) -> str:

@@ -16,6 +16,7 @@ from torch.utils.data import ConcatDataset, Dataset, Subset
 from fastload import DataLoader, PackedDataset, views
 from fastload import transforms as T
 from fastload.backends import is_packed
+from fastload.errors import SlowPathWarning
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 
@@ -110,10 +111,14 @@ def test_code_of_the_users_runs_and_is_named(
     packed: PackedDataset, make: Any, reason: str, labels: list[int]
 ) -> None:
     dataset = make(packed)
-    with pytest.warns(UserWarning, match=f"not with the engine: {reason}. To keep the engine, give"):
+    with pytest.warns(SlowPathWarning, match=f"not with the engine: {reason}. To keep the engine, give"):
         loader = DataLoader(dataset, 1)
     assert [int(label) for _, label in loader] == labels
     assert loader.dataset is dataset
+    told = loader.explain().steps[1]
+    assert told.why == reason
+    assert told.where.startswith("Python")
+    assert "pass the packed dataset itself" in told.keep
 
 
 def test_a_subclass_that_changes_no_sample_stays_native(folder: Path) -> None:

@@ -38,6 +38,11 @@ def test_labels_are_transformed_and_images_are_not(folder: Path) -> None:
     assert batches[0][1].dtype == torch.int64
     assert all(torch.equal(a[0], b[0]) for a, b in zip(batches, plain, strict=True))
     assert "then Python" in repr(load(dataset))
+    [collate] = [step for step in load(dataset).explain().steps if step.stage == "collate"]
+    assert (collate.what, collate.why) == (
+        "labels through even, then default_collate",
+        "the dataset has a target_transform",
+    )
     for nest in (
         dataset[3:20],
         Subset(dataset, [1, 3]) + dataset,
