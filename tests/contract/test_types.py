@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from PIL import Image
-from torch.utils.data import ConcatDataset, Subset, random_split
+from torch.utils.data import ConcatDataset, Dataset, Subset, random_split
 from typing_extensions import assert_type
 
 import fastload
@@ -66,12 +66,15 @@ def datasets(folder: str) -> None:
     assert_type(data.classes, list[str])
     assert_type(data.class_to_idx, dict[str, int])
     assert_type(data.targets, list[int])
+    assert_type(data.samples[0], tuple[str, int])
     assert_type(data[0:3], Subset[tuple[Image.Image, int]])
     assert_type(data + data, ConcatDataset[tuple[Image.Image, int]])
     first, second = random_split(data, [0.5, 0.5])
     assert_type(first, Subset[tuple[Image.Image, int]])
     both: MixedDataset = mix([data, folder], weights=[1, 2])
-    DataLoader(ConcatDataset([first, second]))
+    assert_type(both[0], tuple[Image.Image, int])
+    as_dataset: Dataset[tuple[Image.Image, int]] = both
+    DataLoader(ConcatDataset([first, second, as_dataset]))
     DataLoader(both, sampler=WeightedSampler([1.0, 2.0], 2))
     DataLoader(data, sampler=SubsetSampler([1, 2]))
     try:
