@@ -74,10 +74,11 @@ def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> Non
         placed = accelerator.device_placement
     device = accelerator.device if placed else torch.device("cpu")
     _amend(loader, accelerator, device)
-    stateful = bool(accelerator.use_stateful_dataloader)
+    stateful = bool(getattr(accelerator, "use_stateful_dataloader", False))
     given = loader._arranged.given["device"]
     to = device if placed and given is None and device.type != "cpu" else None
-    loader._companion = Companion(loader, accelerator.gradient_state, to, bool(accelerator.non_blocking))
+    non_blocking = bool(getattr(accelerator, "non_blocking", False))
+    loader._companion = Companion(loader, accelerator.gradient_state, to, non_blocking)
     loader.use_stateful_dataloader = stateful
     _remember(loader, accelerator)
 

@@ -11,6 +11,9 @@ from numbered_set import ROWS, make_numbered_set, once_each
 
 SCENARIOS = ("accumulation", "gather", "skip", "checkpoint", "epoch_end", "splitting", "uneven", "others")
 
+# One run of a program serves a module's tests, and is paid for by the first.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one rank", "two ranks"])
 def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
