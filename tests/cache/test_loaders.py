@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from plain_pack import plain_pack
+from torch.utils.data import Subset
 
 import fastload.transforms as T
 from fastload import DataLoader, PackedDataset, mix
@@ -161,3 +162,18 @@ def test_a_copy_for_a_worker_has_no_cache(root: Path, dataset: PackedDataset, bl
         stats = loader.stats()["cache"]
         assert stats["misses"] == COUNT
         assert stats["hits"] < COUNT  # of what the next epoch begins with
+
+
+def test_subsets_and_concatenations_read_through_the_caches_of_their_folders(
+    root: Path, dataset: PackedDataset, blobs: list[bytes], tmp_path: Path
+) -> None:
+    """Each folder's own; a loader over the whole then finds there what the subset has stored."""
+    other = plain_pack(tmp_path / "other", blobs[::-1], range(COUNT - 1, -1, -1), raw_size=(SIDE, SIDE))
+    nest = Subset(other, [7, 3, 3]) + mix([dataset, other])[COUNT - 40 : COUNT + 10] + dataset[:20]
+    with DataLoader(nest, 16, shuffle=True, num_workers=2, cache=root, seed=0) as loader:
+        found = check(loader, blobs)
+        assert len(set(found["paths"])) == 2
+        assert found["stored"] >= 70  # of the first 40 and 20, of the other 10; two readers may store one
+        assert sum(len(labels) for _, labels in loader) == 73
+    with DataLoader(dataset, 16, num_workers=2, cache=root) as loader:
+        assert check(loader, blobs)["stored"] == COUNT - 60

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from simulated_gpu import SimulatedGpu
+from torch.utils.data import Subset
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
@@ -174,6 +175,9 @@ def test_per_sample_draws_do_not_depend_on_ranks_batches_or_restarts(tiny: Packe
     for rank in range(2):
         part = by_label(DataLoader(tiny, 5, rank=rank, world_size=2, num_workers=3, **options))
         assert all(torch.equal(whole[label], image) for label, image in part.items())
+    part = by_label(DataLoader(Subset(tiny, range(90, 20, -3)), 7, **options))
+    assert len(part) == 24
+    assert all(torch.equal(whole[label], image) for label, image in part.items())
     resumed = DataLoader(tiny, 4, **options)
     resumed.load_state_dict(state_after_one(tiny, options))
     rest = by_label(resumed)
