@@ -19,8 +19,8 @@ def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
     the training. Call this in the training function, before the first batch.
 
     Returns:
-        ``loader`` itself on the CPU, or if it has a ``device``; else one with the same arguments and Ray's
-        device.
+        ``loader`` itself on the CPU, or if it has a ``device``; else one with the same arguments, the same
+        state and Ray's device.
 
     Raises:
         TypeError: not a :class:`fastload.DataLoader`.
@@ -36,4 +36,6 @@ def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
     device: torch.device = ray.train.torch.get_device()
     if device.type == "cpu" or loader._arguments["device"] is not None:
         return loader
-    return DataLoader(**{**loader._arguments, "device": device})
+    prepared: DataLoader[Any] = DataLoader(**{**loader._arguments, "device": device})
+    prepared.load_state_dict(loader.state_dict())
+    return prepared

@@ -47,6 +47,7 @@ def create_loader(
             f"create_loader takes a folder made by 'fastload pack' or a PackedDataset. Found: "
             f"{type(dataset).__name__}. Use timm.data.create_loader for it."
         )
+    named.pop("use_multi_epochs_loader", None)  # keeps worker processes between epochs, which are not there
     made = timm_data.create_loader(dataset, *arguments, **named)
     inner = made.loader if isinstance(made, timm_data.loader.PrefetchLoader) else made
     if inner.dataset is not dataset:

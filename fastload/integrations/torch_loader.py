@@ -59,10 +59,13 @@ def _order(loader: torch.utils.data.DataLoader[Any]) -> dict[str, Any]:
     """The arguments that say which samples come, and in which batches."""
     if loader.batch_sampler is None:
         raise ValueError("from_torch needs a loader of batches. Found: batch_size=None.")
-    if type(loader.batch_sampler) is not BatchSampler:
-        return {"batch_sampler": loader.batch_sampler}
-    batches = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
-    sampler, alone = loader.sampler, {"rank": 0, "world_size": 1}
+    batch_sampler: Any = loader.batch_sampler
+    if type(batch_sampler).__name__ == "_RepeatSampler":
+        batch_sampler = batch_sampler.sampler  # MultiEpochsDataLoader's, which would never end
+    if type(batch_sampler) is not BatchSampler:
+        return {"batch_sampler": batch_sampler}
+    batches = {"batch_size": batch_sampler.batch_size, "drop_last": batch_sampler.drop_last}
+    sampler, alone = batch_sampler.sampler, {"rank": 0, "world_size": 1}
     if type(sampler) is SequentialSampler:
         return {**batches, **alone, "shuffle": False}
     if (

@@ -100,6 +100,22 @@ def test_other_samplers_are_asked(dataset: Any, folder: Path) -> None:
     assert keys(from_torch(TorchLoader(dataset, batch_sampler=listed))) == expected(folder, listed)
 
 
+def test_a_batch_sampler_that_never_ends(dataset: Any, folder: Path) -> None:
+    """timm's MultiEpochsDataLoader, and others' of that kind, put one around torch's."""
+
+    class _RepeatSampler:
+        def __init__(self, sampler: Any) -> None:
+            self.sampler = sampler
+
+        def __iter__(self) -> Iterator[list[int]]:
+            while True:
+                yield from self.sampler
+
+    made = TorchLoader(dataset, 8)
+    object.__setattr__(made, "batch_sampler", _RepeatSampler(made.batch_sampler))
+    assert keys(from_torch(made)) == keys(from_torch(TorchLoader(dataset, 8)))
+
+
 def test_collate_fn_and_options(dataset: Any) -> None:
     def first(samples: list[Any]) -> int:
         return len(samples)

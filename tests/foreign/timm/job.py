@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import bare_torchvision  # noqa: F401
+import timm.data
 import torch
 import torch.distributed as dist
 from foreign_runs import (
@@ -28,6 +29,7 @@ from foreign_runs import (
 from timm.data import FastCollateMixup, create_transform
 from timm.data.distributed_sampler import RepeatAugSampler
 
+import fastload
 from fastload.integrations.timm import create_loader
 
 ENGINE = EngineBatches()
@@ -50,6 +52,8 @@ def make_loader(given: dict[str, Any]) -> Any:
     if given["loader"] == "plain":  # timm's transform object, given to our loader
         chain = create_transform((3, 32, 32), is_training=True, interpolation="bilinear", color_jitter=0.0)
         return our_loader(given["set"], transform=chain)
+    if given["loader"] == "timm's":
+        return timm.data.create_loader(fastload.PackedDataset(given["set"]), **arguments)
     if given.get("mixup"):
         arguments["collate_fn"] = FastCollateMixup(mixup_alpha=0.8, cutmix_alpha=1.0, num_classes=COUNT)
     engine: dict[str, Any] = {"seed": SEED}

@@ -20,6 +20,8 @@ MORE = {
     "mixup": {"loader": "ours", "prefetcher": True, "mixup": True, "mixup_off": 1},
     "mixup-again": {"loader": "ours", "prefetcher": True, "mixup": True, "mixup_off": 1},
     "evaluation": {"loader": "ours", "prefetcher": True, "arguments": {"is_training": False}},
+    "several": {"loader": "ours", "arguments": {"use_multi_epochs_loader": True}},
+    "timm's": {"loader": "timm's"},
     "repeat": {"loader": "ours", "arguments": {"num_aug_repeats": 3}},
 }
 
@@ -37,6 +39,16 @@ def test_training_equals_torch(runs: Runs) -> None:
     check_equal(runs["ours"], runs["torch"])
     check_equal(runs["ours"], runs["plain"])
     assert {found["kind"] for found in runs["ours"]} == {"DataLoader"}
+
+
+def test_timms_own_create_loader(runs: Runs) -> None:
+    """It works on a packed dataset, in torch's worker processes; its other loader is not needed."""
+    check_equal(runs["several"], runs["ours"])
+    for found in runs["timm's"]:
+        assert found["engine"] == 0
+    half = runs["timm's"][0]["steps"] // 2
+    batches = [batch for found in runs["timm's"] for batch in found["labels"][:half]]
+    assert sorted(label for batch in batches for label in batch) == list(range(COUNT))
 
 
 def test_prefetcher(runs: Runs) -> None:
