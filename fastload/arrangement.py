@@ -334,10 +334,16 @@ class Arrangement:
             self.beginning.draw_from(changes["generator"])
         self._given_options = self._options(2)
 
-    def adopt_seed(self, seed: int) -> None:
-        """Go on with the seed of a saved state, where none was given."""
-        if self.given["seed"] is None and not self.beginning.has_begun:
-            self.beginning.seed = seed
+    def adopt_seed(self, seed: int) -> bool:
+        """Go on with the seed of a saved state, where none was given; True if it began with another."""
+        if self.given["seed"] is not None or self.beginning.seed == seed:
+            return False
+        self.beginning.seed = seed
+        if self._fixed is None:
+            return False
+        self._fixed = None
+        self._fixed = self._now()
+        return True
 
     def arguments_here(self) -> dict[str, Any]:
         """Arguments with which another process of this rank makes the same batches, one after the other."""

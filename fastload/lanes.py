@@ -35,6 +35,9 @@ _OVER = (
 )
 
 
+_RESTARTED = "This iteration is over: a state with another seed was loaded since it began. Iterate anew."
+
+
 class _Lane:
     """One back end, and whose batches it makes."""
 
@@ -68,6 +71,7 @@ class Lanes:
         self._known: weakref.WeakSet[Any] = weakref.WeakSet()  # iterations that have had a lane
         self._alternate = False  # an iteration came back after another one had taken its lane
         self._pending: tuple[BatchKey, dict[str, Any]] | None = None
+        self._over: weakref.WeakSet[Any] = weakref.WeakSet()
         self._takes = 0
         self._closed = False
 
@@ -109,6 +113,8 @@ class Lanes:
             self._takes += 1
             lane = next((lane for lane in self._lanes if lane.user_now() is user), None)
             if lane is None:
+                if user in self._over:
+                    raise StateError(_RESTARTED)
                 if user in self._known and self._single:
                     raise StateError(_OVER)
                 self._alternate = self._alternate or user in self._known
@@ -154,6 +160,16 @@ class Lanes:
     def go_on_with(self, key: BatchKey, state: dict[str, Any]) -> None:
         """The iteration that begins next, at ``key``, goes on with a state of :meth:`place_state`."""
         self._pending = key, state
+
+    def restart(self) -> None:
+        """All iterations are over; those that follow get new back ends."""
+        with self._lock.held():
+            left, self._lanes = self._lanes, []
+            for user in self._known:
+                self._over.add(user)
+            self._known.clear()
+        for lane in left:
+            lane.backend.close()
 
     def drop(self, user: Any) -> None:
         """After an error: what is in work for ``user`` is made anew, where it can be."""

@@ -16,7 +16,6 @@ from typing_extensions import TypeVar
 from fastload.arrangement import Arrangement
 from fastload.backends import is_stream
 from fastload.epochs import EpochIterator, Epochs
-from fastload.errors import StateError
 from fastload.explain import Explanation
 from fastload.faults import SampleReport
 from fastload.frameworks import accelerate_asks, epoch_meant, let_skip, lightning_made, look_for_accelerate
@@ -30,7 +29,7 @@ from fastload.sampler import KeyedSampler, check_position, order_name
 from fastload.state import LoaderState
 from fastload.stats import stage_stats
 from fastload.torch_attributes import Found, set_attributes
-from fastload.torch_workers import keeps_state
+from fastload.torch_workers import check_kept, keeps_state
 
 __all__ = ["DataLoader"]
 
@@ -280,13 +279,9 @@ class DataLoader(TorchDataLoader[T_co]):
         """
         own, kept = (state, {}) if self._arranged.packed else LoaderState.divided(state)
         loaded = LoaderState.from_dict(own)
-        if kept and not self._keeps_state:
-            raise StateError(
-                f"The state has that of a dataset and its workers ({', '.join(sorted(kept))}), saved with "
-                "torchdata's loader inside. Install torchdata ('pip install torchdata') to go on with it."
-            )
-        if loaded.seed is not None:
-            self._arranged.adopt_seed(loaded.seed)
+        check_kept(self.dataset, kept)
+        if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
+            self._epochs.lanes.restart()
         self._state(0, 0).check_fits(loaded)
         if not is_stream(self.dataset) and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)

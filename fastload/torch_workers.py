@@ -25,7 +25,7 @@ from fastload.errors import NotDelivered, StateError
 from fastload.prefetch import BatchKey
 from fastload.sampler import Sampler
 
-__all__ = ["StreamBackend", "TorchBackend", "keeps_state", "torch_arguments"]
+__all__ = ["StreamBackend", "TorchBackend", "check_kept", "keeps_state", "torch_arguments"]
 
 _TORCHS_WORDS = ("DataLoader timed out", "DataLoader worker (pid")
 _DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
@@ -49,6 +49,19 @@ def keeps_state(dataset: Any) -> bool:
     if isinstance(dataset, IterableDataset):
         return stateful_loader() is not None
     return has_state(dataset)
+
+
+def check_kept(dataset: Any, kept: Mapping[str, Any]) -> None:
+    """Refuse what a state has besides ours, where nothing here can take it.
+
+    Raises:
+        StateError: torchdata is needed for it.
+    """
+    if kept and not (keeps_state(dataset) and stateful_loader() is not None):
+        raise StateError(
+            f"The state has that of a dataset and its workers ({', '.join(sorted(kept))}), saved with "
+            "torchdata's loader inside. Install torchdata ('pip install torchdata') to go on with it."
+        )
 
 
 @lru_cache(maxsize=1)
@@ -242,16 +255,7 @@ class _TorchsLoader:
         return {}
 
     def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
-        """Go on at ``key`` with a state of :meth:`place_state`.
-
-        Raises:
-            StateError: torchdata is needed for it, and not installed.
-        """
-        if not self._is_stateful:
-            raise StateError(
-                f"The state has that of a {type(self.dataset).__name__} and its workers, which torchdata's "
-                "loader alone can give back. Install torchdata ('pip install torchdata')."
-            )
+        """Go on at ``key`` with a state of :meth:`place_state`."""
         self._passes.cancel()
         self._aim(key)
         self._loader.load_state_dict(state)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from epochs import all_batches, same
@@ -21,6 +22,10 @@ from fastload import DataLoader, errors
 from fastload import transforms as T
 
 CROP = T.RandomResizedCrop(16)
+
+
+def as_array(image: Any) -> Any:
+    return torch.from_numpy(np.array(image))
 
 
 class Counted(Dataset[tuple[torch.Tensor, int]]):
@@ -51,7 +56,7 @@ class Picky(Dataset[int]):
 
 def make(kind: str, folder: Path, **options: Any) -> DataLoader:
     if kind in ("packed", "callable"):
-        tail = [torch.clone] if kind == "callable" else []
+        tail = [as_array] if kind == "callable" else []
         return DataLoader(
             folder,
             **{
@@ -72,8 +77,11 @@ def labels_of(batches: list[Any]) -> list[int]:
     return sorted(int(label) for _, labels in batches for label in labels)
 
 
-@pytest.mark.parametrize("consumers", range(1, 9))
-@pytest.mark.parametrize("kind", ["packed", "callable", "torch", "workers", "stream"])
+@pytest.mark.parametrize(
+    ("kind", "consumers"),
+    [(kind, count) for kind in ("packed", "torch") for count in range(1, 9)]
+    + [("callable", 3), ("workers", 4), ("stream", 5)],
+)
 def test_threads_that_share_an_iterator_get_each_batch_once(kind: str, consumers: int, folder: Path) -> None:
     expected = all_batches(make(kind, folder))
     iterator = iter(make(kind, folder))
@@ -283,3 +291,26 @@ def test_any_batch_passes_through_untouched(kind: str) -> None:
     loader = DataLoader(range(6), batch_size=2, collate_fn=lambda _: batch)
     assert [found is batch for found in loader] == [True] * 3
     assert loader.stats()["samples"] in (3, 6)
+
+
+@pytest.mark.parametrize("kind", ["packed", "torch"])
+def test_a_loader_that_has_begun_takes_a_state_with_another_drawn_seed(kind: str, folder: Path) -> None:
+    options = {"shuffle": True, "seed": None}
+    saved = make(kind, folder, **options)
+    iterator = iter(saved)
+    next(iterator)
+    state = saved.state_dict()
+    rest = all_batches(iterator)
+    loader = make(kind, folder, **options)
+    begun = iter(loader)
+    next(begun)
+    assert loader.state_dict()["seed"] != state["seed"]
+    loader.load_state_dict(state)
+    assert loader.state_dict() == state
+    assert same(all_batches(loader), rest)
+    assert same(all_batches(loader), all_batches(saved))
+    with pytest.raises(errors.StateError, match="another seed"):
+        next(begun)
+    given = make(kind, folder, shuffle=True, seed=5)
+    with pytest.raises(errors.StateError, match="seed was"):
+        given.load_state_dict(state)

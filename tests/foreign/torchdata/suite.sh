@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # torchdata's test suites against fastload.DataLoader: tests/foreign/run.sh torchdata FOLDER [PYTEST ARGUMENT...]
 # FOLDER has test_dataloader.py, test_state_dict.py and test_sampler.py of github.com/pytorch/data
-# (test/stateful_dataloader, main of June 2025); they are not part of this project.
+# (test/stateful_dataloader, main of June 2025); they are not part of this project. SUITES="test_sampler": only these.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-${TORCHDATA_TESTS:-}}
@@ -15,5 +15,5 @@ folder=$(cd "$folder" && pwd)
 export PYTHONPATH=$here/in_place:$PYTHONPATH
 cd "$folder"
 suites=()
-for name in test_sampler test_state_dict test_dataloader; do suites+=("$folder/$name.py"); done
+for name in ${SUITES:-test_sampler test_state_dict test_dataloader}; do suites+=("$folder/$name.py"); done
 exec python -m pytest -p known_failures -c "$here/pytest.ini" --rootdir "$folder" -p no:cacheprovider "${suites[@]}" "$@"
