@@ -12,6 +12,7 @@ from fastload.errors import FastloadError, FormatError, PackError
 from fastload.pack.files import publish_folder, remove, temporary_of
 from fastload.pack.folders import IMG_EXTENSIONS
 from fastload.pack.names import ESCAPED, decode_key, encode_key, printable
+from fastload.pack.png_file import png_file
 from fastload.pack.summary import CODECS
 from fastload.shard.dataset import PackedFiles
 
@@ -49,7 +50,8 @@ def unpack(
 ) -> int:
     """Write every record under its name into class folders below ``output``; returns how many.
 
-    ``output`` appears when all is written. Records of raw pixels become PPM files.
+    ``output`` appears when all is written. Records of raw pixels become PNG files, which
+    packing takes again.
 
     Raises:
         FormatError: keys that are no safe paths.
@@ -89,7 +91,7 @@ def _target(dataset: PackedFiles, sample: int) -> bytes:
     key = safe_path(decode_key(dataset.index.key(sample), bool(record["flags"] & ESCAPED)))
     codec = CODECS[int(record["codec"])]
     if codec == "raw":
-        key += b".ppm"
+        key += b".png"
     elif dataset.manifest.options.get("indexed") and not key.lower().endswith(IMG_EXTENSIONS):
         key += _EXTENSIONS.get(codec, b"")
     label = int(record["label"])
@@ -104,7 +106,7 @@ def _as_file(dataset: PackedFiles, sample: int, data: bytes) -> bytes:
     record = dataset.record(sample)
     if CODECS[int(record["codec"])] != "raw":
         return data
-    return b"P6\n%d %d\n255\n" % (int(record["width"]), int(record["height"])) + data
+    return png_file(np.frombuffer(data, np.uint8).reshape(int(record["height"]), int(record["width"]), 3))
 
 
 def _write(root: bytes, path: bytes, data: bytes) -> None:

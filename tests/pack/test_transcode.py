@@ -114,7 +114,7 @@ def test_raw(source: Path, tmp_path: Path, format_name: str, extra: dict[str, ob
         assert np.abs(pixels - expected).max() <= 1, i
     unpack(tmp_path / "out", tmp_path / "back")
     for i, name in enumerate(FILES):
-        with Image.open(tmp_path / "back" / f"{name}.ppm") as image:
+        with Image.open(tmp_path / "back" / f"{name}.png") as image:
             assert image.tobytes() == dataset.read(i)
 
 
@@ -187,3 +187,28 @@ def test_a_jpeg_without_its_last_rows_is_no_picture(tmp_path: Path, extra: dict[
     [result] = pack(source, tmp_path / "out", options)
     assert (result.manifest.num_records, result.manifest.skipped) == (1, 1)
     assert "the image data ends before row" in result.skip_reasons()[0][0]
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"size": (31, 9)}, {"max_side": 1}], ids=["as it is", "size", "a pixel"]
+)
+def test_what_unpacking_makes_of_raw_pixels_can_be_packed(
+    tmp_path: Path, format_name: str, extra: dict[str, object]
+) -> None:
+    source = make_tree(
+        tmp_path / "source", {f"{c}/{i}.jpg": encoded(i + 7 * c) for i in range(3) for c in (0, 1)}
+    )
+    raw = PackOptions(format=format_name, num_proc=1, raw=True, **extra)  # type: ignore[arg-type]
+    pack(source, tmp_path / "raw", raw)
+    assert unpack(tmp_path / "raw", tmp_path / "back") == 6
+    pack(tmp_path / "back", tmp_path / "files", PackOptions(format=format_name, num_proc=1))
+    pack(tmp_path / "back", tmp_path / "again", PackOptions(format=format_name, num_proc=1, raw=True))
+    first, files, again = (PackedDataset(tmp_path / name) for name in ("raw", "files", "again"))
+    assert verify(tmp_path / "files", decode=True) == ([], 6)
+    assert files.classes == first.classes == ["0", "1"]
+    for i in range(6):
+        assert again.read(i) == first.read(i)
+        assert _C.decode_rgb(np.frombuffer(files.read(i), np.uint8)).tobytes() == first.read(i)
+        with Image.open(io.BytesIO(files.read(i))) as image:
+            assert image.tobytes() == first.read(i)
+        assert files.label(i) == first.label(i)
