@@ -36,7 +36,7 @@ def entry_json(facts: EntryFacts) -> dict[str, Any]:
         "progressive": facts.progressive,
         "unsuited": facts.unsuited,
         "other": facts.other,
-    } | ({"damaged": True} if facts.damaged else {})
+    } | {name: True for name in ("damaged", "estimated") if getattr(facts, name)}
 
 
 def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
@@ -46,11 +46,16 @@ def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
     else:
         where = "one a row of blocks" if facts.spacing == 0 else f"every {facts.spacing} pixels"
         share = 100 * facts.with_entries / max(facts.records, 1)
-        have = f"{counted(facts.with_entries, 'record')} ({share:.1f}%)"
+        have = f"{_about(facts)}{counted(facts.with_entries, 'record')} ({share:.1f}%)"
         rows = [("entry points", f"{where}, {have}, {human_bytes(facts.bytes)}")]
     reasons = [
         (facts.progressive, "progressive JPEG", "cannot have any: 'pack --baseline' converts without loss"),
         (facts.unsuited, "CMYK, 12-bit or lossless JPEG", "cannot have any"),
         (facts.other, "other JPEG", "without: restart markers, which serve instead; rare sampling; damage"),
     ]
-    return rows + [("", f"{counted(count, what)} {reason}") for count, what, reason in reasons if count]
+    kinds = [(f"{_about(facts)}{counted(count, what)}", reason) for count, what, reason in reasons if count]
+    return rows + [("", f"{kind} {reason}") for kind, reason in kinds]
+
+
+def _about(facts: EntryFacts) -> str:
+    return "about " if facts.estimated else ""

@@ -8,13 +8,13 @@ from typing import Any
 
 from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
+from fastload.cli.progress import LookProgress
 from fastload.pack.entry_facts import entry_facts
+from fastload.pack.index_runs import IndexRuns
 from fastload.pack.summary import Summary
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]
-
-_CHUNK = 1 << 16  # index entries at a time
 
 
 def add(verbs: Any) -> None:
@@ -23,6 +23,11 @@ def add(verbs: Any) -> None:
         "info", help="what a packed dataset holds", description="What a packed dataset holds."
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="a packed dataset")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="look at every record of a very large set, too, where a part tells what is shown as 'about'",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
@@ -30,10 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the facts of a packed dataset."""
     dataset = PackedFiles(arguments.folder)
     manifest, summary = dataset.manifest, Summary()
-    records = dataset.records
-    for start in range(0, len(records), _CHUNK):
-        summary.add(records[start : start + _CHUNK])
-    entries = entry_facts(dataset)
+    with LookProgress(len(dataset), quiet=arguments.json) as progress:
+        runs = IndexRuns(dataset, arguments.all, progress.advanced)
+        for records in runs.entries():
+            summary.add(records)
+    entries = entry_facts(dataset, IndexRuns(dataset, arguments.all))
+    codecs = summary.codecs if runs.whole else dict(manifest.codecs)
     if arguments.json:
         print_json(
             {
@@ -43,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
                 "bytes": manifest.data_bytes,
                 "classes": list(manifest.classes),
                 "shards": [{"file": s.file, "size": s.size, "records": s.records} for s in manifest.shards],
-                "codecs": summary.codecs,
+                "codecs": codecs,
+                "looked_at": runs.looked,
                 "sides": summary.sides(),
                 "entries": entry_json(entries),
                 "skipped": manifest.skipped,
@@ -59,11 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
         ("records", f"{manifest.num_records}, {human_bytes(manifest.data_bytes)}"),
         ("classes", f"{len(manifest.classes)}: {shown}" if manifest.classes else "none"),
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),
-        ("codecs", ", ".join(f"{name} {count}" for name, count in summary.codecs.items())),
-        ("sizes", sides_row(summary.sides())),
+        ("codecs", ", ".join(f"{name} {count}" for name, count in codecs.items())),
+        ("sizes", ("" if runs.whole else "about ") + sides_row(summary.sides())),
         *entry_rows(entries),
         ("skipped", str(manifest.skipped)),
         ("writer", manifest.writer),
     ]
+    if not runs.whole:
+        part = f"{runs.looked} of {len(dataset)} records, spread over the set; --all looks at every one"
+        rows.append(("looked at", part))
     print_table(str(dataset.folder), rows)
     return 0

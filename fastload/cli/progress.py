@@ -8,8 +8,9 @@ from types import TracebackType
 
 from fastload.cli.output import counted, human_bytes
 
-__all__ = ["LOG_SECONDS", "Bar", "WarmProgress"]
+__all__ = ["LOG_SECONDS", "Bar", "LookProgress", "WarmProgress"]
 
+_MANY = 1_000_000  # index entries; fewer take no time
 LOG_SECONDS = 10.0  # between two lines where there is no terminal
 
 
@@ -54,6 +55,31 @@ class WarmProgress:
         self._logged = time.monotonic()
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
+
+
+class LookProgress:
+    """How many index entries have been looked at, on stderr, where they are many. A context manager."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        self._total, self._done = total, 0
+        self._bar: Bar | None = None
+        self._shows = not quiet and sys.stderr.isatty() and total > _MANY
+
+    def __enter__(self) -> LookProgress:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advanced(self, count: int) -> None:
+        """So many more."""
+        self._done += count
+        if self._shows and self._done > _MANY:
+            if self._bar is None:
+                self._bar = Bar("looking at records")
+                self._bar.start("looking at records", self._total, 0)
+            self._bar.update(self._done, f"{self._done} of {self._total}")
 
 
 class Bar:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from fastload.pack.index_runs import IndexRuns
 from fastload.pack.summary import CODECS, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
@@ -15,7 +17,6 @@ from fastload.shard.paged import HEADER
 
 __all__ = ["EntryFacts", "entry_facts"]
 
-_CHUNK = 1 << 16  # index entries at a time
 _JPEG = CODECS.index("jpeg")
 _COMPONENTS = (1, 3)  # gray, YCbCr
 
@@ -32,6 +33,7 @@ class EntryFacts:
     with_entries: int
     bytes: int  # of entries.fli
     damaged: bool = False  # there is an entries.fli, and it is no use
+    estimated: bool = False  # all but records, jpegs, spacing and bytes, from a part of the records
 
     @property
     def other(self) -> int:
@@ -41,11 +43,15 @@ class EntryFacts:
         return max(0, self.jpegs - self.progressive - self.unsuited - self.with_entries)
 
 
-def entry_facts(dataset: PackedFiles) -> EntryFacts:
-    """The facts of an opened dataset, from its index and ``entries.fli``; no record is read."""
+def entry_facts(dataset: PackedFiles, runs: IndexRuns | None = None) -> EntryFacts:
+    """The facts of an opened dataset, from its index and ``entries.fli``; no record is read.
+
+    Args:
+        runs: what is looked at of them; None: everything.
+    """
+    runs = runs or IndexRuns(dataset)
     jpegs = progressive = unsuited = 0
-    for start in range(0, len(dataset), _CHUNK):
-        records = dataset.records[start : start + _CHUNK]
+    for records in runs.entries():
         found = records[records["codec"] == _JPEG]
         is_progressive = (found["flags"] & PROGRESSIVE) != 0
         strange = (found["flags"] & (SIXTEEN_BIT | NEEDS_FALLBACK)) != 0
@@ -53,20 +59,23 @@ def entry_facts(dataset: PackedFiles) -> EntryFacts:
         jpegs += len(found)
         progressive += int(np.count_nonzero(is_progressive))
         unsuited += int(np.count_nonzero(strange & ~is_progressive))
+    if not runs.whole:
+        jpegs = dataset.manifest.codecs.get("jpeg", 0)
+    progressive, unsuited = runs.estimate(progressive), runs.estimate(unsuited)
+    path, estimated = dataset.folder / ENTRIES_NAME, not runs.whole
     if dataset.entries is None:
-        damaged = (dataset.folder / ENTRIES_NAME).exists()
-        return EntryFacts(len(dataset), jpegs, progressive, unsuited, None, 0, 0, damaged)
-    with_entries = sum(int(np.count_nonzero(sizes)) for sizes in _sizes(dataset))
-    size = (dataset.folder / ENTRIES_NAME).stat().st_size
-    spacing = int(dataset.entries.spacing)
-    return EntryFacts(len(dataset), jpegs, progressive, unsuited, spacing, with_entries, size)
+        damaged = path.exists()
+        return EntryFacts(len(dataset), jpegs, progressive, unsuited, None, 0, 0, damaged, estimated)
+    with_entries = runs.estimate(sum(int(np.count_nonzero(sizes)) for sizes in _sizes(path, runs)))
+    size, spacing = path.stat().st_size, int(dataset.entries.spacing)
+    kinds = (jpegs, progressive, unsuited)
+    return EntryFacts(len(dataset), *kinds, spacing, with_entries, size, estimated=estimated)
 
 
-def _sizes(dataset: PackedFiles) -> Iterator[npt.NDArray[np.uint64]]:
-    """Bytes of each record's entry points, a chunk of records at a time."""
-    with open(dataset.folder / ENTRIES_NAME, "rb") as file:
+def _sizes(path: Path, runs: IndexRuns) -> Iterator[npt.NDArray[np.uint64]]:
+    """Bytes of the entry points of each record that is looked at, a run at a time."""
+    with open(path, "rb") as file:
         header = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]
-        for start in range(0, len(dataset), _CHUNK):
+        for start, count in runs.places():
             file.seek(int(header["table_offset"]) + 8 * start)
-            count = min(_CHUNK, len(dataset) - start) + 1
-            yield np.diff(np.frombuffer(file.read(8 * count), "<u8"))
+            yield np.diff(np.frombuffer(file.read(8 * (count + 1)), "<u8"))

@@ -81,7 +81,7 @@ def test_json(source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert list(done["skip_reasons"].values()) == [1]
     info = run("info", packed)
     assert (info["id"], info["records"], info["skipped"]) == (done["id"], 48, 1)
-    assert run("verify", packed) == {"ok": True, "records": 48, "problems": []}
+    assert run("verify", packed) == {"ok": True, "records": 48, "found": 0, "problems": []}
     assert run("unpack", packed, tmp_path / "back")["files"] == 48
     assert run("index", packed, "--output", tmp_path / "index")["records"] == 48
     shard = packed / "set-00000-of-00001.arrow"

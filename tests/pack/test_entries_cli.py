@@ -16,7 +16,7 @@ from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.errors import PackError
-from fastload.pack import PackOptions, pack, packer
+from fastload.pack import PackOptions, index_runs, pack, packer
 from fastload.pack import entries as entries_module
 from fastload.pack.entries import DEFAULT_SPACING, MAGIC
 from fastload.shard.paged import write_paged
@@ -269,3 +269,34 @@ def test_verify_finds_missing_damaged_and_foreign_ones(
     assert "of another dataset" in problem()
     run(capsys, "index", packed, "--entries")  # although the dataset does not open as it is
     assert path.read_bytes() == good
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_info_of_a_very_large_set_looks_at_a_part(
+    packed: Path, every: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ "Very large" is ten records here, of which three runs of two are looked at: 0 and 1, 4 and 5, 8 and 9."""
+    run(capsys, "index", packed, "--entries", "16")
+    exact = json.loads(run(capsys, "info", packed, "--json"))
+    for name, value in (("_WHOLE", 9), ("_RUNS", 3), ("_RUN", 2)):
+        monkeypatch.setattr(index_runs, name, value)
+    arguments = ["--all"] if every else []
+    found = json.loads(run(capsys, "info", packed, "--json", *arguments))
+    words = run(capsys, "info", packed, *arguments)
+    if every:
+        assert found == exact
+        assert "about" not in words
+        return
+    assert found["looked_at"] == 6
+    for name in ("records", "codecs", "bytes", "shards"):
+        assert found[name] == exact[name]
+    assert found["entries"]["jpegs"] == exact["entries"]["jpegs"]
+    facts = [PackedDataset(packed).record(i) for i in (0, 1, 4, 5, 8, 9)]
+    widths = sorted(int(record["width"]) for record in facts)
+    assert (found["sides"]["width"]["min"], found["sides"]["width"]["max"]) == (widths[0], widths[-1])
+    entries = PackedDataset(packed).entries
+    having = sum(len(entries.get(i)) > 0 for i in (0, 1, 4, 5, 8, 9))
+    assert found["entries"]["records"] == round(having * 10 / 6)
+    assert found["entries"]["estimated"] is True
+    assert "looked at     6 of 10 records, spread over the set; --all looks at every one" in words
+    assert "sizes         about width" in words
