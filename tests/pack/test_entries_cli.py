@@ -275,7 +275,7 @@ def test_verify_finds_missing_damaged_and_foreign_ones(
 def test_info_of_a_very_large_set_looks_at_a_part(
     packed: Path, every: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ "Very large" is ten records here, of which three runs of two are looked at: 0 and 1, 4 and 5, 8 and 9."""
+    """Ten records are very many here, of which three runs of two are looked at: 0, 1, 4, 5, 8 and 9."""
     run(capsys, "index", packed, "--entries", "16")
     exact = json.loads(run(capsys, "info", packed, "--json"))
     for name, value in (("_WHOLE", 9), ("_RUNS", 3), ("_RUN", 2)):
