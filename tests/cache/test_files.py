@@ -340,6 +340,7 @@ def test_a_header_that_lies_is_refused(
 def test_a_scribbled_table_gives_no_bytes_out_of_bounds(
     memory: OpenFolder, dataset: PackedDataset, blobs: list[bytes]
 ) -> None:
+    assert len(blobs) == COUNT
     cache = made(memory, dataset)
     for sample, blob in enumerate(blobs):
         put(cache, sample, blob)

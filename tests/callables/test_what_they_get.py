@@ -54,6 +54,7 @@ def test_a_callable_alone_gets_the_whole_picture(packed: PackedDataset, workers:
     found = [
         image for images, _ in DataLoader(packed, 8, num_workers=workers, transform=whole) for image in images
     ]
+    assert len(found) == len(packed)
     for sample, image in enumerate(found):
         decoded = Image.open(io.BytesIO(packed.read(sample))).convert("RGB")
         assert np.array_equal(np.array(decoded)[:20, :20], image)

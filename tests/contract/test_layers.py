@@ -230,7 +230,9 @@ def test_only_transfer_and_dali_use_torch_cuda() -> None:
 
 def test_bindings_hold_no_logic() -> None:
     """By size, and by what a binding has no need of."""
-    for path in cpp_files("csrc/bindings"):
+    bindings = cpp_files("csrc/bindings")
+    assert len(bindings) > 10
+    for path in bindings:
         lines = path.read_text().count("\n")
         assert lines <= MAX_BINDING_LINES, f"{name_of(path)}: {lines} lines"
         system = {name for quote, name in includes(path) if quote == "<"}
@@ -253,6 +255,7 @@ def test_importing_fastload_is_light() -> None:
 
 def test_all_names_exist() -> None:
     fastload = importlib.import_module("fastload")
+    assert "DataLoader" in fastload.__all__
     for name in fastload.__all__:  # ruff (RUF022) keeps them sorted
         assert getattr(fastload, name) is not None
 

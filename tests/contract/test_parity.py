@@ -61,13 +61,16 @@ def by_pillow(dataset: PackedDataset, sample: int, transform: Any, epoch: int) -
 
 def check(dataset: PackedDataset, transform: Any, same: Callable[[torch.Tensor, torch.Tensor], bool]) -> None:
     loader = DataLoader(dataset, 9, shuffle=True, seed=11, num_workers=2, transform=transform)
+    seen = 0
     for epoch in range(2):
         for images, labels in loader:
+            seen += len(labels)
             for image, sample in zip(images, labels.tolist(), strict=True):
                 pixels = torch.from_numpy(by_pillow(dataset, sample, transform, epoch).copy()).permute(
                     2, 0, 1
                 )
                 assert same(image, pixels), (epoch, sample)
+    assert seen == 2 * len(dataset) > 0
 
 
 GEOMETRY = [

@@ -45,6 +45,7 @@ def test_resume_from_every_step_and_on_other_ranks() -> None:
     for x, y in loader:
         batches.append((x, y))
         states.append(loader.state_dict())
+    assert len(batches) > 2
     for step, state in enumerate(states):
         resumed = load(drop_last=True)
         resumed.load_state_dict(state)

@@ -26,6 +26,7 @@ def check_same(dataset: Any, unit: float = 1.0, **options: Any) -> dict[str, Any
     with with_dali(dataset, device="cuda", **settings) as dali:
         found = [(images.cpu(), labels.cpu()) for _ in range(2) for images, labels in dali]
         stats: dict[str, Any] = dali.stats()["decoders"]
+    assert len(found) > 1
     for (images, labels), (pixels, same) in zip(found, wanted, strict=True):
         assert torch.equal(labels, same)
         assert (images.shape, images.dtype, images.stride()) == (pixels.shape, pixels.dtype, pixels.stride())

@@ -83,6 +83,7 @@ def test_batch_transforms_are_those_of_the_host(load: Any) -> None:
     options = {"transform": T.Compose([*TRAIN.transforms, NORMALIZE]), "batch_transform": parts}
     with load(None, **options) as loader:
         wanted = all_batches(loader)
+    assert len(wanted) > 1
     gpu = SimulatedGpu(1, eagerness=1.0)
     with load(gpu, **options) as loader:
         for (images, labels), (pixels, same) in zip(loader, wanted, strict=True):

@@ -50,6 +50,7 @@ def test_roi_equals_crop_of_full_decode(options, alpha, width, height, data):
 @pytest.mark.parametrize("options", [{"quality": 20}, {"lossless": True}])
 def test_cut_at_every_byte(options):
     data = encode(photo(24, 24), "WEBP", **options)
+    assert len(data) > 100
     for length in range(len(data) - 1):  # the last byte may be padding to an even length
         with pytest.raises(DecodeError):
             _C.decode_rgb(data[:length])

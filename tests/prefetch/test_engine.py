@@ -120,6 +120,8 @@ def test_closing_with_batches_in_flight(tiny: PackedDataset) -> None:
         tickets = [order.submit(engine) for order in orders]
         engine.wait(tickets[0], 0.001)
         engine.close()
+        with pytest.raises(StateError, match="closed"):
+            orders[0].submit(engine)
         del engine
 
 

@@ -113,6 +113,7 @@ def check_resumed(
     whole: Sequence[dict[str, Any]], first: Sequence[dict[str, Any]], second: Sequence[dict[str, Any]]
 ) -> None:
     """An interrupted run and its continuation are together what the uninterrupted one was."""
+    assert whole
     for full, begun, rest in zip(whole, first, second, strict=True):
         assert begun["labels"]
         assert rest["labels"]

@@ -34,7 +34,9 @@ def test_any_part_is_the_same_as_in_the_whole(n: int, block: int, data: st.DataO
 def test_a_window_holds_whole_blocks() -> None:
     order = BlockOrder(1000, 1, 10, 100)
     for epoch in range(3):
-        for window in whole(order, epoch).reshape(10, 100):
+        windows = whole(order, epoch).reshape(10, 100)
+        assert len(np.unique(windows)) == 1000
+        for window in windows:
             _, counts = np.unique(window // 10, return_counts=True)
             assert counts.tolist() == [10] * 10
             assert not np.array_equal(window, np.sort(window))

@@ -34,6 +34,7 @@ def test_any_part_is_the_same_as_in_the_whole(n: int, seed: int, epoch: int, dat
 @pytest.mark.parametrize("n", [1000, EXACT_LIMIT + 1])
 def test_differs_by_seed_and_epoch(n: int) -> None:
     orders = [order(n, seed, epoch) for seed in (0, 1, 2**63) for epoch in (0, 1, 2**33)]
+    assert len(orders) == 9
     for i, first in enumerate(orders):
         for second in orders[:i]:
             assert np.mean(first == second) < 0.01

@@ -75,7 +75,9 @@ def test_own_models_have_torchvisions_parameter_names(name: str) -> None:
     torchvision = pytest.importorskip("torchvision")
     block, counts, width = models.MODELS[name]
     own = models.ResNet(block, counts, 1000, width)
-    own.load_state_dict(getattr(torchvision.models, name)().state_dict())
+    theirs = getattr(torchvision.models, name)().state_dict()
+    assert list(own.state_dict()) == list(theirs)
+    own.load_state_dict(theirs)
 
 
 def test_cosine_warms_up_and_ends_at_zero() -> None:
@@ -93,6 +95,7 @@ def test_one_cycle_equals_torchs() -> None:
     torchs = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=total, pct_start=0.3)
     # torch places the peak at update 0.3 * total - 1 of total - 1.
     warmup = (0.3 * total - 1) / (total - 1)
+    assert schedule.one_cycle(0.0, warmup) < schedule.one_cycle(warmup, warmup) == 1.0
     for step in range(total):
         assert schedule.one_cycle(step / (total - 1), warmup) == pytest.approx(
             torchs.get_last_lr()[0], abs=1e-9
@@ -132,14 +135,21 @@ def test_top5_of_few_classes_is_not_a_number() -> None:
     assert math.isnan(evaluate(make_run(linear(5)), batches(1, classes=5)).top5)
 
 
+def check_same_weights(one: torch.nn.Module, other: torch.nn.Module) -> None:
+    """Both were trained, and alike."""
+    untrained = next(linear().parameters())
+    assert not torch.equal(next(one.parameters()), untrained)
+    for a, b in zip(one.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
 def test_accumulation_equals_one_large_batch() -> None:
     data = batches(4)
     small, large = linear(), linear()
     train_epoch(make_run(small, accumulate=2), data, range(4), quiet(4), lambda step: False)
     joined = [tuple(torch.cat(parts) for parts in zip(*data[i : i + 2], strict=True)) for i in (0, 2)]
     train_epoch(make_run(large), joined, range(2), quiet(2), lambda step: False)  # type: ignore[arg-type]
-    for a, b in zip(small.parameters(), large.parameters(), strict=True):
-        torch.testing.assert_close(a, b)
+    check_same_weights(small, large)
 
 
 def test_the_last_group_of_an_epoch_may_be_smaller() -> None:
@@ -159,8 +169,7 @@ def test_marked_rows_do_not_train() -> None:
     with_marked, without = linear(), linear()
     train_epoch(make_run(with_marked), [marked], range(1), quiet(1), lambda step: False)
     train_epoch(make_run(without), [(images, labels)], range(1), quiet(1), lambda step: False)
-    for a, b in zip(with_marked.parameters(), without.parameters(), strict=True):
-        torch.testing.assert_close(a, b)
+    check_same_weights(with_marked, without)
 
 
 def test_a_batch_of_marked_rows_changes_nothing() -> None:
@@ -270,6 +279,7 @@ def test_baseline_resumes_in_the_middle(sample: Path) -> None:
     first = loader()
     first.set_epoch(3)
     wanted = [labels.tolist() for _, labels in first]
+    assert len(wanted) > 2
     for stop in range(1, len(wanted)):
         interrupted = loader()
         interrupted.set_epoch(3)

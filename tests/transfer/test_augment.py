@@ -28,7 +28,9 @@ JITTER = ColorJitter(0.4, (0.6, 1.4), 0.4, 0.2)
 
 def batches(dataset: PackedDataset, **options: Any) -> list[Any]:
     with DataLoader(dataset, 8, **{"num_workers": 2, "seed": 3, "transform": FLOAT, **options}) as loader:
-        return [(images.clone(), labels.clone()) for images, labels in loader]
+        found = [(images.clone(), labels.clone()) for images, labels in loader]
+    assert len(found) > 1
+    return found
 
 
 def ids_of(*samples: int, draws: list[int] | None = None) -> BatchIds:
@@ -39,6 +41,7 @@ def test_philox_by_numpy_is_the_cores() -> None:
     batch = ids_of(0, 7, 2**40 + 3, -1, draws=[0, 5, 2**32 - 1, 1])
     for seed, epoch in ((0, 0), (2**64 - 1, 12), (5, 2**33)):
         found = draws.sample_words(seed, epoch, batch, 6, 3)
+        assert len(found) == len(batch.ids) == 4
         for i, sample in enumerate(batch.ids):
             for block in range(3):
                 wanted = _C.sample_words(seed, epoch, int(sample) % 2**64, int(batch.draws[i]), 6, block)

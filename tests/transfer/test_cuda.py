@@ -205,6 +205,7 @@ def test_batch_transforms_equal_the_cpus(packed: PackedDataset, batch_transform:
     options = {"dtype": "float32", "batch_transform": batch_transform}
     wanted = batches_of(loader_of(packed, device=None, **options), epochs=1)
     found = batches_of(loader_of(packed, **options), epochs=1)
+    assert len(found) == 7
     for (images, labels), (pixels, soft) in zip(found, wanted, strict=True):
         assert (images.cpu() - pixels).abs().max() < 2e-4
         assert (labels.cpu() - soft).abs().max() < 1e-6

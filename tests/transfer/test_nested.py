@@ -148,7 +148,8 @@ def test_python_callables_and_collate_functions(tiny: PackedDataset, on: Make) -
         {"transform": T.CenterCrop(4), "collate_fn": collate},
     ):
         gpu = SimulatedGpu(1)
-        plain = DataLoader(tiny, 8, num_workers=1, **{"seed": 0, **options})
+        plain = list(DataLoader(tiny, 8, num_workers=1, **{"seed": 0, **options}))
+        assert len(plain) > 1
         for found, wanted in zip(on(gpu, tiny, **options), plain, strict=True):
             gpu.finish(gpu.current)
             if isinstance(wanted, dict):

@@ -78,6 +78,7 @@ def test_waiting_for_a_slot_times_out(tiny: PackedDataset, on: Make, monkeypatch
 @pytest.mark.parametrize("mode", ["fresh", "reuse"])
 def test_inference_mode_may_begin_and_end_anywhere(tiny: PackedDataset, on: Make, mode: str) -> None:
     wanted = expected(tiny, NORMALIZE)[0]
+    assert len(wanted) > 4
     gpu = SimulatedGpu(0)
     iterator = iter(on(gpu, tiny, transform=NORMALIZE, device_memory=mode))
     for number, batch in enumerate(wanted):

@@ -26,6 +26,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def of(ranks: list[Any], scenario: str) -> list[Any]:
     """Each rank's results of one scenario."""
+    assert ranks
     for rank in ranks:
         assert "error" not in rank[scenario], rank[scenario]["error"]
     return [rank[scenario] for rank in ranks]
