@@ -37,6 +37,7 @@ def test_every_sample_comes_once_an_epoch_from_the_engine(ranks: list[Any]) -> N
 
 
 def test_a_resumed_run_equals_one_that_was_not_interrupted(ranks: list[Any]) -> None:
+    assert ranks
     for rank in ranks:
         whole, stopped, resumed = rank["packed"], rank["stopped"], rank["resumed"]
         assert stopped["epochs"] == [*whole["epochs"][:2], whole["epochs"][2][:4]]

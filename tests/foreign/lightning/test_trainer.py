@@ -56,12 +56,14 @@ def test_every_sample_comes_once_an_epoch_from_the_engine(ranks: list[Any]) -> N
 
 
 def test_validation_has_each_sample_once(ranks: list[Any]) -> None:
+    assert ranks
     for epoch in by_epoch(ranks, "packed", "val"):
         rows = sorted(row for batches in epoch for batch in batches for row in batch if row >= 0)
         assert rows == list(range(ROWS))
 
 
 def test_optimizer_steps_are_torchs(ranks: list[Any]) -> None:
+    assert ranks
     for rank in ranks:
         assert rank["packed"]["steps"] == rank["torch"]["steps"]
         assert [len(epoch) for epoch in rank["packed"]["train"]] == [
@@ -70,6 +72,7 @@ def test_optimizer_steps_are_torchs(ranks: list[Any]) -> None:
 
 
 def test_a_resumed_fit_equals_one_that_was_not_interrupted(ranks: list[Any]) -> None:
+    assert ranks
     for rank in ranks:
         whole, stopped, resumed = rank["packed"], rank["stopped"], rank["resumed"]
         assert stopped["train"] == [whole["train"][0], whole["train"][1][:4]]
@@ -80,12 +83,14 @@ def test_a_resumed_fit_equals_one_that_was_not_interrupted(ranks: list[Any]) -> 
 
 
 def test_seed_everything_decides_the_order(ranks: list[Any]) -> None:
+    assert ranks
     for rank in ranks:
         assert rank["other seed"]["train"][0] != rank["packed"]["train"][0]
 
 
 @pytest.mark.parametrize("made", ["overfit", "overfit in a hook"])
 def test_overfit_batches_repeats_the_first_rows(ranks: list[Any], made: str) -> None:
+    assert ranks
     for epoch in by_epoch(ranks, made):
         rows = sorted(row for batches in epoch for batch in batches for row in batch)
         assert rows == list(range(8 * len(ranks)))

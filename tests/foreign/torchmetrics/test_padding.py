@@ -25,6 +25,7 @@ def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.mark.parametrize("way", ["ignore_index", "drop_padding", "valid"])
 def test_a_perfect_model_is_perfect(ranks: list[Any], way: str) -> None:
+    assert ranks
     for rank in ranks:
         found = rank[way]
         assert found["accuracy"] == 1.0

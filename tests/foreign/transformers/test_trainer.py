@@ -47,6 +47,7 @@ def test_training_has_each_sample_once_an_epoch_from_the_engine(ranks: list[Any]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_resumed_training_equals_one_that_was_not_interrupted(ranks: list[Any], way: str) -> None:
+    assert ranks
     for rank in ranks:
         whole, resumed = rank[way], rank[f"{way} resumed"]
         assert resumed["steps"] == whole["steps"]
@@ -58,6 +59,7 @@ def test_a_resumed_training_equals_one_that_was_not_interrupted(ranks: list[Any]
 
 @pytest.mark.parametrize("way", WAYS)
 def test_evaluation_has_the_rows_of_the_set(ranks: list[Any], way: str) -> None:
+    assert ranks
     for rank in ranks:
         torchs, ours = rank["torch evaluated"], rank[f"{way} evaluated"]
         assert ours["rows"] == torchs["rows"] == list(range(ROWS))
@@ -68,6 +70,7 @@ def test_evaluation_has_the_rows_of_the_set(ranks: list[Any], way: str) -> None:
 
 
 def test_a_loader_that_accelerate_does_not_know_is_told_of(ranks: list[Any]) -> None:
+    assert ranks
     for rank in ranks:
         if len(ranks) == 1:
             assert rank["unprepared"]["rows"] == list(range(ROWS))
