@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Listing", "MixedDataset", "PackedDataset", "mix"]
 
+# Read from the index; ImageFolder's users set some of them, which would change nothing here.
+_FIXED = ("class_to_idx", "imgs", "labels", "samples", "targets")
+
 Transform: TypeAlias = "Callable[[Any], Any] | None"
 
 
@@ -67,6 +70,14 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
 
     transform: Transform = None
     target_transform: Transform = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED:
+            raise AttributeError(
+                f"{name} of a packed dataset cannot be set: it is in the index. Pass target_transform= to "
+                "change labels, and a torch Subset (or dataset[first:last]) to choose samples."
+            )
+        super().__setattr__(name, value)
 
     @overload
     def __getitem__(self: Any, index: int) -> tuple[Image.Image, int]: ...

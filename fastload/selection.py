@@ -19,13 +19,13 @@ __all__ = ["Selection"]
 class Selection:
     """What the engine reads of a Subset or a ConcatDataset: datasets, and which of their samples.
 
-    It has *positions*, ``len()`` of them, and *sample ids*, which go on from one dataset to the next over all
+    It has *places*, ``len()`` of them, and *sample ids*, which go on from one dataset to the next over all
     of their samples. Random numbers are keyed by sample ids, so that a sample is augmented in a subset as in
     the whole.
 
     Args:
         members: the datasets, each once (``fastload.mixture.Packed``).
-        ids: (n,) int64, the sample id at each position; None: all samples in order.
+        ids: (n,) int64, the sample id at each place; None: all samples in order.
     """
 
     def __init__(self, members: Sequence[Any], ids: npt.NDArray[np.int64] | None) -> None:
@@ -47,12 +47,12 @@ class Selection:
 
     @property
     def sample_ids(self) -> npt.NDArray[np.int64] | None:
-        """The sample id at each position; None: the position itself."""
+        """The sample id at each place; None: the place itself."""
         return self._ids
 
     @cached_property
     def repeats(self) -> bool:
-        """Whether a sample stands at several positions."""
+        """Whether a sample stands at several places."""
         if self._ids is None:
             return False
         is_there = np.zeros(self.num_ids, bool)
@@ -82,7 +82,7 @@ class Selection:
 
     @cached_property
     def labels(self) -> npt.NDArray[np.int64]:
-        """Label by sample id (not by position), int64; -1 where there is none."""
+        """Label by sample id (not by place), int64; -1 where there is none."""
         return np.concatenate([member.labels for member in self._members])
 
     def member(self, sample: int) -> tuple[Any, int]:

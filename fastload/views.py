@@ -64,16 +64,16 @@ class _View(Selection):
 
     def now_and_then(self) -> tuple[Ids, Ids]:
         """The sample ids as torch's dataset has them now, and as the view has them."""
-        now = _positions(self._original, [])
+        now = _places(self._original, [])
         return now, np.arange(self.num_ids) if self.sample_ids is None else self.sample_ids
 
     def __repr__(self) -> str:
         of = " and ".join(map(repr, self._members))
         return f"{type(self).__name__.removesuffix('View')}({len(self)} samples of {of})"
 
-    def __getitems__(self: Any, positions: Sequence[int]) -> list[Any]:
+    def __getitems__(self: Any, places: Sequence[int]) -> list[Any]:
         """The samples of a batch; see ``PackedDataset.__getitems__``."""
-        return deliver(positions) or [self[position] for position in positions]
+        return deliver(places) or [self[place] for place in places]
 
 
 class SubsetView(_View, Subset[Any]):
@@ -128,7 +128,7 @@ def open_dataset(dataset: Any) -> Any:
     if not isinstance(dataset, (Subset, ConcatDataset)) or not _holds_packed(dataset):
         return dataset
     members: list[Any] = []
-    ids: Ids | None = _positions(dataset, members)
+    ids: Ids | None = _places(dataset, members)
     assert ids is not None
     if len(ids) == sum(map(len, members)) and np.array_equal(ids, np.arange(len(ids))):
         ids = None
@@ -162,7 +162,7 @@ def given_transform(dataset: Any, transform: Any) -> Any:
 
 
 def read_by(dataset: Any, sampler: Sampler) -> Sampler:
-    """``sampler``, which gives positions of ``dataset``, for whoever reads by sample id."""
+    """``sampler``, which gives places of ``dataset``, for whoever reads by sample id."""
     if not isinstance(dataset, Selection) or dataset.sample_ids is None:
         return sampler
     return MappedSampler(sampler, dataset.sample_ids, dataset.repeats)  # type: ignore[return-value]
@@ -191,7 +191,7 @@ def check_unchanged(dataset: Any, transforms: Sequence[Any]) -> None:
     if isinstance(dataset, _View) and not np.array_equal(*dataset.now_and_then()):
         raise StateError(
             f"The samples of {dataset!r} were changed after the DataLoader was made. Make a new DataLoader. "
-            "(A sampler= may give other positions every epoch.)"
+            "(A sampler= may give other places every epoch.)"
         )
 
 
@@ -278,13 +278,13 @@ def _holds_packed(dataset: Any, depth: int = 0) -> bool:
     return False
 
 
-def _positions(dataset: Any, members: list[Any]) -> Ids:
-    """The sample id at each position; the packed datasets are added to ``members``, each once."""
+def _places(dataset: Any, members: list[Any]) -> Ids:
+    """The sample id at each place; the packed datasets are added to ``members``, each once."""
     if isinstance(dataset, Subset):
-        within = _positions(dataset.dataset, members)
+        within = _places(dataset.dataset, members)
         return within[_indices(dataset, len(within))]
     if isinstance(dataset, ConcatDataset):
-        return np.concatenate([_positions(inner, members) for inner in dataset.datasets])
+        return np.concatenate([_places(inner, members) for inner in dataset.datasets])
     if not any(member is dataset for member in members):
         members.append(dataset)
     number = next(i for i, member in enumerate(members) if member is dataset)

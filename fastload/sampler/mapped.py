@@ -1,4 +1,4 @@
-"""A sampler's positions turned into sample ids, for datasets that are a choice of others' samples."""
+"""A sampler's places turned into sample ids, for datasets that are a choice of others' samples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["MappedSampler"]
 
 
 class MappedSampler:
-    """Stands in for a :class:`Sampler` over positions of a dataset, and gives ids of the samples there.
+    """Stands in for a :class:`Sampler` over places of a dataset, and gives ids of the samples there.
 
     Args:
-        sampler: over positions.
-        ids: (n,) int64, the sample id at each position.
-        repeats: a sample id stands at several positions. Then its draws are told apart by the position,
+        sampler: over places.
+        ids: (n,) int64, the sample id at each place.
+        repeats: a sample id stands at several places. Then its draws are told apart by the place,
             unless the sampler's order already tells them apart.
     """
 
@@ -39,11 +39,11 @@ class MappedSampler:
         """As :meth:`Sampler.batch`, in sample ids; -1: padding."""
         found = self._sampler.batch(epoch, start, step)
         padded = found.ids < 0
-        positions = np.where(padded, 0, found.ids)
+        places = np.where(padded, 0, found.ids)
         draws = found.draws
         if draws is None and self._repeats:
-            draws = positions.astype(np.uint32)
-        return BatchIds(np.where(padded, np.int64(-1), self._ids[positions]), draws)
+            draws = places.astype(np.uint32)
+        return BatchIds(np.where(padded, np.int64(-1), self._ids[places]), draws)
 
     def substitute(self, epoch: int, word: int) -> int:
         """As :meth:`Sampler.substitute`: a sample id."""

@@ -292,3 +292,11 @@ def test_fastloads_own_transforms_work_on_single_samples(folder: Path) -> None:
     assert torch.equal(dataset[3][0], first[0])
     dataset.transform = T.RandomHorizontalFlip(1.0)
     assert torch.equal(dataset[3][0], PackedDataset(folder, T.RandomHorizontalFlip(0.0))[3][0].flip(2))
+
+
+@pytest.mark.parametrize("name", ["samples", "imgs", "targets", "labels", "class_to_idx"])
+def test_what_would_change_nothing_cannot_be_set(folder: Path, name: str) -> None:
+    for dataset in (PackedDataset(folder), fastload.mix([folder])):
+        before = getattr(dataset, name)
+        with pytest.raises(AttributeError, match=f"^{name} of a packed dataset cannot be set.*Subset"):
+            setattr(dataset, name, before[:3] if name != "class_to_idx" else {})
