@@ -65,7 +65,8 @@ def _order(loader: torch.utils.data.DataLoader[Any]) -> dict[str, Any]:
     if type(batch_sampler) is not BatchSampler:
         return {"batch_sampler": batch_sampler}
     batches = {"batch_size": batch_sampler.batch_size, "drop_last": batch_sampler.drop_last}
-    sampler, alone = batch_sampler.sampler, {"rank": 0, "world_size": 1}
+    sampler: Any = batch_sampler.sampler
+    alone = {"rank": 0, "world_size": 1}
     if type(sampler) is SequentialSampler:
         return {**batches, **alone, "shuffle": False}
     if (

@@ -44,7 +44,7 @@ def train(given: dict[str, Any]) -> dict[str, Any]:
     if "resume" in given:
         _, kept = engine.load_checkpoint(str(given["folder"] / "state"))
         loader.load_state_dict(kept["loader"])
-    total = EPOCHS * COUNT // BATCH // given["world"] - engine.micro_steps
+    total = EPOCHS * COUNT // BATCH // given["world"] - 2 * engine.global_steps
     batches = RepeatingLoader(loader)
     for _ in range(min(total, given.get("stop", total))):
         images, wanted = next(batches)
