@@ -18,7 +18,7 @@ from fastload.errors import FastloadError
 __all__ = ["VERBS", "build_parser", "run_command"]
 
 VERBS = ("pack", "info", "verify", "unpack", "index", "shuffle", "warm", "cache", "completion")
-_RESUMED = ("pack", "warm")
+_RESUMED = ("pack", "index", "warm")
 
 
 def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
