@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 import traceback
 import warnings
@@ -303,7 +304,7 @@ class WorkerStage:
                 self._ready[pending.slot.number].release()  # type: ignore[attr-defined]
                 if self._parts.feeder is not None:
                     self._parts.feeder.drop(pending)
-            else:
+            elif not self._in_watcher():
                 watched.exception()  # wait for it; its outcome is not wanted
         self._iterator, self._next = None, None  # torch ends its workers when the iterator is gone
         for pending, _ in self._pending.values():
@@ -326,7 +327,11 @@ class WorkerStage:
         self.cancel()
         self._loader._iterator = None
         if self._watcher is not None:
-            self._watcher.shutdown(wait=True)
+            self._watcher.shutdown(wait=not self._in_watcher())
+
+    def _in_watcher(self) -> bool:
+        """Whether this is the watcher's own thread: the garbage collector may close a loader there."""
+        return self._watcher is not None and threading.current_thread() in self._watcher._threads
 
 
 class _Works:

@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from process import in_child
 import fastload
 from fastload import DataLoader
 from fastload import transforms as T
+from fastload.errors import StateError
+from fastload.packed import PackedBackend
 
 CROP = T.RandomResizedCrop(16)
 
@@ -129,6 +132,23 @@ def test_a_loader_that_is_dropped_ends_its_workers(folder: Path) -> None:
     assert len(children()) == 2
     del loader, batches
     gc.collect()
+    assert children() == set()
+
+
+def test_a_loader_may_be_closed_on_the_watchers_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector runs wherever Python does."""
+    loader, resolve, closed = load(folder, 2), PackedBackend.resolve, threading.Event()
+
+    def and_close(self: PackedBackend, pending: Any, faults: Any) -> None:
+        resolve(self, pending, faults)
+        if pending.key.step == 2:
+            loader.close()
+            closed.set()
+
+    monkeypatch.setattr(PackedBackend, "resolve", and_close)
+    with pytest.raises((StateError, AttributeError, RuntimeError)):
+        list(loader)
+    assert closed.wait(60)
     assert children() == set()
 
 

@@ -26,7 +26,7 @@ struct View {
 enum class FlipPlace : uint8_t {
   kLast,          // after all else
   kBeforeWindow,  // before CenterCrop or RandomCrop
-  kBeforeCrop,   // before RandomResizedCrop, and so before the window, too
+  kBeforeCrop,    // before RandomResizedCrop, and so before the window, too
 };
 
 // The geometric part of the transforms, in their fixed order:
