@@ -34,6 +34,12 @@ class MixedFiles:
         weights: Sequence[float] | None = None,
         num_samples: int | None = None,
     ) -> None:
+        for given in datasets:
+            if not isinstance(given, (PackedFiles, str, os.PathLike)):
+                raise TypeError(
+                    "mix takes folders made by 'fastload pack' and fastload.PackedDataset. Found: "
+                    f"{type(given).__name__}. For subsets use a torch ConcatDataset and a WeightedSampler."
+                )
         self.parts = tuple(d if isinstance(d, PackedFiles) else self._part(d) for d in datasets)
         sizes = [len(part) for part in self.parts]
         if not sizes or 0 in sizes:

@@ -234,6 +234,7 @@ def mix(
         datasets one after the other, each from its beginning.
 
     Raises:
+        TypeError: something else among the datasets.
         ValueError: no datasets, weights that are not positive, an epoch too short for a dataset to be in it,
             classes that cannot be joined, or a dataset with a transform of its own.
         FormatError, ShardError: a dataset cannot be opened.

@@ -183,6 +183,11 @@ def test_memory_plan_and_stats(parts: list[PackedDataset]) -> None:
 def test_errors(parts: list[PackedDataset], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least one sample each. Found sizes: \\[\\]"):
         fastload.mix([])
+    for other in (parts[0][:3], fastload.mix(parts), 3):
+        with pytest.raises(
+            TypeError, match=f"Found: {type(other).__name__}. For subsets use a torch ConcatDataset"
+        ):
+            fastload.mix([parts[0], other])
     for weights in ([1], [1, 0], [1, -1], [1, float("inf")]):
         with pytest.raises(ValueError, match="2 finite numbers > 0"):
             fastload.mix(parts[:2], weights)
