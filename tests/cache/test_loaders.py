@@ -158,7 +158,8 @@ def test_a_copy_for_a_worker_has_no_cache(root: Path, dataset: PackedDataset, bl
         assert (copy.read(5), copy.label(5)) == (blobs[5], 5)
         torch_loader = torch.utils.data.DataLoader(dataset, 50, num_workers=2, collate_fn=list)
         found = [pair for batch in torch_loader for pair in batch]
-        assert found == list(zip(blobs, range(COUNT), strict=True))
+        pictures = [(dataset[i][0].tobytes(), i) for i in range(COUNT)]
+        assert [(picture.tobytes(), label) for picture, label in found] == pictures
         stats = loader.stats()["cache"]
         assert stats["misses"] == COUNT
         assert stats["hits"] < COUNT  # of what the next epoch begins with
