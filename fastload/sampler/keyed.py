@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.sampler.order import IdArray, random_words, shuffled
+from fastload.sizes import counted
 
 __all__ = ["KeyedSampler", "SubsetSampler", "WeightedSampler"]
 
@@ -81,6 +82,10 @@ class WeightedSampler(KeyedSampler):
     def __len__(self) -> int:
         return self.num_samples
 
+    def __repr__(self) -> str:
+        weights = counted(len(self.weights), "weight")
+        return f"WeightedSampler({weights}, num_samples={self.num_samples}, replacement={self.replacement})"
+
     def order(self, n: int, seed: int) -> Any:
         if len(self.weights) != n:
             raise ValueError(
@@ -106,6 +111,9 @@ class SubsetSampler(KeyedSampler):
         self.shuffle = shuffle
         if self.ids.ndim != 1 or len(self.ids) == 0:
             raise ValueError("ids must be a list of at least one sample id.")
+
+    def __repr__(self) -> str:
+        return f"SubsetSampler({counted(len(self.ids), 'id')}, shuffle={self.shuffle})"
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "sizes": set(),
     "pil": set(),
     "shard": {"_native", "sizes"},
-    "sampler": {"_native", "world"},
+    "sampler": {"_native", "world", "sizes"},
     "transforms": {"_native"},
     "pack": {"_native", "world", "pil", "shard", "sizes", "threads"},
 }

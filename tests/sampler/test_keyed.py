@@ -123,3 +123,10 @@ def test_errors(make: object, message: str) -> None:
 def test_ids_outside_the_dataset_are_refused() -> None:
     with pytest.raises(IndexError, match="sample id 10; legal are 0 to 9"):
         build(SubsetSampler([3, 10]), 10)
+
+
+def test_samplers_say_what_they_are() -> None:
+    assert (
+        repr(WeightedSampler([1, 2, 3], 7)) == "WeightedSampler(3 weights, num_samples=7, replacement=True)"
+    )
+    assert repr(SubsetSampler([5], shuffle=False)) == "SubsetSampler(1 id, shuffle=False)"
