@@ -8,6 +8,8 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
+from torch.utils.data.datapipes.datapipe import IterDataPipe
+
 from fastload.backends import (
     Backend,
     check_placement,
@@ -130,7 +132,7 @@ class Arrangement:
                 stacklevel=4,
             )
         if is_stream(self.dataset):
-            _check_stream(given)
+            _check_stream(given, self.dataset)
         elif given["shuffle"] == "block" and not (
             isinstance(self.dataset, PackedFiles)
             and given["sampler"] is None
@@ -386,8 +388,9 @@ def _check_batching(given: Mapping[str, Any]) -> None:
         raise ValueError("shuffle=True and a sampler exclude each other: the sampler gives the order.")
 
 
-def _check_stream(given: Mapping[str, Any]) -> None:
-    for name in ("shuffle", "sampler", "batch_sampler"):
+def _check_stream(given: Mapping[str, Any], dataset: Any) -> None:
+    names = ("sampler", "batch_sampler")  # of a DataPipe, torch sets the shuffling
+    for name in names if isinstance(dataset, IterDataPipe) else ("shuffle", *names):
         if given[name] is not None and given[name] is not False:
             raise ValueError(
                 f"An IterableDataset decides its own order: {name} is for map-style datasets. "

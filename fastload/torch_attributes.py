@@ -48,6 +48,8 @@ def set_attributes(loader: Any, arranged: Arrangement, sampler: RankSampler) -> 
     loader._IterableDataset_len_called = None
     loader._iterator = None
     loader._DataLoader__initialized = True
+    if not arranged.packed:
+        loader.check_worker_number_rationality()  # torch's warning of too many
 
 
 def _num_workers(arranged: Arrangement) -> int:

@@ -12,6 +12,7 @@ import torch
 from epochs import all_batches, joined, same
 from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data.dataloader import DataLoader as TorchLoader
+from torch.utils.data.datapipes.iter import IterableWrapper
 
 from fastload import DataLoader, errors
 
@@ -189,6 +190,22 @@ def test_a_state_that_would_be_lost_is_an_error() -> None:
     plain = load()
     with pytest.raises(errors.StateError, match="of a dataset and its workers"):
         plain.load_state_dict({**plain.state_dict(), "_snapshot": {}})
+
+
+def test_torchs_warning_of_too_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._utils, "cpu_count", lambda: 2)
+    with pytest.warns(UserWarning, match="will create 3 worker processes"):
+        load(num_workers=3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:torch.utils.data.datapipes")
+def test_a_datapipe_may_be_shuffled() -> None:
+    pipe = IterableWrapper(range(20)).shuffle()
+    plain = DataLoader(pipe, batch_size=4, shuffle=False)
+    assert torch.cat(list(plain)).tolist() == list(range(20))
+    mixed = torch.cat(list(DataLoader(pipe, batch_size=4, shuffle=True))).tolist()
+    assert sorted(mixed) == list(range(20))
+    assert mixed != list(range(20))
 
 
 def test_our_loader_in_the_place_of_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
