@@ -71,7 +71,7 @@ if __name__ == "__main__":
     arguments = json.loads(sys.argv[1])
     path = str(Path(__file__).parent) + ":" + environment()["PYTHONPATH"]
     ray.init(
-        num_cpus=2,
+        num_cpus=4,  # by the name only: older releases count one for the trainer itself
         include_dashboard=False,
         object_store_memory=80 * 2**20,
         runtime_env={"env_vars": {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}},
