@@ -65,7 +65,12 @@ class FaultPolicy:
     Args:
         dataset: names shard and key in messages.
         on_error: one of ``ON_ERROR``.
-        log: path of a JSONL file to append a :class:`SampleReport` a line to, or None.
+        log: path of a JSONL file to append a :class:`SampleReport` a line to, or None. It is made now, so
+            that a path that cannot be written to is known before the first batch.
+
+    Raises:
+        ValueError: ``on_error``.
+        OSError: the log cannot be opened.
     """
 
     def __init__(
@@ -81,10 +86,23 @@ class FaultPolicy:
         self._dataset = dataset
         self._on_error = on_error
         self._log = log
+        self._check_log()
         self._sampler = sampler
         self._seed = seed
         self.reports: list[SampleReport] = []  # the first 10,000
         self.count = 0
+
+    def _check_log(self) -> None:
+        if self._log is None:
+            return
+        try:
+            with open(self._log, "a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            reason = (
+                f"error_log cannot be appended to: {error.strerror}. Give a file in a folder that is there"
+            )
+            raise OSError(error.errno, reason, os.fspath(self._log)) from None
 
     def apply(self, feeder: Feeder, pending: Pending, faults: list[tuple[int, int, int, str]]) -> None:
         """Deal with the faults of a complete batch.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -21,7 +22,10 @@ __all__ = ["BatchKey", "Feeder", "Pending", "Slot", "SlotPool", "SlotShape", "Sl
 
 Ids = npt.NDArray[np.int64]
 
+_log = logging.getLogger("fastload")
+
 _ANNOUNCED_AT_ONCE = 4  # batches
+_ENOUGH = 256  # batches in work, whichever epochs they are of
 _POLL_SECONDS = 0.1  # how often a waiting consumer looks for signals
 
 
@@ -140,6 +144,8 @@ class Feeder:
         self._announced: deque[Announced] = deque()
         self.waited = 0.0  # seconds in which wait() was blocked; for the consumer's thread alone
         self._last: BatchKey | None = None  # the last one submitted
+        self._losses = _C.loss_count()
+        self._epoch = 0  # of the batch taken last
 
     def take(self, key: BatchKey) -> Pending:
         """The batch ``key``, perhaps still being filled; the ones after it are submitted."""
@@ -147,6 +153,7 @@ class Feeder:
             self.cancel()
         if not self._queue:
             self._submit(key, must=True)
+        self._epoch = key.epoch
         self._fill(self.depth + 1)
         self._announce()
         return self._queue.popleft()
@@ -164,8 +171,13 @@ class Feeder:
     def _fill(self, count: int) -> None:
         while len(self._queue) < count and self._last is not None:
             following = self.following(self._last)
-            if following is None or not self._submit(following):
+            if following is None or self._is_far(following) or not self._submit(following):
                 break
+
+    def _is_far(self, key: BatchKey) -> bool:
+        """A batch of the epoch after the next has time, once there is enough to do for any number of threads:
+        how far a huge depth looks ahead is bounded by the work there is."""
+        return key.epoch > self._epoch + 1 and len(self._queue) >= _ENOUGH
 
     def wait(self, pending: Pending, timeout: float = 0.0) -> list[tuple[int, int, int, str]]:
         """Block until the batch is complete; its faults as (position, sample id, error kind, message).
@@ -176,17 +188,31 @@ class Feeder:
         start = time.monotonic()
         limit = start + timeout if timeout > 0 else math.inf
         try:
-            while not self._engine.wait(pending.ticket, _POLL_SECONDS):
+            while not self._engine.wait(
+                pending.ticket, min(_POLL_SECONDS, max(0.0, limit - time.monotonic()))
+            ):
                 # Back in the interpreter: signal handlers run here.
-                if time.monotonic() > limit:
+                if time.monotonic() >= limit:
                     raise NotDelivered(f"DataLoader timed out after {timeout} seconds: {pending.key}.")
         except BaseException:
             with suppress(StateError):  # closed meanwhile
                 self._engine.cancel(pending.ticket)
             raise
         self.waited += time.monotonic() - start
+        self._report_losses()
         faults: list[tuple[int, int, int, str]] = self._engine.collect(pending.ticket)
         return faults
+
+    def _report_losses(self) -> None:
+        """Say which mapped files were cut. A shard's or the index's records are errors besides."""
+        losses = _C.loss_count()
+        if losses != self._losses:
+            self._losses = losses
+            _log.warning(
+                "files were cut while they were in use, or their disk fails: %s. What is gone is read from "
+                "the shards; without entry points decoding is slower. Restore the files, and begin again.",
+                ", ".join(_C.lost_files()),
+            )
 
     def refill(self, pending: Pending, position: int, sample: int) -> list[tuple[int, int, int, str]]:
         """Fill one position of a collected batch again, with another sample."""

@@ -31,6 +31,8 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
         except RuntimeError as error:  # those that there are would wait for the rest, also at exit
             everyone.abort()
             pool.shutdown(wait=False, cancel_futures=True)
+            if "shutdown" in str(error):  # the interpreter's, which takes no more threads
+                raise
             raise MemoryError(
                 f"Not all of {threads} Python threads could be started: {error}. Lower num_workers, or raise "
                 f"the limits of memory (ulimit -v) and of threads (ulimit -u)."

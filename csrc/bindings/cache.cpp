@@ -42,7 +42,8 @@ nb::dict counts(const CacheFile& file) {
 nb::object find(const CacheFile& file, uint64_t id) {
   const Bytes bytes = file.find(id);
   if (bytes.empty()) return nb::none();
-  return nb::bytes(bytes.data(), bytes.size());
+  nb::bytes copy(bytes.data(), bytes.size());
+  return is_lost(bytes) ? nb::object(nb::none()) : nb::object(std::move(copy));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "io/guarded_range.h"
 #include "pack/entries_of.h"
 #include "register.h"
 
@@ -50,8 +51,11 @@ void register_entries(nb::module_& m) {
           "get",
           [](Entries& entries, uint64_t id) {
             std::vector<uint8_t> scratch;
-            const Bytes packed = entries.get(id, scratch);
-            return nb::bytes(packed.data(), packed.size());
+            for (;;) {
+              const Bytes packed = entries.get(id, scratch);
+              nb::bytes copy(packed.data(), packed.size());
+              if (entries.is_there(packed)) return copy;
+            }
           },
           nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")
       .def("verify", &Entries::verify, nb::call_guard<nb::gil_scoped_release>(),

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "io/guarded_range.h"
 #include "register.h"
 #include "shard/index.h"
 #include "shard/reader.h"
@@ -81,15 +82,21 @@ void register_shard(nb::module_& m) {
           "read",
           [](Reader& reader, uint64_t id) {
             std::vector<uint8_t> scratch;
-            Bytes bytes;
-            {
-              nb::gil_scoped_release release;
-              bytes = reader.read(id, scratch);
+            for (;;) {
+              Bytes bytes;
+              {
+                nb::gil_scoped_release release;
+                bytes = reader.read(id, scratch);
+              }
+              nb::bytes copy(bytes.data(), bytes.size());
+              if (reader.is_there(id, bytes, scratch)) return copy;  // else reading says so
             }
-            return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("sample"), "A copy of the record's bytes.")
       .def("shard_path", &Reader::shard_path, nb::arg("sample"));
+  m.def("loss_count", &loss_count,
+        "How often mapped files have lost bytes; 0 while nothing was lost.");
+  m.def("lost_files", &lost_files, "The paths of mapped files that have lost bytes.");
 }
 
 }  // namespace fastload::bindings

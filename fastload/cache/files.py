@@ -35,6 +35,7 @@ from fastload.cache.layout import (
     MAGIC,
     RESERVED_AT,
     Contents,
+    check_sizes,
     header_of,
     plan,
     table_of,
@@ -306,7 +307,10 @@ def clean(folder: Folder) -> None:
 
 
 def remove(folder: Folder, name: str) -> bool:
-    """Remove a file that is not in use; False if it is. One that is gone is no error."""
+    """Remove a file that is not in use; False if it is. One that is gone is no error.
+
+    One that somebody has cut goes in any case: nobody else can attach to it, and its users keep what is left.
+    """
     try:
         descriptor = os.open(
             name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.fd
@@ -317,7 +321,7 @@ def remove(folder: Folder, name: str) -> bool:
         _unlink(folder, name)
         return True
     try:
-        if not _lock_alone(descriptor):
+        if not _lock_alone(descriptor) and not _is_damaged(folder, name):
             return False
         _unlink(folder, name)
         for stripe in stripe_names(folder, name):
@@ -325,6 +329,14 @@ def remove(folder: Folder, name: str) -> bool:
         return True
     finally:
         os.close(descriptor)
+
+
+def _is_damaged(folder: Folder, name: str) -> bool:
+    try:
+        inspect(folder, name)
+    except CacheError:
+        return True
+    return False
 
 
 def stripe_names(folder: Folder, name: str) -> list[str]:
@@ -356,13 +368,7 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
             f"{folder.path / name} is not a valid cache file. Remove it with 'fastload cache clear'."
         )
     header = np.frombuffer(head, HEADER, 1)[0]
-    for number in range(int(header["num_stripes"])):
-        try:
-            os.stat(f"{name}.{number}", dir_fd=folder.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            raise CacheError(
-                f"{folder.path / name}.{number} is not there. Remove the rest with 'fastload cache clear'."
-            ) from None
+    check_sizes(header, folder.path / name, folder.fd)
     source = head[HEADER.itemsize : HEADER.itemsize + int(header["source_bytes"])]
     ready = np.frombuffer(live, "<u8", 2, 64)
     return CacheInfo(

@@ -23,6 +23,7 @@ __all__ = [
     "HEADER",
     "Contents",
     "Layout",
+    "check_sizes",
     "choose_room",
     "encoded",
     "header_of",
@@ -300,6 +301,32 @@ def header_of(contents: Contents, layout: Layout) -> bytes:
     header["tier"] = contents.tier.encode()
     text = (header.tobytes() + source).ljust(HEADER_BYTES - 4, b"\0")
     return text + _C.crc32c(np.frombuffer(text, np.uint8)).to_bytes(4, "little")
+
+
+def check_sizes(header: np.void, path: Path, folder: int) -> None:
+    """Compare the files of a cache with their sizes when it was made.
+
+    Args:
+        header: one ``HEADER``.
+        path: the cache's; its stripes lie beside it.
+        folder: descriptor of the folder.
+
+    Raises:
+        CacheError: one is gone, or somebody has cut it.
+    """
+    begins = [0, *(int(offset) for offset in header["stripe_offset"][: int(header["num_stripes"])])]
+    ends = [*begins[1:], int(header["file_size"])]
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        each = path if number == 0 else path.with_name(f"{path.name}.{number - 1}")
+        try:
+            found = os.stat(each.name, dir_fd=folder, follow_symlinks=False).st_size
+        except FileNotFoundError:
+            raise CacheError(f"{each} is not there. Remove the rest with 'fastload cache clear'.") from None
+        if found != end - begin:
+            raise CacheError(
+                f"{each} has {found} bytes, it was made with {end - begin}: somebody has cut it. Remove it "
+                f"with 'fastload cache clear'."
+            )
 
 
 def table_of(contents: Contents, layout: Layout) -> Iterator[bytes]:

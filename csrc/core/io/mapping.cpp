@@ -16,7 +16,7 @@ namespace {
 
 // Linux asks the same before mincore() tells about a file (mm/mincore.c, can_do_mincore).
 bool may_ask(int descriptor, const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(descriptor, &status) != 0) return false;
   return status.st_uid == ::geteuid() || ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
 }
@@ -30,21 +30,30 @@ Mapping::Mapping(const std::string& path) {
   void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.descriptor(), 0);
   if (address == MAP_FAILED) throw_system_error("cannot map", path);
   data_ = static_cast<const uint8_t*>(address);
+  try {
+    guard_ = GuardedRange(data_, size_, path);
+  } catch (...) {
+    ::munmap(address, size_);
+    throw;
+  }
   tells_residency_ = may_ask(file.descriptor(), path);
 }
 
 Mapping::~Mapping() {
+  guard_ = GuardedRange();  // before another mapping may have the addresses
   if (data_ != nullptr) ::munmap(const_cast<uint8_t*>(data_), size_);
 }
 
 Mapping::Mapping(Mapping&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
+      guard_(std::move(other.guard_)),
       tells_residency_(other.tells_residency_) {}
 
 Mapping& Mapping::operator=(Mapping&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(guard_, other.guard_);
   std::swap(tells_residency_, other.tells_residency_);
   return *this;
 }

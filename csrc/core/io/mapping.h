@@ -4,10 +4,12 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "io/guarded_range.h"
 
 namespace fastload {
 
-// Owns the mapping; move-only. Pages are read by the kernel when touched.
+// Owns the mapping; move-only. Pages are read by the kernel when touched. Bytes that the file loses
+// while it is mapped become zeros, and is_lost() (guarded_range.h) says so.
 class Mapping {
  public:
   Mapping() = default;
@@ -30,10 +32,13 @@ class Mapping {
   [[nodiscard]] bool is_resident(size_t offset, size_t length) const;
   // Whether that answer is to be believed.
   [[nodiscard]] bool tells_residency() const { return tells_residency_; }
+  // Whether bytes of it were lost.
+  [[nodiscard]] bool is_damaged() const noexcept { return guard_.is_damaged(); }
 
  private:
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  GuardedRange guard_;
   bool tells_residency_ = false;
 };
 

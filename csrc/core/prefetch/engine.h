@@ -80,6 +80,7 @@ class Engine final : public Pool::Client {
   std::shared_ptr<Batch> next_batch(const Batch* finished);
   std::shared_ptr<Batch> find(Ticket ticket);
   void erase(Ticket ticket);
+  static std::deque<Entry>::iterator place_of(std::deque<Entry>& entries, Ticket ticket);
   static Error closed();
   void check_usable() const;
 
@@ -91,8 +92,8 @@ class Engine final : public Pool::Client {
   ReadAhead ahead_;
 
   std::condition_variable done_;
-  std::deque<Entry> pending_;   // may have unclaimed positions
-  std::vector<Entry> entries_;  // all that are not collected
+  std::deque<Entry> pending_;  // may have unclaimed positions
+  std::deque<Entry> entries_;  // all that are not collected
   Ticket next_ticket_ = 1;
   bool closing_ = false;
   std::atomic<bool> closed_{false};

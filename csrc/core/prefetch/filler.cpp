@@ -11,6 +11,7 @@
 
 #include "base/blocked_signals.h"
 #include "base/error.h"
+#include "io/guarded_range.h"
 
 namespace fastload {
 namespace {
@@ -20,6 +21,11 @@ constexpr size_t kHugePage = 2 << 20;
 constexpr auto kPoll = std::chrono::milliseconds(5);  // between two looks at a claimed chunk
 
 }  // namespace
+
+void throw_lost(uint64_t id) {
+  throw Error(ErrorKind::kTruncated, "sample " + std::to_string(id) +
+                                         ": its shard was cut while it was read. Restore it.");
+}
 
 // A thread's memory for requests: grows to the largest. In huge pages (see BufferPool).
 struct Filler::Buffer {
@@ -89,6 +95,7 @@ struct Filler::Held {
 };
 
 void CacheTarget::put(uint64_t id, const Record& record, Bytes bytes) {
+  if (is_lost(bytes)) throw_lost(id);
   cache_.store(id, bytes, record.crc32c);
   cache_.check_stored(id);
 }
@@ -353,8 +360,10 @@ bool Filler::put(const Part& part, Bytes bytes) noexcept {
   return true;
 }
 
-// From the mapping, which saves a copy, if it is `hot`; else by a request of its own.
+// From the mapping, which saves a copy, if it is `hot`; else by a request of its own, also where
+// the mapping has just lost bytes: that says what is wrong with the file.
 void Filler::read_alone(const Part& part, bool hot, Buffer& buffer) {
+  const uint64_t losses = loss_count();
   try {
     const Bytes bytes =
         hot ? reader_.read(part.id, buffer.scratch) : reader_.read_cold(part.id, buffer.scratch);
@@ -364,6 +373,7 @@ void Filler::read_alone(const Part& part, bool hot, Buffer& buffer) {
     ++put_records_;
     put_bytes_ += part.length;
   } catch (const std::exception& error) {
+    if (hot && loss_count() != losses) return read_alone(part, false, buffer);
     ++failed_;
     const std::lock_guard lock(mutex_);
     if (failures_.size() < kFailures) failures_.emplace_back(part.id, error.what());

@@ -30,6 +30,9 @@
 
 namespace fastload {
 
+// Throws Error(kTruncated): bytes of the record were lost before they were put anywhere.
+[[noreturn]] void throw_lost(uint64_t id);
+
 // Where a Filler puts records. Safe to use from many threads.
 class FillTarget {
  public:

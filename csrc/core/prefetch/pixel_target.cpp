@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "base/crc32c.h"
 #include "base/error.h"
+#include "io/guarded_range.h"
 
 namespace fastload {
 namespace {
@@ -53,7 +55,10 @@ void PixelTarget::decode(uint64_t id, const Record& record, Bytes bytes, Scratch
   if (cache_.wants(id, target.width, target.height)) {
     BoundedPicture picture(decoder, scratch.resampler, scratch.bounded);
     uint64_t resize_ns = 0;
-    cache_.store(id, picture.make(size, target, {}, resize_ns));
+    const Bytes pixels = picture.make(size, target, {}, resize_ns);
+    if (!is_tail_there(bytes) && crc32c(bytes) != record.crc32c) throw_lost(id);
+    if (is_lost(bytes)) throw_lost(id);
+    cache_.store(id, pixels);
     picture.trim();
   }
   file_.check_stored(id);

@@ -5,6 +5,7 @@
 #include <new>
 #include <string>
 
+#include "io/guarded_range.h"
 #include "prefetch/timed_sink.h"
 
 namespace fastload {
@@ -32,13 +33,14 @@ ImageInfo Producer::open(Bytes bytes, const Record& record) {
 
 // Opens what the pixel cache has of the picture. What the index says of its size is all that is
 // known of a record that is not read, so it must keep the limits that the record itself would.
-bool Producer::open_stored(const Sources::Place& place, const Record& record, ImageInfo& info) {
+bool Producer::open_stored(const Sources::Place& place, const Record& record, ImageInfo& info,
+                           Bytes& pixels) {
   const uint32_t longer = std::max(record.width, record.height);
   const bool allowed = longer <= plan_.limits.max_side &&
                        uint64_t{record.width} * record.height <= plan_.limits.max_pixels;
   if (place.source.pixels == nullptr || !allowed) return false;
   const Extent size = bounded({record.width, record.height}, plan_.decoded_side);
-  const Bytes pixels = place.source.pixels->find(place.id, size.width, size.height);
+  pixels = place.source.pixels->find(place.id, size.width, size.height);
   if (pixels.empty()) return false;
   info = decoder_.open_raw(pixels, size.width, size.height);
   return true;
@@ -47,7 +49,7 @@ bool Producer::open_stored(const Sources::Place& place, const Record& record, Im
 // Opens the record; true if the bounded picture is open in its place, false where that is the same
 // and has no room.
 bool Producer::open_bounded(const Sources::Place& place, const Record& record, Bytes bytes,
-                            ImageInfo& info) {
+                            bool held, ImageInfo& info) {
   info = open(bytes, record);
   if (plan_.decoded_side == 0) return false;
   const Extent size{info.width, info.height};
@@ -64,7 +66,10 @@ bool Producer::open_bounded(const Sources::Place& place, const Record& record, B
     info = open(bytes, record);  // the crop may do without what is damaged
     return false;
   }
-  if (keep) cache->store(place.id, pixels);
+  if (keep) {
+    confirm(place, bytes, held, entries_of(place.source, place.id));
+    if (loss_count() == losses_) cache->store(place.id, pixels);
+  }
   info = decoder_.open_raw(pixels, target.width, target.height);
   return true;
 }
@@ -94,23 +99,35 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   const Record record = source.reader->index().record(own);
   std::shared_ptr<const void> held;  // the bytes' owner, where they were read ahead
   ImageInfo info;
+  Bytes bytes;
   bool recut = false;
   resize_ns_ = 0;
-  if (open_stored(place, record, info)) {
+  if (open_stored(place, record, info, bytes)) {
     ahead_.skip(batch.ahead().get(), position);
     start = count_read(start, 0);
   } else {
-    const Bytes bytes =
-        ahead_.read(batch.ahead().get(), position,
-                    {source.reader, source.entries, own, source.pixels.get()}, scratch_, held);
+    bytes = ahead_.read(batch.ahead().get(), position,
+                        {source.reader, source.entries, own, source.pixels.get()}, scratch_, held);
     start = count_read(start, bytes.size());
-    recut = open_bounded(place, record, bytes, info);
+    recut = open_bounded(place, record, bytes, held != nullptr, info);
   }
-  cut(batch, position, info, entries_of(source, own));
+  const EntryPoints entries = entries_of(source, own);
+  cut(batch, position, info, entries);
+  confirm(place, bytes, held != nullptr, entries);
   if (recut) ++recut_;
   batch.set_label(position, source.label(record.label));
   stats_.add_time(Stage::kTransform, resize_ns_);
   stats_.add_time(Stage::kDecode, now_ns() - start - resize_ns_);
+}
+
+// Finds out whether what was used was the files', which loss_count() tells then.
+void Producer::confirm(const Sources::Place& place, Bytes bytes, bool held,
+                       const EntryPoints& entries) {
+  const auto& [source, own] = place;
+  const bool stored = source.pixels != nullptr && source.pixels->has(bytes);
+  static_cast<void>(stored ? source.pixels->is_there(bytes)
+                           : held || source.reader->is_there(own, bytes, scratch_));
+  if (source.entries != nullptr) static_cast<void>(source.entries->is_there(entries.packed));
 }
 
 uint64_t Producer::count_read(uint64_t start, size_t bytes) {
@@ -173,12 +190,27 @@ void Producer::fill(Batch& batch, uint32_t position) noexcept {
 // Throws std::bad_alloc, also where the report of another fault takes memory.
 void Producer::produce_or_report(Batch& batch, uint32_t position, int64_t id) {
   SampleFault fault{position, id, ErrorKind::kDecode, ""};
+  // Whatever came of bytes that a mapped file may have lost meanwhile is not believed. Each file is
+  // lost a few times at most, so this ends.
+  do {
+    losses_ = loss_count();
+    if (produce_or_say(batch, position, fault)) return;
+  } while (loss_count() != losses_);
+  batch.blank(position);
+  batch.add_fault(std::move(fault));
+  ThreadStats::add(stats_.faults, 1);
+}
+
+// False: `fault` says what came in between.
+bool Producer::produce_or_say(Batch& batch, uint32_t position, SampleFault& fault) {
   try {
-    produce(batch, position, static_cast<uint64_t>(id));
+    produce(batch, position, static_cast<uint64_t>(fault.sample));
+    if (loss_count() != losses_) [[unlikely]]
+      return false;
     count_paths();
     bounded_.trim();
     ThreadStats::add(stats_.samples, 1);
-    return;
+    return true;
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const Error& error) {
@@ -188,9 +220,7 @@ void Producer::produce_or_report(Batch& batch, uint32_t position, int64_t id) {
     fault.kind = ErrorKind::kState;
     fault.message = std::string("unexpected: ") + error.what();
   }
-  batch.blank(position);
-  batch.add_fault(std::move(fault));
-  ThreadStats::add(stats_.faults, 1);
+  return false;
 }
 
 }  // namespace fastload

@@ -47,11 +47,14 @@ class Producer {
 
  private:
   void produce_or_report(Batch& batch, uint32_t position, int64_t id);
+  bool produce_or_say(Batch& batch, uint32_t position, SampleFault& fault);
   void produce(Batch& batch, uint32_t position, uint64_t id);
   ImageInfo open(Bytes bytes, const Record& record);
-  bool open_stored(const Sources::Place& place, const Record& record, ImageInfo& info);
-  bool open_bounded(const Sources::Place& place, const Record& record, Bytes bytes,
+  bool open_stored(const Sources::Place& place, const Record& record, ImageInfo& info,
+                   Bytes& pixels);
+  bool open_bounded(const Sources::Place& place, const Record& record, Bytes bytes, bool held,
                     ImageInfo& info);
+  void confirm(const Sources::Place& place, Bytes bytes, bool held, const EntryPoints& entries);
   uint64_t count_read(uint64_t start, size_t bytes);
   void cut(Batch& batch, uint32_t position, const ImageInfo& info, const EntryPoints& entries);
   View draw(const ImageInfo& info, const Batch& batch, uint32_t position, uint64_t id);
@@ -71,6 +74,7 @@ class Producer {
   DecodeCounts counted_;
   uint64_t recut_ = 0;      // pictures that were opened a second time, as raw pixels, to cut from
   uint64_t resize_ns_ = 0;  // of the sample in work
+  uint64_t losses_ = 0;     // loss_count() before it was begun
   uint64_t epoch_ = ~uint64_t{0};
   PhiloxKey key_;
 };

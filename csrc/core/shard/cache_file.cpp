@@ -66,7 +66,7 @@ uint32_t place_crc(const CacheEntry& entry, uint64_t id) noexcept {
 }
 
 uint64_t size_of(int descriptor, const std::string& path) {
-  struct stat found {};
+  struct stat found{};
   if (::fstat(descriptor, &found) != 0) throw_system_error("cannot look at", path);
   return static_cast<uint64_t>(found.st_size);
 }
@@ -107,6 +107,7 @@ CacheFile::~CacheFile() {
 }
 
 void CacheFile::close_all() noexcept {
+  guards_.clear();
   if (data_ != nullptr) ::munmap(data_, header_.file_size);
   data_ = nullptr;
   for (size_t i = 1; i < segments_.size(); ++i) ::close(segments_[i].descriptor);
@@ -127,8 +128,7 @@ int CacheFile::open_again() const {
   const int access = (flags & O_ACCMODE) == O_RDWR ? O_RDWR : O_RDONLY;
   const int again = ::open(path_.c_str(), access | O_NOFOLLOW | O_CLOEXEC);
   if (again < 0) throw_system_error("cannot open", path_);
-  struct stat locked {
-  }, found{};
+  struct stat locked{}, found{};
   const bool known = ::fstat(descriptor_, &locked) == 0 && ::fstat(again, &found) == 0;
   if (!known || locked.st_dev != found.st_dev || locked.st_ino != found.st_ino) {
     ::close(again);
@@ -150,6 +150,7 @@ void CacheFile::map(int file) {
   data_ = static_cast<uint8_t*>(address);
   for (const Segment& segment : segments_) {
     map_segment(segment, segment.begin == 0 ? file : segment.descriptor);
+    guards_.emplace_back(data_ + segment.begin, segment.end - segment.begin, path_, writable_);
   }
 }
 
@@ -256,7 +257,20 @@ CacheFile::Found CacheFile::look(uint64_t id) const noexcept {
   if (!is_ready(id)) return {};
   const Place place = this->place(id);
   const uint32_t crc = std::atomic_ref(table_[id].crc32c).load(std::memory_order_relaxed);
-  return {{data_ + place.offset, place.length}, crc, place.width, place.height};
+  const Bytes bytes{data_ + place.offset, place.length};
+  if (is_lost(bytes)) return {};
+  return {bytes, crc, place.width, place.height};
+}
+
+bool CacheFile::is_whole(const Segment& segment) noexcept {
+  struct stat found{};
+  if (::fstat(segment.descriptor, &found) == 0 &&
+      static_cast<uint64_t>(found.st_size) == segment.end - segment.begin) {
+    return true;
+  }
+  cut_ = true;
+  errno = EIO;
+  return false;
 }
 
 bool CacheFile::write(uint64_t offset, Bytes bytes) noexcept {
@@ -266,6 +280,7 @@ bool CacheFile::write(uint64_t offset, Bytes bytes) noexcept {
     errno = EINVAL;  // no place lies in two of them
     return false;
   }
+  if (!is_whole(*segment)) return false;
   offset -= segment->begin;
   while (!bytes.empty()) {
     const ssize_t done =

@@ -17,6 +17,9 @@
 // The mapping belongs to another open of the file than the descriptor, which holds the flock that
 // says that the file is in use (and the claims): both end with the process, and a forked child,
 // which keeps the mapping, closes the descriptor.
+//
+// What somebody cuts off is not there any more (io/guarded_range.h), and nothing is stored then,
+// which would make the file as long as it was, with holes in place of records.
 #pragma once
 
 #include <array>
@@ -28,6 +31,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "io/guarded_range.h"
 #include "shard/cache_layout.h"
 #include "shard/reservation.h"
 
@@ -47,10 +51,10 @@ class CacheFile {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const CacheHeader& header() const { return header_; }
   [[nodiscard]] uint64_t size() const { return header_.num_records; }
-  [[nodiscard]] bool is_writable() const { return descriptor_ >= 0 && writable_; }
+  [[nodiscard]] bool is_writable() const { return descriptor_ >= 0 && writable_ && !cut_; }
 
   struct Found {
-    Bytes bytes;  // a view of the mapping; empty: the record is not there
+    Bytes bytes;  // a view of the mapping; empty: the record is not there, or was lost
     uint32_t crc32c = 0;
     uint16_t width = 0, height = 0;
   };
@@ -68,6 +72,21 @@ class CacheFile {
   };
   [[nodiscard]] Place place(uint64_t id) const noexcept;
   [[nodiscard]] bool has_room(uint64_t id) const noexcept { return place(id).length > 0; }
+
+  // Whether bytes are a view of the mapping.
+  [[nodiscard]] bool has(Bytes bytes) const noexcept {
+    return bytes.data() >= data_ && bytes.data() < data_ + header_.file_size;
+  }
+  // For bytes of look() that have been used: whether the file still has them.
+  [[nodiscard]] bool is_there(Bytes bytes) noexcept {
+    const auto offset = static_cast<uint64_t>(bytes.data() - data_);
+    for (size_t i = 0; i < segments_.size() && !is_tail_there(bytes); ++i) {
+      if (offset >= segments_[i].end) continue;
+      if (!is_whole(segments_[i])) mark_lost(bytes);
+      break;
+    }
+    return !is_lost(bytes);
+  }
 
   // Puts a record into its place, if it has one of that length and is not there yet.
   void store(uint64_t id, Bytes bytes, uint32_t crc) noexcept;
@@ -129,6 +148,7 @@ class CacheFile {
   }
   [[nodiscard]] CacheLive& live() const noexcept;
   bool write(uint64_t offset, Bytes bytes) noexcept;
+  bool is_whole(const Segment& segment) noexcept;
   void add_ready(int64_t records, int64_t bytes) noexcept;
   static void add(std::atomic<uint64_t>& counter, uint64_t value) noexcept {
     counter.fetch_add(value, std::memory_order_relaxed);
@@ -140,7 +160,9 @@ class CacheFile {
   bool writable_ = false;
   uint8_t* data_ = nullptr;  // the mapping; from live() to the table's end also for writing
   CacheHeader header_{};
-  std::vector<Segment> segments_;  // the file itself, then its stripes
+  std::vector<Segment> segments_;     // the file itself, then its stripes
+  std::vector<GuardedRange> guards_;  // of the segments
+  std::atomic<bool> cut_{false};      // a segment is not as long as it was: nothing is stored
   CacheEntry* table_ = nullptr;
   std::array<Stripe, 16> stripes_;
   std::atomic<uint64_t> stored_{0}, damaged_{0}, failed_{0};

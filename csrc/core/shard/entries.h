@@ -30,6 +30,8 @@ class Entries {
   Bytes get(uint64_t id, std::vector<uint8_t>& scratch);
   // The same, but empty where the file is damaged, which is counted: the picture decodes without.
   Bytes find(uint64_t id, std::vector<uint8_t>& scratch) noexcept;
+  // For what get() or find() gave and somebody has used: whether the file still has it.
+  [[nodiscard]] bool is_there(Bytes bytes) noexcept { return file_.is_there(bytes); }
   // Brings the entries of `id` into memory; does nothing where the file is damaged.
   void touch(uint64_t id) noexcept;
   [[nodiscard]] uint64_t damaged() const { return damaged_->load(std::memory_order_relaxed); }

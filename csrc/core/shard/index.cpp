@@ -31,8 +31,11 @@ std::span<const Record> Index::records(std::vector<Record>& own) {
 std::string Index::key(uint64_t id) {
   check_id(id);
   std::vector<uint8_t> scratch;
-  const Bytes key = file_.variable(id, scratch);
-  return {reinterpret_cast<const char*>(key.data()), key.size()};
+  for (;;) {
+    const Bytes key = file_.variable(id, scratch);
+    std::string copy(reinterpret_cast<const char*>(key.data()), key.size());
+    if (file_.is_there(key)) return copy;
+  }
 }
 
 }  // namespace fastload

@@ -39,6 +39,7 @@ TableFile::TableFile(const std::string& path, const char (&magic)[9], uint64_t f
                 path_ + ": the page table's CRC-32C differs. Restore the file.");
   }
   digest_ = crc32c(table, crc32c(file_.at(0, sizeof(header_))));
+  std::memcpy(&last_, data_ + file_.size() - sizeof(last_), sizeof(last_));
   pages_ = std::make_unique<std::atomic<uint8_t>[]>(pages());
 }
 
@@ -131,6 +132,7 @@ bool TableFile::check_page(uint64_t number) {
     file_.read(page.first, passing.data(), page.length);
   }
   const uint32_t found = crc32c({kept ? data_ + page.first : passing.data(), page.length});
+  if (kept && is_lost({data_ + page.first, page.length})) lost();
   if (found != page.crc32c) {
     throw Error(ErrorKind::kChecksum,
                 path_ + ": bytes " + std::to_string(page.first) + " to " +
@@ -152,7 +154,17 @@ const uint8_t* TableFile::find(uint64_t begin, uint64_t length) {
   const auto [first, last] = range(begin, length);
   bool kept = true;
   for (uint64_t number = first; number < last; ++number) kept &= is_kept(number);
-  return kept ? data_ + begin : nullptr;
+  if (!kept) return nullptr;
+  if (!is_whole(data_)) mark_lost({data_, file_.size()});
+  if (is_lost({data_ + begin, length})) lost();
+  return data_ + begin;
+}
+
+void TableFile::lost() const {
+  throw Error(ErrorKind::kTruncated,
+              path_ +
+                  " was cut while it was in use, or its disk fails. Restore the file, or build " +
+                  "it again with 'fastload index'.");
 }
 
 PagedFile::PagedFile(const PagedFile& file, std::shared_ptr<CacheFile> cache)
@@ -186,10 +198,18 @@ bool PagedFile::check(const uint8_t* copy, uint64_t begin, uint64_t length) {
 const uint8_t* PagedFile::find(uint64_t begin, uint64_t length) {
   const uint8_t* copy = this->copy();
   if (copy != nullptr) {
-    if (check(copy, begin, length)) return copy + begin;
+    if (!file_->is_whole(copy)) mark_lost({copy, 1});
+    if (check(copy, begin, length) && !is_lost({copy + begin, length})) return copy + begin;
     copy_.store(nullptr, std::memory_order_release);  // for good: somebody writes into it
   }
   return file_->find(begin, length);
+}
+
+bool PagedFile::is_there(Bytes bytes) noexcept {
+  const uint8_t* const copy = copy_.load(std::memory_order_acquire);
+  if (copy != nullptr && !file_->is_whole(copy)) mark_lost({copy, 1});
+  if (!file_->is_whole(file_->data())) mark_lost({file_->data(), 1});
+  return !is_lost(bytes);
 }
 
 Bytes PagedFile::variable(uint64_t record, std::vector<uint8_t>& scratch) {

@@ -74,6 +74,15 @@ class TableFile {
   [[nodiscard]] uint64_t pages() const;
   // Throws Error(kFormat).
   [[noreturn]] void damaged(const std::string& what) const;
+  // Whether the last bytes of the file, or of a copy, are what they were: nothing was cut off.
+  [[nodiscard]] bool is_whole(const uint8_t* copy) const noexcept {
+    uint32_t last = 0;
+    std::memcpy(&last, copy + file_.size() - sizeof(last), sizeof(last));
+    return last == last_;
+  }
+  [[nodiscard]] const uint8_t* data() const { return data_; }
+  // Throws Error(kTruncated): bytes of the mapped file are gone.
+  [[noreturn]] void lost() const;
 
  private:
   void check_header(const char* magic);
@@ -87,6 +96,7 @@ class TableFile {
   const uint8_t* data_ = nullptr;  // the file's bytes
   PagedHeader header_{};
   uint32_t digest_ = 0;
+  uint32_t last_ = 0;                              // the file's last four bytes
   std::unique_ptr<std::atomic<uint8_t>[]> pages_;  // a page's flags: kKept, kChecked
   std::array<std::mutex, 16> reading_;             // a page is read from the file by one thread
 };
@@ -113,17 +123,19 @@ class PagedFile {
   // The variable-length bytes of a record, by the table: a view of memory that lives as long as
   // this object, or of `scratch`. Throws as find(), and Error(kFormat).
   Bytes variable(uint64_t record, std::vector<uint8_t>& scratch);
+  // For bytes of find() or variable() that have been used: whether they were the file's.
+  bool is_there(Bytes bytes) noexcept;
   // Checks every page. Throws as find().
   void verify() { find(header().data_offset, header().data_size); }
   // The value that lies at `begin`. Throws as find().
   template <typename T>
   T value(uint64_t begin) {
     T value;
-    if (const uint8_t* const found = find(begin, sizeof(T)); found != nullptr) {
+    while (const uint8_t* const found = find(begin, sizeof(T))) {
       std::memcpy(&value, found, sizeof(T));
-    } else {
-      read(begin, sizeof(T), reinterpret_cast<uint8_t*>(&value));
+      if (is_there({found, sizeof(T)})) return value;  // else find() says so, or finds the file
     }
+    read(begin, sizeof(T), reinterpret_cast<uint8_t*>(&value));
     return value;
   }
 

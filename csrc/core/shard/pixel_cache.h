@@ -22,6 +22,10 @@ class PixelCache {
   // first look their CRC-32C is checked; pixels that are not what was stored, or not width x
   // height, are rejected, and so not there.
   Bytes find(uint64_t id, uint32_t width, uint32_t height) noexcept;
+  // Whether bytes are a view of the mapping.
+  [[nodiscard]] bool has(Bytes bytes) const noexcept { return file_.has(bytes); }
+  // For pixels that find() gave and somebody has used: whether they were what was stored.
+  [[nodiscard]] bool is_there(Bytes pixels) noexcept { return file_.is_there(pixels); }
   [[nodiscard]] bool is_ready(uint64_t id) const noexcept { return file_.is_ready(id); }
   // Whether pixels of that size would be stored.
   [[nodiscard]] bool wants(uint64_t id, uint32_t width, uint32_t height) const noexcept;

@@ -117,12 +117,32 @@ Bytes Reader::find(uint64_t id, const Record& record) noexcept {
   return bytes;
 }
 
-Bytes Reader::read_mapped(uint64_t id, const Record& record, const Open& source) {
+Bytes Reader::read_mapped(uint64_t id, const Record& record, const Open& source,
+                          std::vector<uint8_t>& scratch) {
   const Bytes bytes = source.mapping.bytes().subspan(record.offset, record.length);
-  check(id, record, bytes);
+  if (is_lost(bytes)) return read_lost(id, record, scratch);
+  try {
+    check(id, record, bytes);
+  } catch (const Error&) {
+    if (is_tail_there(bytes) && !is_lost(bytes)) throw;
+    return read_lost(id, record, scratch);  // cut just now: the file says so
+  }
   keep(id, record, bytes);
   count_miss();
   return bytes;
+}
+
+// What the mapping has lost the file may have again; else it says in words what it has not.
+Bytes Reader::read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch) {
+  const ShardFile& expected = shards_->files[record.shard];
+  const ColdFile file(expected.path);
+  if (const uint64_t size = file.file().size(); size != expected.size) {
+    throw Error(ErrorKind::kTruncated, expected.path + " was changed while it was in use: it has " +
+                                           std::to_string(size) + " bytes, the manifest says " +
+                                           std::to_string(expected.size) +
+                                           ". Restore the shard, or pack again.");
+  }
+  return read_file(id, record, file, scratch);
 }
 
 Bytes Reader::read_file(uint64_t id, const Record& record, const ColdFile& file,
@@ -140,8 +160,21 @@ Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
   const Record record = locate(id);
   if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
   const Open& source = open(record.shard);
-  return source.mapped ? read_mapped(id, record, source)
+  return source.mapped ? read_mapped(id, record, source, scratch)
                        : read_file(id, record, *source.cold.load(), scratch);
+}
+
+bool Reader::is_there(uint64_t id, Bytes bytes, const std::vector<uint8_t>& scratch) {
+  if (bytes.data() == scratch.data()) return true;
+  if (cache_ != nullptr && cache_->has(bytes)) return cache_->is_there(bytes);
+  if (is_tail_there(bytes)) return !is_lost(bytes);
+  // It may end with a zero. A file of that size was not cut; one that was replaced may have
+  // another.
+  const Record record = locate(id);
+  const ColdFile* const file = cold(record.shard);
+  const bool whole = file != nullptr && file->file().size() == shards_->files[record.shard].size;
+  if (!whole && crc32c(bytes) != record.crc32c) mark_lost(bytes);
+  return !is_lost(bytes);
 }
 
 Bytes Reader::read_cold(uint64_t id, std::vector<uint8_t>& scratch) {
@@ -150,7 +183,8 @@ Bytes Reader::read_cold(uint64_t id, std::vector<uint8_t>& scratch) {
   if (const ColdFile* file = cold(record.shard); file != nullptr) {
     return read_file(id, record, *file, scratch);
   }
-  return read_mapped(id, record, open(record.shard));  // which says why, or needs no descriptor
+  // Which says why, or needs no descriptor.
+  return read_mapped(id, record, open(record.shard), scratch);
 }
 
 void Reader::open_cold(uint32_t shard) {
@@ -199,7 +233,8 @@ void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
   std::atomic<uint64_t>& word = shards_->checked[id / 64];
   const uint64_t bit = uint64_t{1} << (id % 64);
   const ColdFile* file = shards_->open[record.shard]->cold.load(std::memory_order_acquire);
-  const bool replaced = file != nullptr && file->was_reopened();
+  const bool replaced = (file != nullptr && file->was_reopened()) ||
+                        shards_->open[record.shard]->mapping.is_damaged();
   if (!replaced && (word.load(std::memory_order_relaxed) & bit) != 0) return;
   const uint32_t found = crc32c(bytes);
   if (found != record.crc32c) {

@@ -21,8 +21,10 @@ struct ShardFile {
 };
 
 // Safe to use from many threads. A shard is opened when its first record is read: local files are
-// memory-mapped; files on network file systems are read with pread, because a map of a file that
-// somebody truncates there ends in SIGBUS.
+// memory-mapped; files on network file systems are read with pread, because a map of a file whose
+// server goes away waits without bound. Of a local file that somebody cuts while it is mapped,
+// bytes that read() has returned may become zeros: who has used them asks is_lost()
+// (io/guarded_range.h), and reads again, which is an error in words then.
 class Reader {
  public:
   // `index` must outlive the reader.
@@ -37,6 +39,9 @@ class Reader {
   // is read from the shard. Throws Error(kIo, kTruncated, kFormat, kChecksum) naming shard and
   // offset.
   Bytes read(uint64_t id, std::vector<uint8_t>& scratch);
+  // For bytes of read() that have been used: whether they were the record's. False: somebody has
+  // cut a file meanwhile, and reading again says so, or finds the record elsewhere.
+  [[nodiscard]] bool is_there(uint64_t id, Bytes bytes, const std::vector<uint8_t>& scratch);
   // The same by a system call, never by the mapping: for what is not in memory, where a page fault
   // for each few KiB is slow, and a file that cannot be read is an error instead of SIGBUS.
   Bytes read_cold(uint64_t id, std::vector<uint8_t>& scratch);
@@ -86,7 +91,9 @@ class Reader {
     Checked checked;
   };
   Bytes find(uint64_t id, const Record& record) noexcept;
-  Bytes read_mapped(uint64_t id, const Record& record, const Open& source);
+  Bytes read_mapped(uint64_t id, const Record& record, const Open& source,
+                    std::vector<uint8_t>& scratch);
+  Bytes read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
   Bytes read_file(uint64_t id, const Record& record, const ColdFile& file,
                   std::vector<uint8_t>& scratch);
   Open& open(uint32_t shard);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -51,6 +52,11 @@ void Reservation::reserve() const {
   for (const Segment& segment : segments_) {
     while (begin < segment.end) {
       if (stopping_) return;
+      struct stat found{};  // of a file that somebody has cut nothing is taken, which would mend it
+      if (::fstat(segment.descriptor, &found) != 0 ||
+          static_cast<uint64_t>(found.st_size) != segment.end - segment.begin) {
+        return;
+      }
       const uint64_t length = std::min(kStep, segment.end - begin);
       const auto began = std::chrono::steady_clock::now();
       const int error =
