@@ -97,6 +97,7 @@ def large(folder: Path, records: int, size: int) -> dict[str, float]:
     "first" is with no page checked yet, so that each page's checksum is computed; "later" is after all
     have been, and the kernel was told to take the mapping's pages away.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     write_index(folder / "index.fli", [np.zeros(records, RECORD)], [[b""] * records])
     index = _C.Index(str(folder / "index.fli"))
