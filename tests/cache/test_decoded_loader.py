@@ -16,6 +16,7 @@ from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.handshake import describe
+from fastload.world import World
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 
@@ -128,7 +129,8 @@ def test_ranks_must_agree_on_it(odd: Path) -> None:
     for side, cache in ((None, "off"), (48, "off"), (48, "auto"), ("full", "off")):
         made = loader(odd, cache, side)
         made.close()
-        parts = made.dataset, len(made.dataset), made.sampler, made._plan, made._options, made._world
+        arranged, core = made._arranged, made.sampler.core
+        parts = made.dataset, len(made.dataset), core, arranged.plan, arranged.options, World()
         described.append(describe(*parts, 0))
     assert described[1] == described[2]  # where pixels come from is each rank's own affair
     assert described[0] != described[1] != described[3]
