@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -50,6 +51,12 @@ def set_attributes(loader: Any, arranged: Arrangement, sampler: RankSampler) -> 
     loader._DataLoader__initialized = True
     if not arranged.packed:
         loader.check_worker_number_rationality()  # torch's warning of too many
+        if not arranged.given["in_order"] and given["num_workers"] > 1:
+            warnings.warn(
+                "With in_order=False a state in the middle of an epoch does not say which samples came: a "
+                "resumed run may lose and repeat some. Save states between epochs, or pass in_order=True.",
+                stacklevel=3,
+            )
 
 
 def _num_workers(arranged: Arrangement) -> int:

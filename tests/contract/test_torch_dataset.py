@@ -208,6 +208,11 @@ def test_a_datapipe_may_be_shuffled() -> None:
     assert mixed != list(range(20))
 
 
+def test_states_out_of_order_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="may lose and repeat"):
+        load(num_workers=2, in_order=False)
+
+
 def test_our_loader_in_the_place_of_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.utils.data, "DataLoader", DataLoader)
     loader = torch.utils.data.DataLoader(Squares(), batch_size=4, num_workers=1)
