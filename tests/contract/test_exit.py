@@ -137,3 +137,29 @@ def test_an_interrupt_while_a_pool_starts_leaves_no_thread_that_exit_waits_for()
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=30, check=True
     )
     assert int(run.stdout) > 10, run.stderr
+
+
+STARTING = """
+import random, sys, threading, time
+from fastload.threads import started_pool
+
+def start_pools():
+    while True:
+        started_pool(6, "starting").shutdown(wait=True)
+
+threading.excepthook = lambda _: None
+threading.Thread(target=start_pools, daemon=True).start()
+time.sleep(random.Random(int(sys.argv[1])).uniform(0.02, 0.06))
+"""
+
+
+def test_a_daemon_thread_that_starts_a_pool_at_exit_does_not_hold_it_up() -> None:
+    """The interpreter takes no more threads then; the first ones waited for the rest, and exit for them."""
+    for first in range(0, 32, 4):
+        command = [sys.executable, "-c", STARTING]
+        runs = [subprocess.Popen([*command, str(number)]) for number in range(first, first + 4)]
+        try:
+            assert [run.wait(timeout=60) for run in runs] == [0] * 4
+        finally:
+            for run in runs:
+                run.kill()
