@@ -103,7 +103,8 @@ def test_slurm_without_a_process_group(
         with monkeypatch.context() as patch:
             for name, value in slurm(rank, 4).items():
                 patch.setenv(name, value)
-            programs.everything(str(numbered), str(tmp_path))
+            with pytest.warns(UserWarning, match="no process group in which to agree on a seed"):
+                programs.everything(str(numbered), str(tmp_path))
     ranks = results(tmp_path, 4)
     summed = [sum(values) for values in zip(*(found["metric"] for found in ranks), strict=True)]
     check([{**found, "metric": summed} for found in ranks])
