@@ -4,8 +4,9 @@
 #   tests/foreign/run.sh NAME [ARGUMENT...]       newest versions: tests/foreign/NAME/requirements.txt
 #   tests/foreign/run.sh NAME@old [ARGUMENT...]   older ones: tests/foreign/NAME/requirements-old.txt
 # The environment is build/foreign/NAME, made once and again when its requirements change. It has torch,
-# this checkout's fastload (the extension is built into fastload/ if it is not there), pytest, and what the
-# requirements say. Then pytest runs tests/foreign/NAME, or tests/foreign/NAME/suite.sh where there is one;
+# pytest, and what the requirements say; what "make setup" has put into .venv is seen from there and not
+# installed again, unless the requirements want another torch. fastload is this checkout's (the extension is
+# built into fastload/ if it is not there), with FASTLOAD_TEST_INSTALLED=1 the one installed in .venv. Then pytest runs tests/foreign/NAME, or tests/foreign/NAME/suite.sh where there is one;
 # arguments are handed on.
 #   PYTHON                 the interpreter (default: that of .venv, else python3)
 #   TORCH_VERSION          default: .venv's, else 2.13.0; a line "torch==..." in the requirements goes first
@@ -52,11 +53,30 @@ fi
 
 pip() { "$venv/bin/python" -m pip -q --disable-pip-version-check "$@"; }
 
-# The CPU build of torch first: the default one brings gigabytes of CUDA libraries.
+# .venv, if it has that torch: "make test" and "make demo" made it.
+shares() {
+  [ -x .venv/bin/python ] && [ "$PYTHON" = "$root/.venv/bin/python" ] &&
+    grep -q "^torch==$TORCH_VERSION\($\|+\)" .venv/constraints.txt 2> /dev/null
+}
+
 make_environment() {
   say "making $venv: torch $TORCH_VERSION and $(basename "$requirements")"
   rm -rf "$venv"
   "$PYTHON" -m venv "$venv"
+  if shares; then
+    local packages='import sysconfig; print(sysconfig.get_paths()["purelib"])'
+    .venv/bin/python -c "$packages" > "$("$venv/bin/python" -c "$packages")/shared.pth"
+    cp .venv/constraints.txt "$venv/constraints.txt"
+  else
+    install_basics
+  fi
+  pip install -c "$venv/constraints.txt" -r "$requirements"
+  [ ! -f "$no_deps" ] || pip install --no-deps -r "$no_deps"
+  wanted > "$venv/made"
+}
+
+# The CPU build of torch first: the default one brings gigabytes of CUDA libraries.
+install_basics() {
   pip install "torch==$TORCH_VERSION+cpu" 2> /dev/null ||
     pip install --extra-index-url https://download.pytorch.org/whl/cpu "torch==$TORCH_VERSION+cpu" ||
     pip install "torch==$TORCH_VERSION"
@@ -69,9 +89,6 @@ if sys.version_info < (3, 11):
 import tomllib
 print(*(repr(d).replace(" ", "") for d in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]))')
   eval "pip install -c '$venv/constraints.txt' $own pytest pytest-timeout pillow numpy psutil"
-  pip install -c "$venv/constraints.txt" -r "$requirements"
-  [ ! -f "$no_deps" ] || pip install --no-deps -r "$no_deps"
-  wanted > "$venv/made"
 }
 
 wanted() {
@@ -81,14 +98,19 @@ wanted() {
 }
 
 [ "$(wanted)" = "$(cat "$venv/made" 2> /dev/null)" ] || make_environment
+case $venv in /*) ;; *) venv=$root/$venv ;; esac
+export PATH=$venv/bin:$PATH FASTLOAD_FOREIGN=$name
+if [ "${FASTLOAD_TEST_INSTALLED:-}" = 1 ]; then # from tests/: the source folder would hide the installed package
+  shares || die "FASTLOAD_TEST_INSTALLED=1 needs .venv (make setup) with torch $TORCH_VERSION."
+  cd tests
+  exec python -m pytest "foreign/$name" "$@"
+fi
 suffix=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 if [ ! -f "fastload/_C$suffix" ]; then
   say "building the extension into fastload/"
   pip install "nanobind>=2.4" "cmake>=3.20" ninja
-  PYTHON=$root/$venv/bin/python tools/build_inplace.sh
+  PYTHON=$venv/bin/python tools/build_inplace.sh
 fi
-
-case $venv in /*) ;; *) venv=$root/$venv ;; esac
-export PATH=$venv/bin:$PATH PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH} FASTLOAD_FOREIGN=$name
+export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 [ ! -f "$foreign/$name/suite.sh" ] || exec bash "$foreign/$name/suite.sh" "$@"
 exec python -m pytest "tests/foreign/$name" "$@"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import traceback
 from contextlib import suppress
@@ -41,6 +42,9 @@ def in_child(action: Any, seconds: float = 10.0) -> int:
     pid = os.fork()
     if pid == 0:
         try:
+            # OpenMP's threads are the parent's: an operation that waits for them here would wait for ever.
+            if "torch" in sys.modules:
+                sys.modules["torch"].set_num_threads(1)
             action()
             os._exit(0)
         except BaseException:

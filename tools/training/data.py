@@ -92,7 +92,8 @@ def open_fastload(folder: Path, options: argparse.Namespace, world: World, train
         transform=T.Compose([*steps, T.Normalize(mean=MEAN, std=STD)]),
         device=world.device,
     )
-    return loader, len(loader.dataset.classes)
+    dataset: Any = loader.dataset
+    return loader, len(dataset.classes)
 
 
 def open_torch(folder: Path, options: argparse.Namespace, world: World, train: bool) -> tuple[Loader, int]:
