@@ -332,6 +332,8 @@ def remove(folder: Folder, name: str) -> bool:
 
 
 def _is_damaged(folder: Folder, name: str) -> bool:
+    if name.startswith(_TEMPORARY):
+        return False  # whoever makes it is not through
     try:
         inspect(folder, name)
     except CacheError:
