@@ -7,7 +7,7 @@ REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test bench-test bench gpu clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test bench-test foreign foreign-test bench gpu clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -16,9 +16,10 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 	@tools/setup.sh demo
 	@PATH="$(BIN):$$PATH" tools/demo.sh demo
 
-test:  ## install what is missing, then at once: lint, pytest, C++ tests under ASan and UBSan, and fuzzing
+test:  ## install what is missing, then at once: lint, pytest, C++ tests under ASan and UBSan, fuzzing, frameworks
 	@tools/setup.sh test
 	@$(MAKE) --no-print-directory -j4 lint py-test bench-test beside
+	@$(MAKE) --no-print-directory foreign-test
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
@@ -59,6 +60,14 @@ py-test:  ## pytest on the installed package, but for the benchmarks
 
 bench-test:  ## the same for the benchmarks, each of which runs once in its smallest form
 	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks
+
+foreign:  ## the tests of one framework in an environment of its own: make foreign NAME=ray (without NAME: which)
+	@if [ -z "$(NAME)" ]; then tests/foreign/run.sh --list; else PYTHON=$(BIN)/python tests/foreign/run.sh $(NAME); fi
+
+# Those whose environments are made in a minute. From tests/, as py-test.
+foreign-test:  ## the same for the quick ones, on the installed package
+	@for name in torchmetrics ignite accelerate timm torchvision lightning; do \
+	  FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python tests/foreign/run.sh $$name -q || exit 1; done
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"
