@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
-from typing_extensions import TypeVar
+from typing_extensions import Self, TypeVar
 
 from fastload.arrangement import Arrangement
 from fastload.backends import is_stream
@@ -129,11 +129,11 @@ class DataLoader(TorchDataLoader[T_co]):
     _companion: Any = None  # of fastload.integrations, where a framework follows the iterations
     _told_accelerate = False
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
         """A new loader; torch's own around another loader's batches: see :func:`rebuilt.wraps_ours`."""
         own: dict[str, Any] = {name: named.get(name) for name in ("batch_sampler", "collate_fn")}
         if wraps_ours(**own):
-            return TorchDataLoader(named["dataset"], **own)
+            return TorchDataLoader(named["dataset"], **own)  # type: ignore[return-value]
         return super().__new__(cls)
 
     def __init__(

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
@@ -303,7 +303,8 @@ class WorkerStage:
             if watched.cancel():
                 self._ready[pending.slot.number].release()  # type: ignore[attr-defined]
                 if self._parts.feeder is not None:
-                    self._parts.feeder.drop(pending)
+                    with suppress(StateError):  # closed already, at exit
+                        self._parts.feeder.drop(pending)
             elif not self._in_watcher():
                 watched.exception()  # wait for it; its outcome is not wanted
         self._iterator, self._next = None, None  # torch ends its workers when the iterator is gone

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from epochs import all_batches, same
-from PIL import Image
+from picklable import whose
 from process import in_child
 
 import fastload
@@ -26,10 +26,6 @@ from fastload.errors import StateError
 from fastload.packed import PackedBackend
 
 CROP = T.RandomResizedCrop(16)
-
-
-def whose(image: Image.Image) -> torch.Tensor:
-    return torch.tensor([os.getpid(), torch.rand(()).item()], dtype=torch.float64)
 
 
 def load(folder: Path, workers: int | None, **options: Any) -> DataLoader:

@@ -190,4 +190,4 @@ def test_num_workers_overrides(folder: Path) -> None:
     loader = DataLoader(folder, transform=T.RandomResizedCrop(8), seed=0)
     assert loader.num_workers == find_budget().threads
     assert DataLoader(folder, num_workers=37, transform=T.RandomResizedCrop(8), seed=0).num_workers == 37
-    assert DataLoader(folder, num_workers=0, transform=T.RandomResizedCrop(8), seed=0).num_workers == 1
+    assert DataLoader(folder, num_workers=0, transform=T.RandomResizedCrop(8), seed=0).num_workers == 0

@@ -139,7 +139,7 @@ SCRIPT = """
     def slow(image):
         time.sleep({sleep})
         return image
-    steps = [T.RandomResizedCrop(64)] + ([slow] if {sleep} else [])
+    steps = [T.RandomResizedCrop(64)] + ([T.ToDtype("uint8"), slow] if {sleep} else [])
     loader = DataLoader({folder!r}, 8, shuffle=True, transform=T.Compose(steps), num_workers=2)
     print("ready", flush=True)
     while True:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from epochs import all_batches, same
+from picklable import as_array, plus_ten
 from pictures import encoded, jpegs, picture
 from PIL import Image
 from plain_pack import plain_pack
@@ -29,15 +30,6 @@ LABELS = [i % 5 for i in range(52)]
 
 def pil(data: bytes) -> Image.Image:
     return Image.open(io.BytesIO(data)).convert("RGB")
-
-
-def as_array(image: Image.Image) -> torch.Tensor:
-    """A transform, for torch's collate function: the picture's middle."""
-    return torch.from_numpy(np.array(image.resize((16, 16))))
-
-
-def plus_ten(label: int) -> int:
-    return label + 10
 
 
 def test_a_sample_is_what_image_folder_gives(packed: PackedDataset) -> None:

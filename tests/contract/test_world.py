@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from picklable import rank_with_loader
 from pictures import jpegs
 from plain_pack import plain_pack
 
@@ -72,21 +73,13 @@ def test_the_loader_uses_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(DataLoader(folder, 2, transform=T.RandomResizedCrop(8), seed=0)) == 4
 
 
-def _rank(rank: int, loader: DataLoader[Any], store: str, found: str) -> None:
-    """A rank that gets its loader before it joins the group."""
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    labels = torch.cat([labels for _, labels in loader]).tolist()
-    Path(f"{found}{rank}").write_text(json.dumps([labels, len(loader), loader.state_dict()["seed"]]))
-    dist.destroy_process_group()
-
-
 def test_a_loader_from_before_the_process_group_has_its_rank(packed: PackedDataset, tmp_path: Path) -> None:
     """As in mp.spawn and Lightning's ddp_spawn: the loader comes with the arguments."""
     labels = plain_pack(tmp_path / "numbered", jpegs(21), range(21))
     loader = DataLoader(labels, 4, shuffle=True, num_workers=1, transform=T.CenterCrop(8), drop_padding=True)
     assert len(loader) == 6
     arguments = (loader, str(tmp_path / "store"), str(tmp_path / "found"))
-    torch.multiprocessing.spawn(_rank, arguments, nprocs=2)
+    torch.multiprocessing.spawn(rank_with_loader, arguments, nprocs=2)
     found = [json.loads((tmp_path / f"found{rank}").read_text()) for rank in range(2)]
     assert sorted(found[0][0] + found[1][0]) == list(range(21))
     assert [length for _, length, _ in found] == [3, 3]
