@@ -238,9 +238,10 @@ void register_transform(nb::module_& m) {
       "The window of a view of an (H, W, 3) uint8 picture, (h, w, 3) uint8. `chunk` rows go in at "
       "a time; "
       "`repeat` times over (benchmarks).");
-  m.def("resize_store", run_view, "image"_a, "view"_a, "filter"_a, "spec"_a, "chunk"_a = 16,
-        "repeat"_a = 1,
-        "resize, stored by the StoreSpec: the bytes, (h, w, 3 * itemsize) or (3, h, w * itemsize).");
+  m.def(
+      "resize_store", run_view, "image"_a, "view"_a, "filter"_a, "spec"_a, "chunk"_a = 16,
+      "repeat"_a = 1,
+      "resize, stored by the StoreSpec: the bytes, (h, w, 3 * itemsize) or (3, h, w * itemsize).");
   m.def("store", run_store, "image"_a, "spec"_a, "repeat"_a = 1,
         "An (h, w, 3) uint8 picture as the StoreSpec says: the bytes, as resize_store's.");
 }

@@ -86,6 +86,7 @@ def limited(limit: int | None) -> Options:
     fields |= {"num_workers": 4, "prefetch_factor": 2, "collate_fn": None, "pin_memory": False, "timeout": 0}
     fields |= {"persistent_workers": False, "on_error": "raise", "error_log": None, "padding": "mark"}
     fields |= {"max_pixels": 10**8, "handshake": "off", "batch_size": 128, "backend": "dali"}
+    fields |= {"worker_init_fn": None, "multiprocessing_context": None}
     return Options(**fields, gpu_memory_limit=limit)  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from epochs import all_batches, same
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset, autotune, loader, packed
+from fastload import DataLoader, PackedDataset, arrangement, autotune, packed
 from fastload import transforms as T
 from fastload.autotune import Autotuner, Bounds, Policy, Setting, Window
 from fastload.cpu_budget import CpuBudget
@@ -174,7 +174,7 @@ def gifs(tmp_path: Path) -> PackedDataset:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of a few hundredths of a second, and four threads to move in."""
     monkeypatch.setattr(autotune, "WINDOW_SECONDS", 0.02)
-    monkeypatch.setattr(loader, "find_budget", lambda *_: CpuBudget(4, "made up"))
+    monkeypatch.setattr(arrangement, "find_budget", lambda *_: CpuBudget(4, "made up"))
 
 
 @pytest.mark.usefixtures("quick")
@@ -232,7 +232,7 @@ def test_it_is_for_packed_datasets() -> None:
 
 
 def test_the_budget_is_the_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "find_budget", lambda *_: CpuBudget(4, "made up", (0, 1)))
+    monkeypatch.setattr(arrangement, "find_budget", lambda *_: CpuBudget(4, "made up", (0, 1)))
     for wanted, tune, plan in (
         (None, True, (4, 4)),
         (1, True, (1, 4)),
@@ -240,5 +240,5 @@ def test_the_budget_is_the_bound(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         (2, False, (2, 2)),
     ):
         data = DataLoader(folder, num_workers=wanted, autotune=tune, transform=T.RandomResizedCrop(8), seed=0)
-        assert (data._threads.threads, data._threads.most) == plan
-        assert data._threads.cpus == ((0, 1) if wanted is None else ())
+        assert (data._arranged.threads.threads, data._arranged.threads.most) == plan
+        assert data._arranged.threads.cpus == ((0, 1) if wanted is None else ())

@@ -97,8 +97,9 @@ def test_errors_of_use(tiny: PackedDataset) -> None:
     engine, order = engine_of(tiny), Order([1, 2])
     with pytest.raises(ValueError, match="does not fit 2 samples of 48 bytes. Found: 48 image bytes"):
         engine.submit(order.images[:SIZE], order.labels, order.ids, None, 0)
-    with pytest.raises(ValueError, match="1 to 2\\^30 samples. Found: 0"):
-        engine.submit(order.images[:0], order.labels[:0], order.ids[:0], None, 0)
+    empty = engine.submit(order.images[:0], order.labels[:0], order.ids[:0], None, 0)
+    assert engine.wait(empty, 0.0)  # a rank's share of a short last batch
+    assert engine.collect(empty) == []
     with pytest.raises(StateError, match="No batch has ticket 999"):
         engine.wait(999, 0.0)
     ticket = order.submit(engine)

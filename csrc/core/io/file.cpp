@@ -35,7 +35,7 @@ int open_descriptor(const std::string& path, File::Access access) {
 }
 
 uint32_t file_system(int descriptor) {
-  struct statfs status {};
+  struct statfs status{};
   return ::fstatfs(descriptor, &status) == 0 ? static_cast<uint32_t>(status.f_type) : 0;
 }
 
@@ -43,7 +43,7 @@ uint32_t file_system(int descriptor) {
 
 File::File(const std::string& path, Access access)
     : path_(path), access_(access), descriptor_(open_descriptor(path, access)) {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(descriptor_, &status) == 0) opened_size_ = static_cast<uint64_t>(status.st_size);
 }
 
@@ -68,7 +68,7 @@ File& File::operator=(File&& other) noexcept {
 }
 
 uint64_t File::size() const {
-  struct stat status {};
+  struct stat status{};
   if (::fstat(descriptor_, &status) != 0) throw_system_error("cannot stat", path_);
   return static_cast<uint64_t>(status.st_size);
 }
@@ -90,7 +90,7 @@ bool File::is_in_memory() const {
 
 size_t File::direct_alignment() const {
 #ifdef STATX_DIOALIGN
-  struct statx status {};
+  struct statx status{};
   if (::statx(descriptor_, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 &&
       (status.stx_mask & STATX_DIOALIGN) != 0 && std::has_single_bit(status.stx_dio_offset_align)) {
     return std::min<size_t>(status.stx_dio_offset_align, kAlignment);

@@ -4,9 +4,12 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "decode/jpeg_entries.h"
 
 namespace fastload {
 namespace {
+
+constexpr int kCheckSpacing = 64;  // pixels; any will do
 
 // Whole: a file that was cut decodes in some decoders, fails in others.
 bool is_whole(Bytes record) {
@@ -41,6 +44,13 @@ void set(std::vector<bool>& bits, std::span<const int64_t> ids) {
 
 bool has(const std::vector<bool>& bits, uint64_t id) { return id < bits.size() && bits[id]; }
 
+// Takes pixels that nobody wants.
+class NoSink final : public RowSink {
+ public:
+  void rows(const uint8_t* /*pixels*/, size_t /*stride*/, int /*y*/, int /*count*/) override {}
+  void restart() override {}
+};
+
 // The window on the picture's pixels, relative to the rectangle `decoded` of it.
 void add_window(const View& view, const Rect& decoded, RecordBatch& batch) {
   const double step_x = static_cast<double>(view.crop.width) / view.resized_width;
@@ -60,7 +70,10 @@ void add_window(const View& view, const Rect& decoded, RecordBatch& batch) {
 }  // namespace
 
 RecordFeed::RecordFeed(Sources sources, const Plan& plan, const ReadAheadPlan& read_ahead)
-    : sources_(std::move(sources)), plan_(plan), ahead_(read_ahead, [this](uint64_t id) {
+    : sources_(std::move(sources)),
+      plan_(plan),
+      checker_(plan.limits),
+      ahead_(read_ahead, [this](uint64_t id) {
         const auto [source, own] = sources_.find(id);
         return ReadAhead::Place{source.reader, source.entries, own};
       }) {}
@@ -102,6 +115,29 @@ std::unique_ptr<RecordBatch> RecordFeed::fetch(const RecordRequest& request,
   return batch;
 }
 
+// Other decoders fill missing rows with gray and say nothing. Who has entry points was found intact
+// when they were made; of all others the codes are read once, or (restart markers) the picture.
+bool RecordFeed::is_intact(const Source& source, uint64_t own, uint64_t id, Bytes record,
+                           const ImageInfo& info) {
+  if (has(intact_, id)) return true;
+  std::vector<uint8_t> scratch;
+  bool intact = source.entries != nullptr && source.entries->find(own, scratch).size() > 0;
+  if (!intact) intact = !build_entries(record, kCheckSpacing).empty();
+  if (!intact) {
+    try {
+      NoSink sink;
+      checker_.open(record);
+      checker_.decode({0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}, sink);
+      intact = true;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kMemory) throw;
+    }
+  }
+  const auto sample = static_cast<int64_t>(id);
+  set(intact ? intact_ : refused_, {&sample, 1});
+  return intact;
+}
+
 bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t i, void* group,
                      uint64_t& bytes, RecordBatch& batch) {
   const auto id = static_cast<uint64_t>(request.ids[i]);
@@ -115,6 +151,7 @@ bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t 
   if (!is_plain_jpeg(info) || !is_within(info, plan_.limits) || !is_whole(record)) return false;
   const uint64_t decoded = uint64_t{3} * info.width * info.height;
   if (bytes + decoded > request.most_bytes) return false;
+  if (!is_intact(source, own, id, record, info)) return false;
   const uint32_t draw = request.draws.empty() ? 0 : request.draws[i];
   const View view = draw_view(plan_.geometry, static_cast<int>(info.width),
                               static_cast<int>(info.height), {key, id, draw});
