@@ -47,8 +47,12 @@ bool has(const std::vector<bool>& bits, uint64_t id) { return id < bits.size() &
 // Takes pixels that nobody wants.
 class NoSink final : public RowSink {
  public:
-  void rows(const uint8_t* /*pixels*/, size_t /*stride*/, int /*y*/, int /*count*/) override {}
+  void rows(const uint8_t* /*pixels*/, size_t /*stride*/, int /*y*/, int /*count*/) override {
+    any = true;
+  }
   void restart() override {}
+
+  bool any = false;
 };
 
 // The window on the picture's pixels, relative to the rectangle `decoded` of it.
@@ -115,26 +119,29 @@ std::unique_ptr<RecordBatch> RecordFeed::fetch(const RecordRequest& request,
   return batch;
 }
 
-// Other decoders fill missing rows with gray and say nothing. Who has entry points was found intact
-// when they were made; of all others the codes are read once, or (restart markers) the picture.
-bool RecordFeed::is_intact(const Source& source, uint64_t own, uint64_t id, Bytes record,
-                           const ImageInfo& info) {
-  if (has(intact_, id)) return true;
+// Whether it has all rows that it declares: other decoders fill missing ones with gray and say
+// nothing. (They do say when a table is missing, and there is no row at all.) Who has entry points
+// was found intact when they were made; of all others the codes are read once, or, with restart
+// markers, the picture.
+bool RecordFeed::has_all_rows(const Source& source, uint64_t own, uint64_t id, Bytes record,
+                              const ImageInfo& info) {
+  if (has(whole_, id)) return true;
   std::vector<uint8_t> scratch;
   bool intact = source.entries != nullptr && source.entries->find(own, scratch).size() > 0;
   if (!intact) intact = !build_entries(record, kCheckSpacing).empty();
   if (!intact) {
+    NoSink sink;
     try {
-      NoSink sink;
       checker_.open(record);
       checker_.decode({0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}, sink);
       intact = true;
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kMemory) throw;
+      intact = !sink.any;
     }
   }
   const auto sample = static_cast<int64_t>(id);
-  set(intact ? intact_ : refused_, {&sample, 1});
+  set(intact ? whole_ : refused_, {&sample, 1});
   return intact;
 }
 
@@ -151,7 +158,7 @@ bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t 
   if (!is_plain_jpeg(info) || !is_within(info, plan_.limits) || !is_whole(record)) return false;
   const uint64_t decoded = uint64_t{3} * info.width * info.height;
   if (bytes + decoded > request.most_bytes) return false;
-  if (!is_intact(source, own, id, record, info)) return false;
+  if (!has_all_rows(source, own, id, record, info)) return false;
   const uint32_t draw = request.draws.empty() ? 0 : request.draws[i];
   const View view = draw_view(plan_.geometry, static_cast<int>(info.width),
                               static_cast<int>(info.height), {key, id, draw});

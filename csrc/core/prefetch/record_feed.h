@@ -79,14 +79,14 @@ class RecordFeed {
   [[nodiscard]] bool is_wanted(const RecordRequest& request, const PhiloxKey& key, size_t i) const;
   bool add(const RecordRequest& request, const PhiloxKey& key, size_t i, void* group,
            uint64_t& bytes, RecordBatch& batch);
-  bool is_intact(const Source& source, uint64_t own, uint64_t id, Bytes record,
-                 const ImageInfo& info);
+  bool has_all_rows(const Source& source, uint64_t own, uint64_t id, Bytes record,
+                    const ImageInfo& info);
 
   const Sources sources_;
   const Plan plan_;
   Decoder checker_;
   ReadAhead ahead_;
-  std::vector<bool> refused_, accepted_, intact_;  // by sample id, as long as needed
+  std::vector<bool> refused_, accepted_, whole_;  // by sample id, as long as needed
   bool accepted_only_ = false;
 };
 
