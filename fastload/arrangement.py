@@ -8,8 +8,7 @@ from dataclasses import fields
 from functools import partial
 from typing import Any
 
-from torch.utils.data.datapipes.datapipe import IterDataPipe
-
+from fastload.arguments import check_arguments, check_stream
 from fastload.backends import (
     Backend,
     check_placement,
@@ -65,7 +64,7 @@ class Arrangement:
     def __init__(self, given: Mapping[str, Any], site: str) -> None:
         self.given = _unwrapped(given)
         self._site = site
-        _check_batching(self.given)
+        check_arguments(self.given)
         self.beginning = Beginning(
             self.given["rank"],
             self.given["world_size"],
@@ -132,7 +131,7 @@ class Arrangement:
                 stacklevel=4,
             )
         if is_stream(self.dataset):
-            _check_stream(given, self.dataset)
+            check_stream(given, self.dataset)
         elif given["shuffle"] == "block" and not (
             isinstance(self.dataset, PackedFiles)
             and given["sampler"] is None
@@ -368,31 +367,3 @@ def _unwrapped(given: Mapping[str, Any]) -> dict[str, Any]:
         if found["batch_sampler"] is not None:
             found |= {"batch_size": 1, "drop_last": False}
     return found
-
-
-def _check_batching(given: Mapping[str, Any]) -> None:
-    if given["batch_sampler"] is not None and (
-        given["batch_size"] not in (None, 1)
-        or given["shuffle"]
-        or given["sampler"] is not None
-        or given["drop_last"]
-    ):
-        raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last.")
-    if given["batch_size"] is None and given["batch_sampler"] is None:
-        for name in ("drop_last", "batch_transform"):
-            if given[name]:
-                raise ValueError(
-                    f"batch_size=None option disables auto-batching and is mutually exclusive with {name}."
-                )
-    if given["sampler"] is not None and given["shuffle"]:
-        raise ValueError("shuffle=True and a sampler exclude each other: the sampler gives the order.")
-
-
-def _check_stream(given: Mapping[str, Any], dataset: Any) -> None:
-    names = ("sampler", "batch_sampler")  # of a DataPipe, torch sets the shuffling
-    for name in names if isinstance(dataset, IterDataPipe) else ("shuffle", *names):
-        if given[name] is not None and given[name] is not False:
-            raise ValueError(
-                f"An IterableDataset decides its own order: {name} is for map-style datasets. "
-                f"Found: {name}={given[name]!r}."
-            )

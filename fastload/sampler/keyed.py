@@ -49,7 +49,10 @@ class WeightedSampler(KeyedSampler):
     """
 
     def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True) -> None:
-        self.weights: npt.NDArray[np.float64] = np.asarray(weights, np.float64)
+        try:
+            self.weights: npt.NDArray[np.float64] = np.asarray(weights, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(f"weights must be numbers, one for each sample. Found: {weights!r}.") from None
         self.num_samples = num_samples
         self.replacement = replacement
         if self.weights.ndim != 1:
@@ -71,6 +74,8 @@ class WeightedSampler(KeyedSampler):
                 f"{self.weights.max():g}, whose sum overflows. Divide all by the largest: only their "
                 "proportions matter."
             )
+        if isinstance(num_samples, bool) or not hasattr(type(num_samples), "__index__"):
+            raise TypeError(f"num_samples must be an integer. Found: {num_samples!r}.")
         if num_samples < 1:
             raise ValueError(f"num_samples must be >= 1. Found: {num_samples}.")
         if not replacement and num_samples > possible:

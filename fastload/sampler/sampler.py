@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import index
 from typing import Any, Protocol
 
 import numpy as np
@@ -100,9 +101,13 @@ class Sampler:
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next. Needed by nobody: epochs advance by themselves."""
-        if epoch < 0:
-            raise ValueError(f"epoch must be >= 0. Found: {epoch}.")
-        self.epoch = int(epoch)
+        try:
+            number = index(epoch)
+        except TypeError:
+            raise TypeError(f"epoch must be an integer. Found: {epoch!r}.") from None
+        if number < 0:
+            raise ValueError(f"epoch must be >= 0. Found: {number}.")
+        self.epoch = number
 
     def total(self, epoch: int) -> int:
         """Positions of the epoch over all ranks."""

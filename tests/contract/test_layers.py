@@ -81,6 +81,7 @@ JOINTS = [
     "lanes",
     "epochs",
     "rank_sampler",
+    "arguments",
     "beginning",
     "rebuilt",
     "arrangement",

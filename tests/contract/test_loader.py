@@ -248,6 +248,7 @@ def test_stats_count_samples_stages_and_waiting(folder: Path) -> None:
         ({"seed": -1}, r"seed must be in \[0, 2\*\*64\). Found: -1"),
         ({"on_error": "ignore"}, "on_error must be one of raise, skip, replace. Found: 'ignore'"),
         ({"padding": "x"}, "padding must be one of mark, repeat, end. Found: 'x'"),
+        ({"shuffle": 3}, "shuffle must be True, False or 'block'. Found: 3"),
         ({"batch_sampler": [[0]], "shuffle": True}, "batch_sampler excludes"),
         ({"sampler": [0], "shuffle": True}, "exclude each other"),
     ],
@@ -255,6 +256,35 @@ def test_stats_count_samples_stages_and_waiting(folder: Path) -> None:
 def test_options_out_of_range(folder: Path, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DataLoader(folder, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"num_workers": "4"}, "num_workers must be an integer. Found: '4'"),
+        ({"num_workers": 2.5}, "num_workers must be an integer. Found: 2.5"),
+        ({"batch_size": 1.5}, "batch_size must be an integer. Found: 1.5"),
+        ({"drop_last": "yes"}, "drop_last must be True or False. Found: 'yes'"),
+        ({"sampler": 5}, "sampler must be an iterable of sample ids. Found: 5"),
+        ({"batch_sampler": 5}, "batch_sampler must be an iterable of lists of sample ids. Found: 5"),
+        ({"generator": 5}, "generator must be a torch.Generator. Found: 5"),
+        ({"collate_fn": 5}, "collate_fn must be callable. Found: 5"),
+        ({"dataset": 5}, "dataset must be a folder made by 'fastload pack'.*Found: 5"),
+        ({"dataset": None}, "dataset must be a folder made by 'fastload pack'.*Found: None"),
+    ],
+)
+def test_arguments_of_the_wrong_type(folder: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        DataLoader(**{"dataset": folder, **given})
+
+
+def test_epochs_are_integers(folder: Path) -> None:
+    loader = DataLoader(folder, transform=CROP, seed=0)
+    for wrong in ("a", 1.5):
+        with pytest.raises(TypeError, match="epoch must be an integer"):
+            loader.set_epoch(wrong)  # type: ignore[arg-type]
+    loader.set_epoch(np.int64(3))  # type: ignore[arg-type]
+    assert loader.sampler.epoch == 3
 
 
 def test_ignored_options_warn_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
