@@ -100,6 +100,8 @@ def dies(image: Any) -> torch.Tensor:
     raise AssertionError
 
 
+# torch raises in its signal handler, which may run where an exception can only be printed.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_dead_worker_is_an_error(folder: Path) -> None:
     loader = load(folder, 2, transform=T.Compose([CROP, dies]))
     with pytest.raises(RuntimeError, match=r"worker \(pid.*(killed by signal|exited unexpectedly)"):

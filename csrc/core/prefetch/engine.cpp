@@ -170,9 +170,11 @@ void Engine::close() {
   pool_.detach(*this);
   ahead_.close();
   closed_ = true;
-  std::deque<Entry> dropped;  // let go without the lock: the owners may need the GIL
-  const std::lock_guard lock(pool_.mutex());
-  dropped.swap(entries_);
+  {
+    const std::lock_guard lock(pool_.mutex());
+    dropped_.swap(entries_);
+  }
+  dropped_.clear();  // without the lock: the owners may need the GIL
 }
 
 int Engine::threads() {

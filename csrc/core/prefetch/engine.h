@@ -94,6 +94,7 @@ class Engine final : public Pool::Client {
   std::condition_variable done_;
   std::deque<Entry> pending_;  // may have unclaimed positions
   std::deque<Entry> entries_;  // all that are not collected
+  std::deque<Entry> dropped_;  // by close(); made beforehand, because a new deque takes memory
   Ticket next_ticket_ = 1;
   bool closing_ = false;
   std::atomic<bool> closed_{false};
