@@ -27,7 +27,9 @@ def environment() -> dict[str, str]:
     """This process's, without launchers' variables; what tests import is found."""
     launchers = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     kept = {k: v for k, v in os.environ.items() if k not in launchers and not k.startswith("SLURM_")}
-    path = os.pathsep.join([str(REFERENCE), str(CHECKOUT), kept.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    # The source folder hides the installed package, where that is to be tested.
+    own = [] if kept.get("FASTLOAD_TEST_INSTALLED") == "1" else [str(CHECKOUT)]
+    path = os.pathsep.join([str(REFERENCE), *own, kept.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **NO_GPU}
 
 
