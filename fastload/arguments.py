@@ -62,6 +62,11 @@ def _check_batching(given: Mapping[str, Any]) -> None:
         or given["drop_last"]
     ):
         raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last.")
+    if given["batch_sampler"] is not None and given["drop_padding"]:
+        raise ValueError(
+            "batch_sampler excludes drop_padding: whole batches are divided among the ranks, and where their "
+            "number does not divide, the first ones come again. Let it draw as many as the ranks can share."
+        )
     if given["batch_size"] is None and given["batch_sampler"] is None:
         for name in ("drop_last", "batch_transform"):
             if given[name]:

@@ -15,6 +15,7 @@ from fastload.backends import (
     is_packed,
     is_stream,
     make_backend,
+    makes_empty_batches,
     plan_memory,
 )
 from fastload.beginning import Beginning
@@ -263,18 +264,21 @@ class Arrangement:
 
         Raises:
             StateError: a loaded state's position lies behind its end.
-            ValueError: ``drop_padding`` would leave a rank a batch of no samples, where Python collates it.
+            ValueError: ``drop_padding`` would leave a rank a batch of no samples, which the core alone makes.
         """
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
         rest = (sampler.total(epoch) - position) % part.global_batch
-        alone = self.packed and not self.plan.tail and self.given["collate_fn"] is None
-        if part.padding == "drop" and not part.drop_last and 0 < rest < part.world_size and not alone:
+        if part.padding != "drop" or part.drop_last or not 0 < rest < part.world_size:
+            return
+        options = self._given_options
+        if not self.packed or runs_python(self.plan, options) or not makes_empty_batches(options):
             raise ValueError(
                 f"drop_padding leaves {rest} samples for the last batch of {part.world_size} ranks, so that "
-                "some get none, and a collate function in Python cannot make a batch of none. Choose another "
-                f"batch_size than {part.batch_size}, or use fastload.valid(batch) instead of drop_padding."
+                "some get none. The core makes such batches; Python's collate functions, batch_transform, "
+                f"device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
+                "use fastload.valid(batch) instead of drop_padding."
             )
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:

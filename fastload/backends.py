@@ -32,7 +32,15 @@ from fastload.transfer.streams import Gpu
 from fastload.transforms.batch import ColorJitter
 from fastload.transforms.plan import Plan, name_of
 
-__all__ = ["Backend", "check_placement", "is_packed", "is_stream", "make_backend", "plan_memory"]
+__all__ = [
+    "Backend",
+    "check_placement",
+    "is_packed",
+    "is_stream",
+    "make_backend",
+    "makes_empty_batches",
+    "plan_memory",
+]
 
 
 class Backend(HostBackend, Protocol):
@@ -164,6 +172,12 @@ def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
         )
     if is_stream(dataset):
         raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
+
+
+def makes_empty_batches(options: Options) -> bool:
+    """Whether a batch may have no samples: the native decoder's on the host, as it comes."""
+    plain = options.backend == "native" and options.batch_transform is None and not options.unbatched
+    return plain and not goes_to_gpu(options.device)
 
 
 def plan_memory(

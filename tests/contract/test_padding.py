@@ -10,8 +10,9 @@ import torch
 from torch.utils.data import TensorDataset
 
 import fastload
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, backends
 from fastload import transforms as T
+from fastload.transforms.batch import MixUp
 
 EVAL = T.Compose([T.Resize(28), T.CenterCrop(24)])
 
@@ -63,6 +64,33 @@ def test_drop_padding_for_a_torch_dataset(packed: PackedDataset) -> None:
     loader = DataLoader(data, 4, rank=0, world_size=7, seed=0, drop_padding=True)  # 29 = 7 * 4 + 1
     with pytest.raises(ValueError, match="drop_padding leaves 1 samples for the last batch of 7 ranks"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"backend": "dali"}, marks=pytest.mark.dali),
+        {"batch_transform": MixUp(5), "transform": T.Compose([EVAL, T.ToDtype("float32", scale=True)])},
+        {"device": "cuda"},
+        {"collate_fn": len},
+        {"batch_size": None},
+    ],
+    ids=["dali", "batch_transform", "device", "collate_fn", "unbatched"],
+)
+def test_batches_of_no_samples_are_refused_where_nobody_makes_them(
+    packed: PackedDataset, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """Before the epoch's first batch, not at its end."""
+    monkeypatch.setattr(backends, "goes_to_gpu", lambda device: device is not None)
+    ranks_given = {"rank": 0, "world_size": 3, "seed": 0, "drop_padding": True}  # 52 = 3 * 17 + 1
+    loader = DataLoader(packed, **{"batch_size": 17, "transform": EVAL, **ranks_given, **options})
+    with pytest.raises(ValueError, match="drop_padding leaves 1 samples for the last batch of 3 ranks"):
+        next(iter(loader))
+
+
+def test_drop_padding_does_not_go_with_a_batch_sampler(packed: PackedDataset) -> None:
+    with pytest.raises(ValueError, match="batch_sampler excludes drop_padding"):
+        DataLoader(packed, batch_sampler=[[0, 1]], drop_padding=True)
 
 
 def test_end_lies_behind_all_samples_of_all_ranks(packed: PackedDataset) -> None:
