@@ -74,6 +74,7 @@ class Arrangement:
             self.given["generator"],
         )
         self._fixed: tuple[Options, ThreadPlan] | None = None
+        self._threads: dict[tuple[int, int], ThreadPlan] = {}
         self.dataset = open_dataset(self.given["dataset"])
         self.packed = is_packed(self.dataset)
         self._transforms = transforms_of(self.dataset)
@@ -148,6 +149,11 @@ class Arrangement:
         return self._given_options.batch_size
 
     @property
+    def shuffle(self) -> bool | str:
+        """As given, None being False."""
+        return self._given_options.shuffle
+
+    @property
     def unbatched(self) -> bool:
         """Whether samples come one by one."""
         return self._given_options.unbatched
@@ -162,13 +168,20 @@ class Arrangement:
     @property
     def threads(self) -> ThreadPlan:
         """Decoding threads; as of now, until iteration has begun."""
-        return self._now()[1]
+        return self._fixed[1] if self._fixed is not None else self._found_threads()
+
+    def _found_threads(self) -> ThreadPlan:
+        """Looked for in /proc and /sys, once for each place among the node's ranks that is seen."""
+        here = local_ranks()
+        if here not in self._threads:
+            given = self.given
+            self._threads[here] = find_budget(*here).plan(given["num_workers"], given["autotune"])
+        return self._threads[here]
 
     def _now(self) -> tuple[Options, ThreadPlan]:
         if self._fixed is not None:
             return self._fixed
-        given = self.given
-        threads = find_budget(*local_ranks()).plan(given["num_workers"], given["autotune"])
+        given, threads = self.given, self._found_threads()
         size = self._given_options.batch_size
         prefetch = 2 if given["batch_sampler"] is not None else default_prefetch(threads.threads, size)
         return self._options(prefetch), threads
@@ -338,6 +351,7 @@ class Arrangement:
         if "generator" in changes:
             self.beginning.draw_from(changes["generator"])
         self._given_options = self._options(2)
+        self._threads.clear()
 
     def adopt_seed(self, seed: int) -> bool:
         """Go on with the seed of a saved state, where none was given; True if it began with another."""

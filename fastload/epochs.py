@@ -59,6 +59,7 @@ class Epochs:
         self._cursor: BatchKey | None = None  # the next batch of the iteration that was asked last
         self._asked: weakref.ref[EpochIterator] | None = None  # that iteration, unless it is over
         self._outside = _Outside()
+        self._fetched: tuple[int, int] | None = None  # epoch and start of the pass that fetch() is in
         self.clock = ConsumerClock()
 
     @property
@@ -153,13 +154,16 @@ class Epochs:
 
     def fetch(self, key: BatchKey) -> Any:
         """The batch ``key`` outside of any iteration; the place moves behind it."""
-        with self._lock.held():
-            self._handshake = self._begin() or self._handshake
+        if key[:2] != self._fetched:  # a pass begins; what is looked at then may be of the next epoch later
+            with self._lock.held():
+                self._handshake = self._begin() or self._handshake
+            self._fetched = key[:2]
         self._meet(key)
         batch = self.lanes.take(self._outside, key)
         is_last = key.step + 1 >= self._sampler.num_batches(key.epoch, key.start)
         if is_last:
             self.lanes.release(self._outside)
+            self._fetched = None
         self._cursor, self._asked = None if is_last else key._replace(step=key.step + 1), None
         self._sampler.epoch = key.epoch + 1
         self._resume = None

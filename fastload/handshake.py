@@ -55,7 +55,7 @@ def describe(
         "shuffle": options.shuffle,
         "seed": options.seed,
         "drop_last": options.drop_last,
-        "padding": options.padding,
+        "padding": "drop" if options.drop_padding else options.padding,
         "on_error": options.on_error,
         "max_pixels": options.max_pixels,
         "cache_decoded": options.cache_decoded,

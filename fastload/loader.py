@@ -189,7 +189,7 @@ class DataLoader(TorchDataLoader[T_co]):
         self._number = secrets.token_hex(8)
         source = partial(_source_of, weakref.ref(self)) if arranged.packed else None
         sampler = RankSampler(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
-        single = not arranged.packed and arranged.options.persistent_workers
+        single = not arranged.packed and persistent_workers
         self._epochs = Epochs(
             sampler,  # type: ignore[arg-type]
             Lanes(partial(arranged.start, sampler), movable=arranged.packed, single=single),
@@ -363,7 +363,7 @@ class DataLoader(TorchDataLoader[T_co]):
             dataset=arranged.dataset.id if arranged.packed else "",
             length=sampler.total(0) if arranged.packed else 0,
             seed=arranged.beginning.seed,
-            shuffle=order_name(sampler.order, arranged.options.shuffle),
+            shuffle=order_name(sampler.order, arranged.shuffle),
             epoch=epoch,
             position=position,
         )

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fastload import DataLoader
+from fastload import DataLoader, arrangement
 from fastload import transforms as T
-from fastload.cpu_budget import cgroup_quota, find_budget
+from fastload.cpu_budget import CpuBudget, cgroup_quota, find_budget
 from fastload.gpu_nodes import gpu_pci_ids, node_cpus, node_of, parse_cpu_list
 
 V2, V1 = "0::", "4:cpu,cpuacct:"
@@ -184,6 +184,23 @@ def test_the_affinity_mask_of_the_process_counts() -> None:
     code += "from fastload.cpu_budget import find_budget; print(find_budget().threads)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "1\n"
+
+
+def test_a_loader_looks_for_its_budget_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads /proc and /sys, and a loader is asked for its length and state often."""
+    looked = []
+
+    def counted(*ranks: int) -> CpuBudget:
+        looked.append(ranks)
+        return find_budget(*ranks)
+
+    monkeypatch.setattr(arrangement, "find_budget", counted)
+    loader = DataLoader(folder, transform=T.RandomResizedCrop(8), seed=0)
+    assert "thread" in repr(loader)
+    loader.state_dict()
+    loader.memory_plan()
+    next(iter(loader))
+    assert looked == [(0, 1)]
 
 
 def test_num_workers_overrides(folder: Path) -> None:

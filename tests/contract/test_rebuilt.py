@@ -97,6 +97,30 @@ def test_a_rebuilt_loader_goes_through_the_epochs(folder: Path) -> None:
     assert same(list(loader), list(plain))
 
 
+def test_a_rebuilt_loader_asks_a_users_sampler_when_its_epoch_begins(folder: Path) -> None:
+    """It may depend on what training does until then."""
+    asked = []
+
+    class Asked:
+        epoch = 0
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epoch = epoch
+
+        def __iter__(self) -> Iterator[int]:
+            asked.append(self.epoch)
+            return iter(range(52))
+
+    loader = loader_of(folder, shuffle=False, sampler=Asked())
+    other = iter(rebuilt(loader))
+    for _ in range(7):
+        next(other)
+        assert asked == [0]
+    assert next(other, None) is None
+    list(rebuilt(loader))
+    assert sorted(set(asked)) == [0, 1]
+
+
 def test_a_rebuilt_loader_begins_where_a_state_says(folder: Path) -> None:
     plain, loader = loader_of(folder), loader_of(folder)
     iterator = iter(plain)
