@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -12,6 +14,7 @@ import torch.utils.data
 
 from fastload._native import _C
 from fastload.decoding import decode_sample
+from fastload.errors import SlowPathWarning
 from fastload.mixture import MixedFiles, Packed
 from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.tickets import deliver
@@ -65,6 +68,32 @@ def checked_index(index: Any, count: int) -> int:
     return number % count
 
 
+_told = mmap.mmap(-1, 1)  # shared with forked workers, so that one warning is enough for all epochs
+
+
+def _tell_of_torchs_loader(dataset: Any) -> None:
+    """Say once that torch's DataLoader, and not the engine, reads a packed dataset.
+
+    Frameworks make such loaders from a dataset without a word. A class with a ``__getitem__`` of its own has
+    to be read so, and fastload.DataLoader says that.
+    """
+    worker = torch.utils.data.get_worker_info()
+    if (
+        _told[0]
+        or (worker is not None and worker.id)
+        or type(dataset).__getitem__ is not _Pictures.__getitem__
+    ):
+        return
+    _told[0] = 1
+    warnings.warn(
+        f"Not in the core but in Python, for each sample: torch's DataLoader reads {dataset!r}. Samples are "
+        "right; fastload.DataLoader reads the same dataset with the engine, several times as fast. Where a "
+        "framework made the loader, docs/drop-in.md says how it takes ours.",
+        SlowPathWarning,
+        stacklevel=3,
+    )
+
+
 class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
     """The part of a torch Dataset that packed datasets have in common."""
 
@@ -113,7 +142,11 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
 
         Where the indices are a batch of a fastload.DataLoader, that batch, for its ``collate_fn``.
         """
-        return deliver(indices) or [self[index] for index in indices]
+        delivered = deliver(indices)
+        if delivered is not None:
+            return delivered
+        _tell_of_torchs_loader(self)
+        return [self[index] for index in indices]
 
     @cached_property
     def targets(self: Any) -> list[int]:

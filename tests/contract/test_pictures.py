@@ -174,6 +174,25 @@ def test_torchs_own_loader_reads_it(folder: Path, start: str) -> None:
     assert torch.cat([labels for _, labels in batches]).tolist() == [label + 10 for label in LABELS]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchs_own_loader_says_once_that_the_engine_does_not_read(folder: Path, workers: int) -> None:
+    code = (
+        "import sys, torch\n"
+        "from fastload import DataLoader, PackedDataset\n"
+        "dataset = PackedDataset(sys.argv[1], transform=len_of)\n"
+        "list(DataLoader(dataset, 10, seed=0, num_workers=0))\n"
+        "print('ours is through', file=sys.stderr, flush=True)\n"
+        "for _ in range(2):\n"
+        f"    list(torch.utils.data.DataLoader(dataset, 10, num_workers={workers}))\n"
+    ).replace("dataset = ", "len_of = lambda image: image.width\ndataset = ")
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(folder)], capture_output=True, text=True, check=True, cwd=folder
+    )
+    before, after = run.stderr.split("ours is through")
+    assert "torch's DataLoader reads" not in before
+    assert after.count("torch's DataLoader reads PackedDataset(") == 1
+
+
 class Named(PackedDataset):
     """A user's subclass, with an argument and an attribute of its own."""
 
