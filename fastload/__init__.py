@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fastload.loader import DataLoader
     from fastload.padding import valid
     from fastload.pictures import MixedDataset, PackedDataset, mix
+    from fastload.sample.ragged import Ragged
     from fastload.sampler import SubsetSampler, WeightedSampler
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "DataLoader",
     "MixedDataset",
     "PackedDataset",
+    "Ragged",
     "SubsetSampler",
     "WeightedSampler",
     "errors",
@@ -39,6 +41,7 @@ _LAZY = {
     "DataLoader": "fastload.loader",
     "MixedDataset": "fastload.pictures",
     "PackedDataset": "fastload.pictures",
+    "Ragged": "fastload.sample.ragged",
     "SubsetSampler": "fastload.sampler",
     "WeightedSampler": "fastload.sampler",
     "errors": None,

@@ -37,6 +37,7 @@ ALLOWED: dict[str, set[str]] = {
     "cpu_budget": {"cgroups", "gpu_nodes"},
     "memory": {"cgroups"},
     "sizes": set(),
+    "sample": set(),
     "pil": set(),
     "shard": {"_native", "sizes"},
     "sampler": {"_native", "world", "sizes"},
