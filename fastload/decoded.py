@@ -10,7 +10,7 @@ import numpy.typing as npt
 __all__ = ["FULL", "bounded_sizes", "check_decoded", "decoded_bytes", "decoded_side", "tier_name"]
 
 FULL = "full"
-_UNBOUNDED = 2**32 - 1  # kUnbounded in csrc/core/prefetch/bounded.h
+_UNBOUNDED = 2**32 - 1  # kUnbounded in csrc/core/cache/bounded.h
 _LONGEST = 65_500  # pixels; no decoder takes a longer side
 
 Side: TypeAlias = int | str | None  # pixels, FULL, or no such tier

@@ -5,9 +5,9 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include "cache/cache_file.h"
 #include "convert.h"
 #include "register.h"
-#include "shard/cache_file.h"
 
 namespace nb = nanobind;
 
@@ -50,7 +50,7 @@ nb::object find(const CacheFile& file, uint64_t id) {
 
 void register_cache(nb::module_& m) {
   nb::class_<CacheFile>(m, "CacheFile", nb::is_weak_referenceable(),
-                        "Records in memory, for all processes; see csrc/core/shard/cache_file.h.")
+                        "Records in memory, for all processes; see csrc/core/cache/cache_file.h.")
       .def(nb::init<int, std::string>(), nb::arg("descriptor"), nb::arg("path"),
            "Attaches to the file that `descriptor` has open; owns the descriptor, also on failure.")
       .def("__len__", &CacheFile::size, "Records of the set.")

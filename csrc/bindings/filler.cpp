@@ -1,5 +1,5 @@
 // Filling caches, and what a path's file system is.
-#include "prefetch/filler.h"
+#include "cache/filler.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -10,10 +10,10 @@
 
 #include <optional>
 
+#include "cache/cache_file.h"
+#include "cache/pixel_target.h"
 #include "fallback.h"
-#include "prefetch/pixel_target.h"
 #include "register.h"
-#include "shard/cache_file.h"
 
 namespace nb = nanobind;
 
@@ -60,7 +60,7 @@ void register_filler(nb::module_& m) {
           nb::arg("cache"), nb::arg("decoded_side"), nb::arg("max_pixels"),
           nb::arg("fallback").none(), nb::keep_alive<1, 2>(),
           "Decodes and scales each record; decoded_side, max_pixels and fallback as Engine's.");
-  nb::class_<Filler>(m, "Filler", "Threads that fill a cache; see csrc/core/prefetch/filler.h.")
+  nb::class_<Filler>(m, "Filler", "Threads that fill a cache; see csrc/core/cache/filler.h.")
       .def(
           "__init__",
           [](Filler* self, Reader& reader, FillTarget& target, std::string claims,

@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "convert.h"
-#include "decode/jpeg_decoder.h"
-#include "decode/jpeg_turbo.h"
+#include "decode/jpeg/decoder.h"
+#include "decode/jpeg/turbo.h"
 #include "pack/baseline.h"
 #include "register.h"
 

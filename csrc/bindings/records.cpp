@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "collate/batch.h"
 #include "convert.h"
-#include "prefetch/record_feed.h"
+#include "engine/record_feed.h"
 #include "register.h"
 #include "sources.h"
 
@@ -81,7 +81,7 @@ nb::list views(nb::handle self) {
 }
 
 void register_batch(nb::module_& m) {
-  nb::class_<RecordBatch>(m, "RecordBatch", "See csrc/core/prefetch/record_feed.h.")
+  nb::class_<RecordBatch>(m, "RecordBatch", "See csrc/core/engine/record_feed.h.")
       .def("__len__", [](const RecordBatch& batch) { return batch.records.size(); })
       .def_prop_ro(
           "positions",
@@ -110,7 +110,7 @@ void register_records(nb::module_& m) {
   m.attr("ELSEWHERE") = kElsewhere;
   register_batch(m);
   nb::class_<PyRead>(m, "AnnouncedRecords", "Records that are read ahead.");
-  nb::class_<PyFeed>(m, "RecordFeed", "See csrc/core/prefetch/record_feed.h.")
+  nb::class_<PyFeed>(m, "RecordFeed", "See csrc/core/engine/record_feed.h.")
       .def(
           "__init__",
           [](PyFeed* self, const nb::sequence& sources, const GeometrySpec& geometry,
@@ -153,15 +153,11 @@ void register_records(nb::module_& m) {
           "RecordBatch of what the other decoder gets of the samples ids (n,) int64.")
       .def(
           "refuse",
-          [](PyFeed& self, const IdsArg& ids) {
-            self.feed->refuse({ids.data(), ids.size()});
-          },
+          [](PyFeed& self, const IdsArg& ids) { self.feed->refuse({ids.data(), ids.size()}); },
           nb::arg("ids"), "The other decoder is given these samples no more.")
       .def(
           "accept",
-          [](PyFeed& self, const IdsArg& ids) {
-            self.feed->accept({ids.data(), ids.size()});
-          },
+          [](PyFeed& self, const IdsArg& ids) { self.feed->accept({ids.data(), ids.size()}); },
           nb::arg("ids"), "These samples were decoded without an error.")
       .def("require_accepted", [](PyFeed& self) { self.feed->require_accepted(); })
       .def("read_ahead",

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "prefetch/bounded.h"
-#include "prefetch/read_ahead.h"
-#include "shard/sources.h"
+#include "cache/bounded.h"
+#include "engine/sources.h"
+#include "read_ahead/read_ahead.h"
 
 namespace fastload::bindings {
 

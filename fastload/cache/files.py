@@ -1,7 +1,7 @@
 """Cache files: made, attached to, looked at, removed.
 
 A file gets its name when its tables are complete; a process that dies while it makes one leaves nothing. The
-first of its memory has been reserved then, and a thread of the core goes on (csrc/core/shard/reservation.h),
+first of its memory has been reserved then, and a thread of the core goes on (csrc/core/cache/reservation.h),
 so that nobody waits for it. What files will still take counts as taken where room is looked for. Whoever uses
 a file holds a shared ``flock`` on it, which ends with the process; so a file whose exclusive lock can be had
 is not in use, and only such a file is removed.

@@ -164,7 +164,7 @@ def _page_cache_jobs(
 
 
 def _kept(dataset: PackedFiles, share: float) -> npt.NDArray[np.bool_]:
-    """Which records ``ReadAhead::keeps`` (csrc/core/prefetch/read_ahead.cpp) keeps at this share."""
+    """Which records ``ReadAhead::keeps`` (csrc/core/read_ahead/read_ahead.cpp) keeps at this share."""
     records = dataset.records
     region = (records["offset"] // _REGION) ^ (records["shard"].astype(np.uint64) << np.uint64(40))
     value = region + np.uint64(1)

@@ -1,6 +1,6 @@
 """Making ``entries.fli``, the JPEGs' entry points. Optional: without it everything works, more slowly.
 
-The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode/jpeg_entries.h``.
+The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode/jpeg/entry_points.h``.
 """
 
 from __future__ import annotations

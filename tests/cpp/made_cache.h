@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "cache/cache_file.h"
 #include "made_set.h"
-#include "shard/cache_file.h"
 
 namespace fastload::test {
 

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "made_cache.h"
 #include "made_set.h"
-#include "prefetch/read_ahead.h"
+#include "read_ahead/read_ahead.h"
 
 namespace fastload::test {
 namespace {

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "cache/bounded.h"
+#include "cache/filler.h"
+#include "cache/pixel_target.h"
 #include "check.h"
-#include "prefetch/bounded.h"
-#include "prefetch/engine.h"
-#include "prefetch/filler.h"
-#include "prefetch/pixel_target.h"
+#include "engine/engine.h"
 #include "tiny_dataset.h"
 
 namespace fastload::test {

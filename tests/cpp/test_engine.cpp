@@ -1,4 +1,4 @@
-// prefetch/ over shard/, io/ and collate/: batches of the engine's threads against one sample after
+// engine/ over shard/, io/ and collate/: batches of the engine's threads against one sample after
 // the other, from a data set of JPEGs and raw pictures made here.
 #include <unistd.h>
 
@@ -9,9 +9,9 @@
 
 #include "base/crc32c.h"
 #include "check.h"
+#include "engine/engine.h"
 #include "levels.h"
 #include "picture.h"
-#include "prefetch/engine.h"
 #include "random.h"
 #include "shard/index.h"
 #include "shard/reader.h"

@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "cache/filler.h"
 #include "check.h"
 #include "file_system.h"
 #include "made_cache.h"
 #include "made_set.h"
-#include "prefetch/filler.h"
 
 namespace fastload::test {
 namespace {

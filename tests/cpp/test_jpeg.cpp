@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "check.h"
-#include "decode/jpeg_decoder.h"
-#include "decode/jpeg_entries.h"
+#include "decode/jpeg/decoder.h"
+#include "decode/jpeg/entry_points.h"
 #include "levels.h"
 #include "picture.h"
 #include "random.h"

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "check.h"
-#include "decode/jpeg_bits.h"
-#include "decode/jpeg_color.h"
-#include "decode/jpeg_huffman.h"
-#include "decode/jpeg_idct.h"
+#include "decode/jpeg/bits.h"
+#include "decode/jpeg/color.h"
+#include "decode/jpeg/huffman.h"
+#include "decode/jpeg/idct.h"
 #include "levels.h"
 #include "random.h"
 

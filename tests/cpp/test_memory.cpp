@@ -12,12 +12,12 @@
 #include <new>
 #include <vector>
 
+#include "cache/filler.h"
 #include "check.h"
+#include "engine/engine.h"
 #include "io/buffer_pool.h"
 #include "made_cache.h"
 #include "made_set.h"
-#include "prefetch/engine.h"
-#include "prefetch/filler.h"
 #include "tiny_dataset.h"
 
 namespace {

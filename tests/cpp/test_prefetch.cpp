@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "prefetch/engine.h"
+#include "engine/engine.h"
 #include "tiny_dataset.h"
 
 namespace fastload::test {

@@ -18,7 +18,7 @@
 #include "check.h"
 #include "file_system.h"
 #include "made_set.h"
-#include "prefetch/read_ahead.h"
+#include "read_ahead/read_ahead.h"
 
 using fastload::test::file_system;
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "check.h"
+#include "engine/record_feed.h"
 #include "file_system.h"
 #include "made_set.h"
 #include "picture.h"
-#include "prefetch/record_feed.h"
 #include "random.h"
 
 namespace fastload::test {

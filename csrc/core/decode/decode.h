@@ -14,7 +14,7 @@
 
 namespace fastload {
 
-// Where decoding of a JPEG may begin; layout: decode/jpeg_entries.h.
+// Where decoding of a JPEG may begin; layout: decode/jpeg/entry_points.h.
 struct EntryPoints {
   static constexpr int kRow = 0;  // spacing: one segment a row of MCUs
   Bytes packed;                   // empty: none

@@ -1,8 +1,9 @@
 // Chooses a back end for each picture and checks limits before anything is allocated.
+#include "decode/jpeg/decoder.h"
+
 #include "base/error.h"
 #include "decode/decode.h"
-#include "decode/jpeg_decoder.h"
-#include "decode/jpeg_turbo.h"
+#include "decode/jpeg/turbo.h"
 #include "decode/png.h"
 #include "decode/rows.h"
 #include "decode/webp.h"

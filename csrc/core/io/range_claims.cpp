@@ -11,7 +11,7 @@ namespace fastload {
 namespace {
 
 bool set_lock(int descriptor, short type, uint64_t begin, uint64_t end) noexcept {
-  struct flock range {};  // l_pid must be 0 for F_OFD_SETLK
+  struct flock range{};  // l_pid must be 0 for F_OFD_SETLK
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = static_cast<off_t>(begin);

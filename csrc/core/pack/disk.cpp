@@ -42,7 +42,7 @@ bool reserve(const std::string& path, uint64_t bytes) {
 
 void trim(const std::string& path) {
   const WritableFile file(path);
-  struct stat status {};
+  struct stat status{};
   if (fstat(file.descriptor(), &status) != 0 || ftruncate(file.descriptor(), status.st_size) != 0) {
     throw_system_error("cannot trim", path);
   }

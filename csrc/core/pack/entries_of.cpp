@@ -1,7 +1,7 @@
 #include "pack/entries_of.h"
 
 #include "decode/decode.h"
-#include "decode/jpeg_entries.h"
+#include "decode/jpeg/entry_points.h"
 
 namespace fastload {
 

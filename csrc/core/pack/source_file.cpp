@@ -17,7 +17,7 @@ namespace {
 }
 
 struct stat status_of(int descriptor) {
-  struct stat status {};
+  struct stat status{};
   if (fstat(descriptor, &status) != 0) fail("cannot stat the file");
   return status;
 }

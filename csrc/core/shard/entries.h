@@ -1,5 +1,5 @@
 // entries.fli: the JPEGs' entry points, by sample id (layout: FORMAT.md; of one image's entries:
-// decode/jpeg_entries.h). Optional: without it decoding gives the same pixels, more slowly.
+// decode/jpeg/entry_points.h). Optional: without it decoding gives the same pixels, more slowly.
 #pragma once
 
 #include <atomic>

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "cache/cache_file.h"
 #include "io/file_bytes.h"
-#include "shard/cache_file.h"
 
 namespace fastload {
 

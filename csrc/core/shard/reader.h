@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "cache/cache_file.h"
 #include "io/cold_file.h"
 #include "io/mapping.h"
-#include "shard/cache_file.h"
 #include "shard/index.h"
 
 namespace fastload {

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/cpu.h"
-#include "decode/jpeg_entries.h"
+#include "decode/jpeg/entry_points.h"
 #include "input.h"
 #include "jpeg_input.h"
 #include "oracle.h"

@@ -1,6 +1,6 @@
 // The marker parser and every codec's probe, on bytes as they are. Where the parser takes a file
 // and libjpeg reads its header without a warning, both have found the same.
-#include "decode/jpeg_parser.h"
+#include "decode/jpeg/parser.h"
 #include "input.h"
 #include "jpeg_input.h"
 #include "oracle.h"

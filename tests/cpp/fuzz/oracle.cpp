@@ -5,7 +5,7 @@
 // jpeglib.h needs size_t and FILE from <cstdio>.
 #include <jpeglib.h>
 
-#include "decode/cmyk.h"
+#include "decode/jpeg/cmyk.h"
 #include "input.h"
 
 namespace fastload::fuzz {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "decode/jpeg_parser.h"
+#include "decode/jpeg/parser.h"
 
 namespace fastload::fuzz {
 

@@ -1,0 +1,383 @@
+#include "cache/filler.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <new>
+#include <system_error>
+
+#include "base/blocked_signals.h"
+#include "base/error.h"
+#include "io/guarded_range.h"
+
+namespace fastload {
+namespace {
+
+constexpr uint64_t kGap = 64 << 10;  // bytes between two records that are read for nothing
+constexpr size_t kHugePage = 2 << 20;
+constexpr auto kPoll = std::chrono::milliseconds(5);  // between two looks at a claimed chunk
+
+}  // namespace
+
+void throw_lost(uint64_t id) {
+  throw Error(ErrorKind::kTruncated, "sample " + std::to_string(id) +
+                                         ": its shard was cut while it was read. Restore it.");
+}
+
+// A thread's memory for requests: grows to the largest. In huge pages (see BufferPool).
+struct Filler::Buffer {
+  std::unique_ptr<uint8_t, decltype(&std::free)> memory{nullptr, &std::free};
+  size_t size = 0;
+  std::vector<uint8_t> scratch;
+
+  uint8_t* room(size_t bytes) {
+    if (bytes > size) {
+      memory.reset();  // before the new one is had
+      size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+      memory.reset(static_cast<uint8_t*>(std::aligned_alloc(kHugePage, size)));
+      if (memory == nullptr) size = 0;
+      ::madvise(memory.get(), size, MADV_HUGEPAGE);
+    }
+    if (memory == nullptr) throw std::bad_alloc();
+    return memory.get();
+  }
+};
+
+// The right to copy from the page cache, which as many threads have at once as there are cores:
+// more would wait for each other at the locks of the target's files. A thread keeps it from chunk
+// to chunk, and waits for it before it claims one, so that those without it hold nothing that
+// another process could copy. Threads wait for storage, and for each other, without it.
+class Filler::Turn {
+ public:
+  explicit Turn(Filler& filler) : filler_(filler) {}
+  ~Turn() { give(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+  void take() {
+    if (taken_) return;
+    std::unique_lock lock(filler_.mutex_);
+    filler_.turn_.wait(lock, [this] { return filler_.turns_ < most_ || filler_.stopping_; });
+    ++filler_.turns_;
+    taken_ = true;
+  }
+
+  void give() {
+    if (!taken_) return;
+    const std::lock_guard lock(filler_.mutex_);
+    give_locked();
+  }
+  // As give(), for who holds the mutex.
+  void give_locked() {
+    if (!taken_) return;
+    --filler_.turns_;
+    filler_.turn_.notify_one();
+    taken_ = false;
+  }
+
+ private:
+  Filler& filler_;
+  const size_t most_ = std::max(1U, std::thread::hardware_concurrency());
+  bool taken_ = false;
+};
+
+// A claim that ends with the scope.
+struct Filler::Held {
+  RangeClaims& claims;
+  const Chunk& chunk;
+  bool taken = false;
+  ~Held() {
+    if (taken) claims.release(chunk.begin, chunk.end);
+  }
+};
+
+void CacheTarget::put(uint64_t id, const Record& record, Bytes bytes) {
+  if (is_lost(bytes)) throw_lost(id);
+  cache_.store(id, bytes, record.crc32c);
+  cache_.check_stored(id);
+}
+
+Filler::Filler(Reader& reader, FillTarget& target, FillPlan plan)
+    : reader_(reader), target_(target), plan_(std::move(plan)), claims_(plan_.claims) {
+  if (plan_.threads < 1) {
+    throw Error(ErrorKind::kValue, "threads must be >= 1. Found: " + std::to_string(plan_.threads));
+  }
+  cut();
+}
+
+Filler::~Filler() { stop(); }
+
+uint64_t Filler::id_at(size_t position) const {
+  return !plan_.only_ids ? position : static_cast<uint64_t>(plan_.ids[position]);
+}
+
+void Filler::cut() {
+  const size_t count = plan_.only_ids ? plan_.ids.size() : reader_.index().size();
+  Chunk open{0, 0, 0, 0, 0};
+  for (size_t i = 0; i < count; ++i) {
+    if (plan_.only_ids && (plan_.ids[i] < 0 || (i > 0 && plan_.ids[i] <= plan_.ids[i - 1]))) {
+      throw Error(ErrorKind::kValue, "Sample ids must be ascending, each once, and >= 0.");
+    }
+    const uint64_t id = id_at(i), length = reader_.index().record(id).length;
+    if (!target_.has_room(id)) {
+      ++totals_.no_room_records;
+      totals_.no_room_bytes += length;
+      continue;
+    }
+    ++totals_.records;
+    totals_.bytes += length;
+    if (open.bytes == 0) open = {i, i, 0, plan_.first_claim + id, 0};
+    open.last = i + 1;
+    open.end = plan_.first_claim + id + 1;
+    open.bytes += length;
+    if (open.bytes >= plan_.chunk) {
+      chunks_.push_back(open);
+      open.bytes = 0;
+    }
+  }
+  if (open.bytes > 0) chunks_.push_back(open);
+}
+
+void Filler::start() {
+  const size_t wanted = std::min(static_cast<size_t>(plan_.threads), chunks_.size());
+  try {
+    const BlockedSignals blocked;
+    while (threads_.size() < wanted) {
+      threads_.emplace_back([this] { run(); });
+      pthread_setname_np(threads_.back().native_handle(), "fastload-fill");
+    }
+  } catch (const std::exception&) {
+    // No more threads, or no memory for them: the ones that there are do it.
+  }
+  if (threads_.empty() && wanted > 0) {
+    throw Error(ErrorKind::kIo,
+                "no thread can be started: raise 'ulimit -u' or pids.max, or give more memory.");
+  }
+}
+
+bool Filler::wait(double seconds) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(seconds), [this] {
+    return next_ == chunks_.size() && claimed_.empty() && busy_ == 0;
+  });
+}
+
+void Filler::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  turn_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+Filler::Counts Filler::counts() const {
+  Counts counts = totals_;
+  counts.there_records = there_records_;
+  counts.there_bytes = there_bytes_;
+  counts.put_records = put_records_;
+  counts.put_bytes = put_bytes_;
+  counts.read_bytes = read_bytes_;
+  counts.requests = requests_;
+  counts.failed_records = failed_;
+  const std::lock_guard lock(mutex_);
+  counts.claimed_chunks = claimed_.size();
+  return counts;
+}
+
+Filler::Failures Filler::failures() const {
+  const std::lock_guard lock(mutex_);
+  return failures_;
+}
+
+void Filler::run() noexcept {
+  Buffer buffer;
+  Turn turn(*this);
+  Chunk chunk;
+  while (next(chunk, turn)) {
+    bool done = true;
+    try {
+      done = visit(chunk, buffer, turn);
+      if (!done) leave(chunk, turn);
+    } catch (const std::exception& error) {
+      fail(chunk, error);
+    }
+    const std::lock_guard lock(mutex_);
+    --busy_;
+    changed_.notify_all();
+  }
+}
+
+// Somebody else has claimed it: it is looked at again at the end.
+void Filler::leave(const Chunk& chunk, Turn& turn) {
+  std::unique_lock lock(mutex_);
+  turn.give_locked();
+  claimed_.push_back(chunk);
+  // Nothing but what others have claimed is left: there is time.
+  if (next_ == chunks_.size()) changed_.wait_for(lock, kPoll, [this] { return bool{stopping_}; });
+}
+
+// There is no memory even to look at the chunk, or the index has been damaged since.
+void Filler::fail(const Chunk& chunk, const std::exception& error) noexcept {
+  failed_ += chunk.last - chunk.first;
+  try {
+    const std::lock_guard lock(mutex_);
+    if (failures_.size() < kFailures) failures_.emplace_back(id_at(chunk.first), error.what());
+  } catch (const std::exception&) {
+    // It is counted.
+  }
+}
+
+// The next chunk for a thread; false when there is, and will be, none.
+bool Filler::next(Chunk& chunk, Turn& turn) {
+  std::unique_lock lock(mutex_);
+  if (next_ == chunks_.size()) turn.give_locked();
+  changed_.wait(lock, [this] {
+    return stopping_ || next_ < chunks_.size() || !claimed_.empty() || busy_ == 0;
+  });
+  if (stopping_) return false;
+  if (next_ < chunks_.size()) {
+    chunk = chunks_[next_++];
+  } else if (!claimed_.empty()) {
+    chunk = claimed_.front();
+    claimed_.pop_front();
+  } else {
+    return false;
+  }
+  ++busy_;
+  return true;
+}
+
+// False: another process has claimed it.
+bool Filler::visit(const Chunk& chunk, Buffer& buffer, Turn& turn) {
+  std::vector<Part> parts = missing(chunk);
+  const bool claims = !parts.empty();
+  Held held{claims_, chunk};  // until the end, however that comes
+  if (claims) {
+    if (is_hot(parts.front())) turn.take();
+    held.taken = claims_.claim(chunk.begin, chunk.end);
+    if (!held.taken) return false;
+    parts = missing(chunk);  // what was put there before we had the claim
+  }
+  uint64_t records = 0, bytes = chunk.bytes;
+  for (size_t i = chunk.first; i < chunk.last; ++i) records += target_.has_room(id_at(i)) ? 1 : 0;
+  for (const Part& part : parts) bytes -= part.length;
+  there_records_ += records - parts.size();
+  there_bytes_ += bytes;
+  fill(std::move(parts), buffer, turn);
+  return true;
+}
+
+std::vector<Filler::Part> Filler::missing(const Chunk& chunk) {
+  std::vector<Part> parts;
+  for (size_t i = chunk.first; i < chunk.last; ++i) {
+    const uint64_t id = id_at(i);
+    if (!target_.has_room(id)) continue;
+    try {
+      if (target_.has(id)) continue;
+    } catch (const Error&) {
+      // Whatever it is, reading it says so.
+    }
+    const Record record = reader_.index().record(id);
+    parts.push_back({id, record.shard, record.length, record.offset});
+  }
+  return parts;
+}
+
+void Filler::fill(std::vector<Part> parts, Buffer& buffer, Turn& turn) {
+  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+    return a.shard != b.shard ? a.shard < b.shard : a.offset < b.offset;
+  });
+  for (size_t first = 0; first < parts.size() && !stopping_;) {
+    const bool hot = is_hot(parts[first]);
+    hot ? turn.take() : turn.give();
+    size_t last = first + 1;
+    uint64_t end = parts[first].offset + parts[first].length;
+    if (hot) {
+      read_alone(parts[first], hot, buffer);
+    } else {
+      for (; last < parts.size() && parts[last].shard == parts[first].shard; ++last) {
+        const Part& part = parts[last];
+        const uint64_t part_end = std::max(end, part.offset + part.length);
+        if (part.offset > end + kGap || part_end - parts[first].offset > plan_.chunk) break;
+        end = part_end;
+      }
+      read(std::span(parts).subspan(first, last - first), end, buffer);
+    }
+    first = last;
+  }
+}
+
+// One request for neighbours. What goes wrong in it is read again record by record, to say which.
+void Filler::read(std::span<const Part> parts, uint64_t end, Buffer& buffer) {
+  const uint64_t begin = parts.front().offset;
+  const uint8_t* bytes = nullptr;
+  try {
+    for (const Part& part : parts) reader_.locate(part.id);
+    ColdFile* file = reader_.cold(parts.front().shard);
+    if (file != nullptr) {
+      const size_t length = end - begin;
+      uint8_t* memory = buffer.room(ColdFile::room(begin, length));
+      bytes = file->read(begin, length, memory, target_.is_page_cache());
+      read_bytes_ += length;
+      ++requests_;
+    }
+  } catch (const std::exception&) {
+    bytes = nullptr;
+  }
+  for (const Part& part : parts) {
+    if (bytes == nullptr || !put(part, {bytes + (part.offset - begin), part.length})) {
+      read_alone(part, false, buffer);
+    }
+  }
+}
+
+// Whether the record is copied from the page cache, where it stays.
+bool Filler::is_hot(const Part& part) {
+  if (target_.is_page_cache()) return false;
+  try {
+    return reader_.is_resident(reader_.locate(part.id));
+  } catch (const Error&) {
+    return false;  // reading it says why
+  }
+}
+
+bool Filler::put(const Part& part, Bytes bytes) noexcept {
+  try {
+    const Record record = reader_.locate(part.id);
+    reader_.check(part.id, record, bytes);
+    target_.put(part.id, record, bytes);
+  } catch (const std::exception&) {
+    return false;
+  }
+  ++put_records_;
+  put_bytes_ += part.length;
+  return true;
+}
+
+// From the mapping, which saves a copy, if it is `hot`; else by a request of its own, also where
+// the mapping has just lost bytes: that says what is wrong with the file.
+void Filler::read_alone(const Part& part, bool hot, Buffer& buffer) {
+  const uint64_t losses = loss_count();
+  try {
+    const Bytes bytes =
+        hot ? reader_.read(part.id, buffer.scratch) : reader_.read_cold(part.id, buffer.scratch);
+    read_bytes_ += part.length;
+    if (!hot) ++requests_;
+    target_.put(part.id, reader_.locate(part.id), bytes);
+    ++put_records_;
+    put_bytes_ += part.length;
+  } catch (const std::exception& error) {
+    if (hot && loss_count() != losses) return read_alone(part, false, buffer);
+    ++failed_;
+    const std::lock_guard lock(mutex_);
+    if (failures_.size() < kFailures) failures_.emplace_back(part.id, error.what());
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,88 @@
+// The decoder for the files that training sets consist of: 8-bit baseline Huffman JPEG, gray or
+// YCbCr. It decodes only what a region needs, and begins at entry points where the file has them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/geometry.h"
+#include "base/row_sink.h"
+#include "decode/decode.h"
+#include "decode/jpeg/color.h"
+#include "decode/jpeg/entry_points.h"
+#include "decode/jpeg/idct.h"
+#include "decode/jpeg/parser.h"
+#include "decode/jpeg/planes.h"
+#include "decode/jpeg/scan.h"
+
+namespace fastload {
+
+// Nanoseconds in each stage, added up (benchmarks).
+struct JpegStageTimes {
+  uint64_t parse = 0;    // markers, Huffman tables, entry points
+  uint64_t entropy = 0;  // unstuffing, Huffman decoding, DC sums
+  uint64_t idct = 0;     // dequantisation included
+  uint64_t color = 0;    // upsampling included
+  uint64_t sink = 0;     // the row sink's own time
+};
+
+// One per thread; keeps its memory between images.
+class JpegDecoder {
+ public:
+  explicit JpegDecoder(SimdLevel level = simd_level());
+
+  // Reads the header. False: not a file for this decoder (see parse_jpeg); libjpeg-turbo takes it.
+  // Throws Error(kDecode) for a file damaged before its scan, Error(kLimit) for one too large.
+  bool open(Bytes file, const DecodeLimits& limits = {});
+  [[nodiscard]] ImageInfo info() const;
+
+  // Hands the rows of `roi` to `sink`, equal to libjpeg-turbo's default decode of the whole
+  // picture. Throws Error(kValue) for a region that is empty or not inside the picture,
+  // Error(kDecode) for damage in what had to be decoded (rows before it may have been handed over),
+  // Error(kFormat) for entries that cannot be this file's. Without entries everything before the
+  // region's last row is Huffman-decoded, but no more.
+  void decode(Rect roi, RowSink& sink, EntryPoints entries = {});
+
+  // Adds each stage's time to `times` from now on; nullptr switches the clocks off.
+  void set_times(JpegStageTimes* times) { times_ = times; }
+
+ private:
+  void check_roi(Rect roi) const;
+  void plan(Rect roi);
+  void plan_targets();
+  void decode_mcu_row(int row);
+  void emit(int rows_end, RowSink& sink);
+  void emit_row(int y, uint8_t* rgb);
+  const uint8_t* chroma_row(int component, int y);
+  uint64_t lap(uint64_t JpegStageTimes::* stage, uint64_t since);
+
+  SimdLevel level_;
+  IdctKernel idct_;
+  const ColorKernels& color_;
+  CoefPlaces places_;
+
+  Bytes file_;
+  JpegHeader header_;
+  JpegScan scan_;
+  JpegPlanes planes_;
+
+  Rect roi_;
+  McuWindow window_;
+  int next_row_ = 0;  // picture row that emit() hands over next
+
+  int strip_mcus_ = 0;  // MCUs decoded before they are transformed
+  std::vector<int16_t> coefs_;
+  bool coefs_dirty_ = false;
+  std::array<size_t, 6> strip_offset_{};  // coefficients of each row of blocks of an MCU
+  BlockTargets targets_{};
+
+  std::array<std::vector<uint8_t>, 2> upsampled_;
+  std::vector<uint8_t> rgb_;
+  size_t rgb_stride_ = 0;
+  JpegStageTimes* times_ = nullptr;
+};
+
+}  // namespace fastload

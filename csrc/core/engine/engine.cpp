@@ -1,0 +1,236 @@
+#include "engine/engine.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+
+namespace fastload {
+namespace {
+
+// Small samples (28x28 digits) cost about as much as claiming them, so they are claimed in groups.
+uint32_t claim_size(size_t sample_bytes) {
+  constexpr size_t kGroupBytes = 64 << 10;
+  return static_cast<uint32_t>(
+      std::clamp<size_t>(kGroupBytes / std::max<size_t>(sample_bytes, 1), 1, 32));
+}
+
+}  // namespace
+
+Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, FallbackDecode fallback,
+               const ReadAheadPlan& read_ahead)
+    : Client(threads.limit, threads.most == 0 ? threads.limit : threads.most),
+      pool_(Pool::of_process()),
+      sources_(std::move(sources)),
+      plan_(plan),
+      fallback_(std::move(fallback)),
+      chunk_(claim_size(plan.sample_bytes())),
+      ahead_(read_ahead,
+             [this](uint64_t id) {
+               const auto [source, own] = sources_.find(id);
+               return ReadAhead::Place{source.reader, source.entries, own, source.pixels.get()};
+             }),
+      stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
+  const Store checked(plan_.store);  // throws where a thread must not
+  pool_.attach(*this, threads.cpus);
+}
+
+Engine::~Engine() { close(); }
+
+void LeakAfterFork::operator()(Engine* engine) const {
+  if (::getpid() == owner && !Pool::is_working_for(*engine)) delete engine;
+}
+
+EnginePointer make_engine(Sources sources, SamplePlan plan, const ThreadPlan& threads,
+                          FallbackDecode fallback, const ReadAheadPlan& read_ahead) {
+  return {new Engine(std::move(sources), plan, threads, std::move(fallback), read_ahead),
+          LeakAfterFork{::getpid()}};
+}
+
+Error Engine::closed() {
+  return {ErrorKind::kState, "The loader is closed. Create a new DataLoader."};
+}
+
+void Engine::check_usable() const {
+  if (::getpid() != pool_.owner()) {
+    throw Error(ErrorKind::kState,
+                "This loader was created before fork() and its threads live in the parent process. "
+                "Create the DataLoader in the child.");
+  }
+  if (closed_) throw closed();
+}
+
+std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids) {
+  check_usable();
+  return ahead_.announce(std::move(ids));
+}
+
+void Engine::forget(const std::shared_ptr<void>& announced) {
+  check_usable();
+  ahead_.drop(announced);
+}
+
+Engine::Ticket Engine::submit(BatchRequest request) {
+  check_usable();
+  if (request.ahead == nullptr) request.ahead = ahead_.announce(request.ids);
+  auto batch = std::make_shared<Batch>(std::move(request), plan_.sample_bytes());
+  Ticket ticket = 0;
+  {
+    const std::lock_guard lock(pool_.mutex());
+    if (closing_) throw closed();
+    ticket = next_ticket_;
+    entries_.push_back({ticket, batch});
+    ++next_ticket_;
+    if (batch->complete()) return ticket;  // no samples: a rank's share of a short last batch
+    try {
+      pending_.push_back({ticket, std::move(batch)});
+    } catch (...) {
+      entries_.pop_back();  // it is this thread's again
+      throw;
+    }
+    pool_.work_added();
+  }
+  return ticket;
+}
+
+// Once another thread closes the loader, its batches are close()'s, and the lists may be empty.
+std::shared_ptr<Batch> Engine::find(Ticket ticket) {
+  if (closing_) throw closed();
+  const auto place = place_of(entries_, ticket);
+  if (place != entries_.end()) return place->batch;
+  throw Error(ErrorKind::kState,
+              "No batch has ticket " + std::to_string(ticket) + "; it was collected or cancelled.");
+}
+
+void Engine::erase(Ticket ticket) {
+  for (std::deque<Entry>* entries : {&entries_, &pending_}) {
+    const auto place = place_of(*entries, ticket);
+    if (place != entries->end()) entries->erase(place);
+  }
+}
+
+// Entries are in the order of their tickets, and those that leave are at the front: with any number
+// of batches in work this takes the same time.
+std::deque<Engine::Entry>::iterator Engine::place_of(std::deque<Entry>& entries, Ticket ticket) {
+  const auto before = [](const Entry& entry, Ticket wanted) { return entry.ticket < wanted; };
+  const auto place = std::lower_bound(entries.begin(), entries.end(), ticket, before);
+  return place != entries.end() && place->ticket == ticket ? place : entries.end();
+}
+
+bool Engine::wait(Ticket ticket, double seconds) {
+  check_usable();
+  std::unique_lock lock(pool_.mutex());
+  const std::shared_ptr<Batch> batch = find(ticket);
+  const auto limit = std::chrono::duration<double>(std::max(0.0, seconds));
+  done_.wait_for(lock, limit, [&] { return batch->complete() || closing_; });
+  if (closing_) throw closed();
+  return batch->complete();
+}
+
+std::vector<SampleFault> Engine::collect(Ticket ticket) {
+  check_usable();
+  std::shared_ptr<Batch> batch;
+  std::shared_ptr<void> owner;
+  {
+    const std::lock_guard lock(pool_.mutex());
+    batch = find(ticket);
+    if (!batch->complete()) {
+      throw Error(ErrorKind::kState, "Batch " + std::to_string(ticket) + " is not complete.");
+    }
+    erase(ticket);
+    owner = batch->take_owner();
+  }
+  return batch->take_faults();
+}
+
+void Engine::cancel(Ticket ticket) {
+  check_usable();
+  std::shared_ptr<void> owner;  // destroyed after the lock is released
+  std::unique_lock lock(pool_.mutex());
+  const std::shared_ptr<Batch> batch = find(ticket);
+  batch->abandon();
+  done_.wait(lock, [&] { return batch->complete(); });
+  ahead_.drop(batch->ahead());
+  erase(ticket);
+  owner = batch->take_owner();
+}
+
+void Engine::close() {
+  if (closed_ || ::getpid() != pool_.owner()) return;
+  {
+    const std::lock_guard lock(pool_.mutex());
+    closing_ = true;
+    for (const Entry& entry : pending_) entry.batch->abandon();
+    pending_.clear();
+  }
+  done_.notify_all();
+  pool_.detach(*this);
+  ahead_.close();
+  closed_ = true;
+  {
+    const std::lock_guard lock(pool_.mutex());
+    dropped_.swap(entries_);
+  }
+  dropped_.clear();  // without the lock: the owners may need the GIL
+}
+
+int Engine::threads() {
+  if (::getpid() != pool_.owner()) return limit();
+  const std::lock_guard lock(pool_.mutex());
+  return limit();
+}
+
+void Engine::set_threads(int threads) {
+  check_usable();
+  pool_.set_limit(*this, threads);
+}
+
+const ThreadStats& Engine::thread_stats(int seat) {
+  ThreadStats& stats = stats_[static_cast<size_t>(seat)];
+  if (::getpid() == pool_.owner()) {
+    const std::lock_guard lock(pool_.mutex());
+    stats.nanoseconds[static_cast<size_t>(Stage::kIdle)].store(idle_ns(seat));
+  }
+  return stats;
+}
+
+// The oldest batch that may have unclaimed positions; `finished` has none.
+std::shared_ptr<Batch> Engine::next_batch(const Batch* finished) {
+  const std::lock_guard lock(pool_.mutex());
+  if (!pending_.empty() && pending_.front().batch.get() == finished) pending_.pop_front();
+  return has_work() ? pending_.front().batch : nullptr;
+}
+
+void Engine::work(int seat, Scratch& scratch) noexcept {
+  ThreadStats& stats = stats_[static_cast<size_t>(seat)];
+  std::optional<Producer> producer;
+  try {
+    producer.emplace(sources_, plan_, fallback_, stats, scratch, ahead_);
+  } catch (const std::exception&) {
+    producer.reset();  // no memory: that is what becomes of the samples, see below
+  }
+  std::shared_ptr<Batch> batch = next_batch(nullptr);
+  while (batch != nullptr) {
+    const Batch::Range range = batch->claim(chunk_);
+    if (range.first == range.last) {
+      batch = next_batch(batch.get());
+      continue;
+    }
+    for (uint32_t i = range.first; i < range.last; ++i) {
+      producer ? producer->fill(*batch, i) : batch->starve(i);
+    }
+    if (batch->finish(range.last - range.first)) {
+      // The lock orders the notification after a waiter's check of complete().
+      {
+        const std::lock_guard lock(pool_.mutex());
+      }
+      done_.notify_all();
+    }
+    if (should_leave() || !producer) return;  // with the next seat, perhaps there is memory
+  }
+}
+
+}  // namespace fastload

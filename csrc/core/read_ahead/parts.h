@@ -1,0 +1,54 @@
+// The parts of ReadAhead that read_ahead.cpp and plan.cpp share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "read_ahead/read_ahead.h"
+
+namespace fastload {
+
+enum RequestState : int {
+  kQueued,    // nobody has looked at it
+  kLoading,   // a thread reads it
+  kReady,     // in its buffer
+  kResident,  // in memory anyway
+  kFailed,    // could not be read
+  kTaken,     // by decoding, or dropped
+};
+
+struct ReadAhead::Request {
+  std::atomic<int> state{kQueued};
+  std::shared_ptr<uint8_t> buffer;  // with kReady
+  const uint8_t* bytes = nullptr;
+  const std::atomic<bool>* dropped = nullptr;  // the group's
+};
+
+struct ReadAhead::Group {
+  explicit Group(std::vector<int64_t> sample_ids)
+      : ids(std::move(sample_ids)), requests(std::make_unique<Request[]>(ids.size())) {
+    for (size_t i = 0; i < ids.size(); ++i) requests[i].dropped = &dropped;
+  }
+
+  std::vector<int64_t> ids;
+  std::unique_ptr<Request[]> requests;
+  std::atomic<bool> dropped{false};
+};
+
+// One request to storage, for one record or several neighbours.
+struct ReadAhead::Job {
+  struct Part {
+    std::shared_ptr<Request> request;  // keeps its group alive
+    uint64_t id;                       // in the reader
+    Record record;
+  };
+  std::vector<Part> parts;  // the one that is needed first, then its neighbours
+  Place place{};            // of the first
+  ColdFile* file = nullptr;
+  uint64_t begin = 0, end = 0;  // bytes of the file
+  std::shared_ptr<uint8_t> buffer;
+};
+
+}  // namespace fastload

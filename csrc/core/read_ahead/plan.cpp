@@ -1,0 +1,220 @@
+// What is read next: the planning half of ReadAhead.
+#include <algorithm>
+#include <exception>
+
+#include "base/error.h"
+#include "read_ahead/parts.h"
+#include "read_ahead/read_ahead.h"
+
+namespace fastload {
+namespace {
+
+constexpr size_t kGap = 32 << 10;     // bytes between neighbours that are read along
+constexpr uint32_t kTrusted = 256;    // records in memory in a row, after which one in
+constexpr uint32_t kTrustedStep = 8;  // so many is looked at
+
+}  // namespace
+
+// What to read next. False when the object is being closed. Without memory to plan with, a record
+// is passed over: decoding reads it by itself.
+bool ReadAhead::plan(Job& job) {
+  ++waiting_;
+  const std::lock_guard lock(planning_);
+  bool found = false;
+  for (bool done = false; !done;) {
+    try {
+      found = next(job);
+      done = true;
+    } catch (const std::exception&) {
+      job = Job();
+      if (!groups_.empty()) advance();
+    }
+  }
+  --waiting_;
+  return found;
+}
+
+bool ReadAhead::next(Job& job) {
+  while (!closing_) {
+    if ((groups_.empty() || has_announced_) && !take_announced()) return false;
+    const std::shared_ptr<Group>& group = groups_.front();
+    const int64_t sample = group->ids[position_];
+    if (sample < 0 || group->requests[position_].state.load() != kQueued) {
+      advance();
+      continue;
+    }
+    const uint64_t before = releases();
+    job.parts.clear();
+    job.parts.push_back({{group, &group->requests[position_]}, 0, {}});
+    job.place = find_(static_cast<uint64_t>(sample));
+    if (!look_at(job) || !gather(job, static_cast<uint64_t>(sample))) {
+      advance();
+      continue;
+    }
+    const Claim claimed = claim(job);
+    if (claimed == Claim::kDone) return true;
+    if (claimed == Claim::kNoSpace && !wait_for_space(before)) return false;
+  }
+  return false;
+}
+
+// False if the job's first record needs no reading: it is in memory, or its entry is damaged, which
+// decoding will report.
+bool ReadAhead::look_at(Job& job) {
+  Job::Part& first = job.parts.front();
+  try {
+    const Record record = job.place.reader->locate(job.place.id);
+    first.id = job.place.id;
+    first.record = record;
+    if (!needs_none(job.place) && !is_hot(job.place, record)) return true;
+    int state = kQueued;
+    first.request->state.compare_exchange_strong(state, kResident);
+  } catch (const Error&) {
+    return false;
+  }
+  return false;
+}
+
+// Whether decoding will not ask for the record.
+bool ReadAhead::needs_none(const Place& place) {
+  return place.pixels != nullptr && place.pixels->is_ready(place.id);
+}
+
+// Where everything has been in the page cache for a while, a look now and then is enough.
+bool ReadAhead::is_hot(const Place& place, const Record& record) {
+  const bool ready = place.reader->is_ready(place.id);
+  const bool trusted = !ready && hot_ >= kTrusted && hot_ % kTrustedStep != 0;
+  if (!ready && !trusted && is_cold(place, record)) {
+    hot_ = calm_ = 0;
+    set_cold(true);
+    return false;
+  }
+  resident_.fetch_add(1, std::memory_order_relaxed);
+  if (!ready) ++hot_;
+  if (++calm_ == kTrusted) set_cold(false);
+  if (!trusted && place.entries != nullptr) place.entries->touch(place.id);
+  return true;
+}
+
+// Looking takes a system call, and where that is preadv2 the kernel begins to read a page. So where
+// the last records were not in memory, few are looked at; of those that are to stay in the page
+// cache, an epoch later, all.
+bool ReadAhead::is_cold(const Place& place, const Record& record) {
+  const bool kept = keeps(record.shard, record.offset);
+  uint32_t& run = cold_run_[kept ? 1 : 0];
+  if (run >= (kept ? kTrusted : kTrustedStep) && run++ % kTrustedStep != 0) return true;
+  const bool cold = !place.reader->is_resident(record);
+  run = cold ? run + 1 : 0;
+  return cold;
+}
+
+void ReadAhead::set_cold(bool cold) {
+  if (cold_.exchange(cold) == cold) return;
+  queued_.clear();
+  if (!cold) return;
+  for (const auto& group : groups_) {
+    index_neighbours(group, group == groups_.front() ? position_ : 0);
+  }
+}
+
+void ReadAhead::index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) noexcept try {
+  for (size_t i = first; i < group->ids.size(); ++i) {
+    if (group->ids[i] < 0) continue;
+    queued_.try_emplace(static_cast<uint64_t>(group->ids[i]), group, &group->requests[i]);
+  }
+} catch (const std::exception&) {
+  return;  // no memory: these are not joined
+}
+
+// Moves the announced groups to those that are planned; waits while there are none at all. False
+// when the object is being closed.
+bool ReadAhead::take_announced() {
+  std::unique_lock lock(mutex_);
+  work_.wait(lock, [&] { return !groups_.empty() || !announced_.empty() || closing_; });
+  has_announced_ = false;
+  while (!announced_.empty()) {
+    const std::shared_ptr<Group> group = std::move(announced_.front());
+    announced_.pop_front();
+    groups_.push_back(group);
+    if (cold_) index_neighbours(group, 0);
+  }
+  return !closing_;
+}
+
+void ReadAhead::advance() {
+  const Group& group = *groups_.front();
+  const auto found = queued_.find(static_cast<uint64_t>(group.ids[position_]));
+  if (found != queued_.end() && found->second.get() == &group.requests[position_]) {
+    queued_.erase(found);
+  }
+  if (++position_ < group.ids.size()) return;
+  groups_.pop_front();
+  position_ = 0;
+}
+
+uint64_t ReadAhead::releases() const {
+  const std::lock_guard lock(space_->mutex);
+  return space_->releases;
+}
+
+// Until a buffer has come back since there were `before` releases.
+bool ReadAhead::wait_for_space(uint64_t before) {
+  std::unique_lock lock(space_->mutex);
+  space_->changed.wait(lock, [&] { return space_->releases != before || space_->closing; });
+  return !space_->closing;
+}
+
+// Decides which bytes the job reads. False if they can never be read ahead.
+bool ReadAhead::gather(Job& job, uint64_t sample) {
+  const Record record = job.parts.front().record;
+  job.file = job.place.reader->cold(record.shard);
+  job.begin = record.offset;
+  job.end = record.offset + record.length;
+  if (job.file == nullptr) return false;
+  if (BufferPool::cost(ColdFile::room(job.begin, record.length)) > plan_.budget) return false;
+  if (!queued_.empty()) {
+    extend(job, sample, 1);
+    extend(job, sample, -1);
+  }
+  return true;
+}
+
+// A damaged entry ends it; decoding will report it.
+void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
+  const uint32_t shard = job.parts.front().record.shard;
+  for (;;) {
+    sample += static_cast<uint64_t>(static_cast<int64_t>(step));
+    const auto found = queued_.find(sample);
+    if (found == queued_.end() || found->second->state.load() != kQueued) return;
+    const Place place = find_(sample);
+    if (place.reader != job.place.reader || place.reader->is_ready(place.id)) return;
+    if (needs_none(place)) return;
+    const Record record = place.reader->locate(place.id);
+    const uint64_t begin = std::min(job.begin, record.offset);
+    const uint64_t end = std::max(job.end, record.offset + record.length);
+    const uint64_t gap =
+        step > 0 ? record.offset - job.end : job.begin - (record.offset + record.length);
+    // Where the records overlap, the difference is huge.
+    if (record.shard != shard || gap > kGap || end - begin > longest_) return;
+    job.begin = begin;
+    job.end = end;
+    job.parts.push_back({found->second, place.id, record});
+  }
+} catch (const Error&) {
+  return;
+}
+
+// Reserves memory, then the requests: decoding waits for no request that waits for memory.
+ReadAhead::Claim ReadAhead::claim(Job& job) {
+  job.buffer = pool_->acquire(ColdFile::room(job.begin, job.end - job.begin));
+  if (job.buffer == nullptr) return Claim::kNoSpace;
+  std::erase_if(job.parts, [](const Job::Part& part) {
+    int state = kQueued;
+    return !part.request->state.compare_exchange_strong(state, kLoading);
+  });
+  if (!job.parts.empty()) return Claim::kDone;
+  job.buffer.reset();
+  return Claim::kLost;
+}
+
+}  // namespace fastload

@@ -1,0 +1,221 @@
+#include "read_ahead/read_ahead.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "base/blocked_signals.h"
+#include "base/error.h"
+#include "read_ahead/parts.h"
+
+namespace fastload {
+namespace {
+
+constexpr size_t kMaxLongest = 1 << 20;
+constexpr uint64_t kRegion = 4 << 20;  // bytes of a shard that are kept or not together
+
+// SplitMix64's finaliser (Steele, Lea and Flood, 2014).
+uint64_t mix(uint64_t value) {
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+  return value ^ (value >> 31);
+}
+
+}  // namespace
+
+ReadAhead::ReadAhead(const ReadAheadPlan& plan, Find find)
+    : plan_(plan),
+      find_(std::move(find)),
+      space_(std::make_shared<Space>()),
+      pool_(BufferPool::make(plan.budget,
+                             [space = space_] {
+                               {
+                                 const std::lock_guard lock(space->mutex);
+                                 ++space->releases;
+                               }
+                               space->changed.notify_all();
+                             })),
+      longest_(std::clamp<size_t>(plan.budget / 32, 64 << 10, kMaxLongest)) {}
+
+ReadAhead::~ReadAhead() { close(); }
+
+void ReadAhead::close() {
+  std::vector<std::thread> threads;
+  {
+    const std::lock_guard lock(mutex_);
+    closing_ = true;
+    threads = std::move(threads_);
+    threads_.clear();
+  }
+  {
+    const std::lock_guard lock(space_->mutex);
+    space_->closing = true;
+  }
+  work_.notify_all();
+  space_->changed.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Without a new thread the ones that there are do the work, or decoding itself.
+void ReadAhead::start_thread() {
+  const std::lock_guard lock(mutex_);
+  if (closing_ || threads_.size() >= kThreads) return;
+  const BlockedSignals blocked;
+  try {
+    threads_.emplace_back([this] { run(); });
+    pthread_setname_np(threads_.back().native_handle(), "fastload-read");
+  } catch (const std::exception&) {
+    // No more threads, or no memory for one: see above.
+  }
+}
+
+std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids) {
+  if (plan_.budget == 0 || ids.empty()) return nullptr;
+  auto group = std::make_shared<Group>(std::move(ids));
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closing_) return nullptr;
+    announced_.push_back(group);
+    has_announced_ = true;
+    first = threads_.empty();
+  }
+  if (first) start_thread();
+  work_.notify_one();
+  return group;
+}
+
+void ReadAhead::drop(const std::shared_ptr<void>& dropped) noexcept {
+  if (dropped == nullptr) return;
+  Group& group = *static_cast<Group*>(dropped.get());
+  group.dropped = true;
+  for (size_t i = 0; i < group.ids.size(); ++i) let_go(group.requests[i]);
+}
+
+void ReadAhead::skip(void* group, uint32_t position) noexcept {
+  if (group != nullptr) let_go(static_cast<Group*>(group)->requests[position]);
+}
+
+// One that is being read is let go by publish(), if its group is dropped; else with the group.
+void ReadAhead::let_go(Request& request) noexcept {
+  int state = kQueued;
+  if (request.state.compare_exchange_strong(state, kTaken)) return;
+  state = kReady;
+  if (request.state.compare_exchange_strong(state, kTaken)) request.buffer.reset();
+}
+
+Bytes ReadAhead::read(void* group, uint32_t position, const Place& place,
+                      std::vector<uint8_t>& scratch, std::shared_ptr<const void>& held) {
+  if (group == nullptr) return place.reader->read(place.id, scratch);
+  Request& request = static_cast<Group*>(group)->requests[position];
+  int state = request.state.load();
+  if (state == kQueued && request.state.compare_exchange_strong(state, kTaken)) {
+    if (place.reader->is_ready(place.id) ||
+        (!cold_ && place.reader->is_resident(place.reader->locate(place.id)))) {
+      return place.reader->read(place.id, scratch);
+    }
+    late_.fetch_add(1, std::memory_order_relaxed);
+    return place.reader->read_cold(place.id, scratch);
+  }
+  if (state == kLoading) waits_.fetch_add(1, std::memory_order_relaxed);
+  while (state == kLoading) {
+    request.state.wait(kLoading);
+    state = request.state.load();
+  }
+  if (state == kReady && request.state.compare_exchange_strong(state, kTaken)) {
+    const Record record = place.reader->locate(place.id);
+    const Bytes bytes{request.bytes, record.length};
+    held = std::move(request.buffer);
+    place.reader->check(place.id, record, bytes);
+    place.reader->count_miss();
+    return bytes;
+  }
+  return state == kFailed ? place.reader->read_cold(place.id, scratch)
+                          : place.reader->read(place.id, scratch);
+}
+
+ReadAhead::Counts ReadAhead::counts() const {
+  Counts counts;
+  counts.resident = resident_;
+  counts.ahead = ahead_;
+  counts.requests = requests_;
+  counts.bytes = bytes_;
+  counts.late = late_;
+  counts.waits = waits_;
+  counts.buffer_bytes = pool_->in_use();
+  counts.buffer_peak = pool_->peak();
+  const std::lock_guard lock(mutex_);
+  counts.threads = threads_.size();
+  return counts;
+}
+
+void ReadAhead::run() noexcept {
+  Job job;
+  while (plan(job)) {
+    if (waiting_ == 0) start_thread();
+    load(job);
+    job = Job();
+  }
+}
+
+bool ReadAhead::keeps(uint32_t shard, uint64_t offset) const {
+  if (plan_.keep >= 1) return true;
+  const uint64_t region = offset / kRegion ^ uint64_t{shard} << 40;
+  constexpr double kWhole = 18446744073709551616.0;  // 2^64
+  return static_cast<double>(mix(region + 1)) < plan_.keep * kWhole;
+}
+
+void ReadAhead::load(Job& job) {
+  const size_t length = job.end - job.begin;
+  const uint8_t* bytes = nullptr;
+  try {
+    if (job.place.entries != nullptr) {
+      for (const Job::Part& part : job.parts) job.place.entries->touch(part.id);
+    }
+    // What goes into the node's cache has no need of the page cache.
+    const Job::Part& first = job.parts.front();
+    const bool keep = !job.place.reader->wants(first.id) && keeps(first.record.shard, job.begin);
+    bytes = job.file->read(job.begin, length, job.buffer.get(), keep);
+    ahead_.fetch_add(job.parts.size(), std::memory_order_relaxed);
+    requests_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(length, std::memory_order_relaxed);
+  } catch (const std::exception&) {
+    bytes = nullptr;
+  }
+  if (bytes != nullptr) store(job, bytes);
+  publish(job, bytes);
+}
+
+// Into the node's cache, before decoding can have the records: whoever needs them next finds them.
+void ReadAhead::store(const Job& job, const uint8_t* bytes) {
+  for (const Job::Part& part : job.parts) {
+    Reader& reader = *job.place.reader;
+    if (!reader.wants(part.id)) continue;
+    const Bytes record{bytes + (part.record.offset - job.begin), part.record.length};
+    try {
+      reader.check(part.id, part.record, record);
+    } catch (const std::exception&) {
+      continue;  // decoding reports it
+    }
+    reader.keep(part.id, part.record, record);
+  }
+}
+
+void ReadAhead::publish(Job& job, const uint8_t* bytes) {
+  for (const Job::Part& part : job.parts) {
+    Request& request = *part.request;
+    if (bytes != nullptr) {
+      request.buffer = job.buffer;
+      request.bytes = bytes + (part.record.offset - job.begin);
+    }
+    request.state.store(bytes != nullptr ? kReady : kFailed);
+    request.state.notify_all();
+    int state = kReady;
+    if (*request.dropped && request.state.compare_exchange_strong(state, kTaken)) {
+      request.buffer.reset();
+    }
+  }
+}
+
+}  // namespace fastload

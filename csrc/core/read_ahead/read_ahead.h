@@ -1,0 +1,161 @@
+// Reads records before decoding needs them.
+//
+// DESIGN. The samples of coming batches are announced in the order in which they will be decoded. A
+// thread goes through them and looks whether each record is in memory (a system call that reads
+// nothing). If so, decoding will use the mapping, and that was all: over a set in the page cache no
+// memory is taken and no further thread started. If not, threads, as many as are needed to have
+// kThreads requests in flight, read records into buffers of their own, neighbours in one request
+// where the order allows it, within a budget of bytes, the next one needed first.
+//
+// A decoding thread that comes to a record takes the buffer; it waits if the record is being read;
+// if nobody has begun to read it, because the budget is used up or decoding is faster, it reads it
+// itself. So nothing here can block it for ever, and a request that fails (a bad block, a cut file)
+// is repeated by the decoding thread, for that record alone, whose error it is then.
+//
+// Records that the node's cache has are in memory. Those that it has room for are put there by the
+// threads that read them, and read past the page cache. Of the rest a share that fits into the page
+// cache is kept there, always the same share, and what is left is read past it: a page cache that
+// is smaller than the set and takes in everything would drop each record before the next epoch
+// needs it.
+//
+// LOCKS. A request's state is an atomic, and only one change leaves each state, so decoding takes
+// no lock. `planning_` is held by the thread that decides what is read next; `mutex_`, which may be
+// taken while holding it, guards the announced groups and the list of threads.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "cache/pixel_cache.h"
+#include "io/buffer_pool.h"
+#include "shard/entries.h"
+#include "shard/reader.h"
+
+namespace fastload {
+
+struct ReadAheadPlan {
+  size_t budget = 0;  // bytes of buffers; 0: nothing is read ahead
+  double keep = 1;    // share of the set that stays in the page cache once it has been read
+};
+
+class ReadAhead {
+ public:
+  static constexpr size_t kThreads = 48;
+
+  // Where a sample is.
+  struct Place {
+    Reader* reader;
+    Entries* entries;  // nullptr: none
+    uint64_t id;       // in that reader
+    // Records whose pixels are there need not be read; nullptr: none.
+    const PixelCache* pixels = nullptr;
+  };
+  using Find = std::function<Place(uint64_t)>;
+
+  ReadAhead(const ReadAheadPlan& plan, Find find);
+  ~ReadAhead();  // as close()
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // The samples of one batch; opaque.
+  struct Group;
+  // Samples (-1: none) that will be needed, after all those announced before. nullptr when nothing
+  // is read ahead.
+  std::shared_ptr<void> announce(std::vector<int64_t> ids);
+  // They will not be needed.
+  void drop(const std::shared_ptr<void>& group) noexcept;
+  // The record at `position` of the group, as Reader::read. The bytes are valid as long as
+  // `scratch` and `held`.
+  Bytes read(void* group, uint32_t position, const Place& place, std::vector<uint8_t>& scratch,
+             std::shared_ptr<const void>& held);
+  // The record at `position` of the group is not needed.
+  void skip(void* group, uint32_t position) noexcept;
+  // Ends the threads; what is being read is waited for. Idempotent.
+  void close();
+
+  struct Counts {
+    uint64_t resident = 0;      // records found in memory
+    uint64_t ahead = 0;         // records read ahead
+    uint64_t requests = 0;      // reads from storage for them
+    uint64_t bytes = 0;         // of them
+    uint64_t late = 0;          // records that decoding read itself, not being in memory
+    uint64_t waits = 0;         // records that decoding waited for
+    uint64_t buffer_bytes = 0;  // in use now
+    uint64_t buffer_peak = 0;   // mapped at a time, at most
+    uint64_t threads = 0;
+  };
+  [[nodiscard]] Counts counts() const;
+
+ private:
+  struct Request;
+  struct Job;
+  // Outlives the object for as long as a buffer does.
+  struct Space {
+    std::mutex mutex;
+    std::condition_variable changed;
+    uint64_t releases = 0;
+    bool closing = false;
+  };
+
+  enum class Claim { kDone, kNoSpace, kLost };
+
+  void run() noexcept;
+  bool plan(Job& job);
+  bool next(Job& job);
+  bool look_at(Job& job);
+  static bool needs_none(const Place& place);
+  static void let_go(Request& request) noexcept;
+  bool take_announced();
+  bool wait_for_space(uint64_t releases);
+  uint64_t releases() const;
+  bool is_hot(const Place& place, const Record& record);
+  bool is_cold(const Place& place, const Record& record);
+  void set_cold(bool cold);
+  void index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) noexcept;
+  bool gather(Job& job, uint64_t sample);
+  void extend(Job& job, uint64_t sample, int step);
+  Claim claim(Job& job);
+  void advance();
+  void load(Job& job);
+  void publish(Job& job, const uint8_t* bytes);
+  static void store(const Job& job, const uint8_t* bytes);
+  [[nodiscard]] bool keeps(uint32_t shard, uint64_t offset) const;
+  void start_thread();
+
+  const ReadAheadPlan plan_;
+  const Find find_;
+  const std::shared_ptr<Space> space_;
+  const std::shared_ptr<BufferPool> pool_;
+  const size_t longest_;  // bytes of one request that joins neighbours
+
+  std::mutex planning_;  // guards the following
+  std::deque<std::shared_ptr<Group>> groups_;
+  uint32_t position_ = 0;  // in the first of them: the next request to look at
+  std::unordered_map<uint64_t, std::shared_ptr<Request>>
+      queued_;                          // by sample id, for joining neighbours
+  uint32_t hot_ = 0;                    // records in a row that were in the page cache
+  uint32_t calm_ = 0;                   // records in a row that were there or in the node's cache
+  std::array<uint32_t, 2> cold_run_{};  // that were not: of those to drop, and of those to keep
+
+  mutable std::mutex mutex_;  // guards the following
+  std::condition_variable work_;
+  std::deque<std::shared_ptr<Group>> announced_;
+  std::vector<std::thread> threads_;
+
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> has_announced_{false};
+  std::atomic<bool> cold_{false};  // the last records were not all in memory
+  std::atomic<int> waiting_{0};    // threads without a job
+  std::atomic<uint64_t> resident_{0}, ahead_{0}, requests_{0}, bytes_{0}, late_{0}, waits_{0};
+};
+
+}  // namespace fastload
