@@ -10,6 +10,12 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 __all__ = ["Ragged"]
 
+_SIGNED = {
+    getattr(torch, f"uint{bits}"): getattr(torch, f"int{bits}")
+    for bits in (16, 32, 64)
+    if hasattr(torch, f"uint{bits}")  # torch 2.3 and newer
+}
+
 
 class Ragged:
     """The rows of all samples of a batch, one sample's behind the other's, and where each one's begin.
@@ -195,7 +201,10 @@ class Ragged:
         shape = (len(self), longest if max_rows is None else max_rows, *self._values.shape[1:])
         padded = torch.full(shape, value, dtype=self.dtype, device=self.device)
         real = torch.arange(shape[1], device=self.device) < lengths.unsqueeze(1)
-        padded[real] = self._values
+        if self.dtype in _SIGNED:  # torch writes no unsigned numbers by a mask
+            padded.view(_SIGNED[self.dtype])[real] = self._values.view(_SIGNED[self.dtype])
+        else:
+            padded[real] = self._values
         return padded
 
     def to_nested(self) -> torch.Tensor:

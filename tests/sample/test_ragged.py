@@ -96,6 +96,15 @@ def test_padded_cuts_nothing_off() -> None:
         ragged.to_padded(0, max_rows=3)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.bool, torch.float16])
+def test_any_dtype(dtype: torch.dtype) -> None:
+    """torch has not all operations for all of them."""
+    ragged = Ragged(torch.tensor([[1], [0], [1]]).to(dtype), torch.tensor([0, 2, 2, 3]))
+    assert ragged.to_padded(1).tolist() == [[[1], [0]], [[1], [1]], [[1], [1]]]
+    assert [rows.tolist() for rows in ragged[[2, 0]]] == [[[1]], [[1], [0]]]
+    assert default_collate([ragged, ragged]) == Ragged.from_list([*ragged, *ragged])
+
+
 def test_padded_keeps_integers() -> None:
     values = torch.tensor([2**53 + 1, -1])
     padded = Ragged(values, torch.tensor([0, 1, 1, 2])).to_padded(-100)

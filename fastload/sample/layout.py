@@ -1,0 +1,321 @@
+"""Where the fields of a batch lie in its memory: what slots, rings, shared slots and memory plans speak of.
+
+DESIGN. A batch is one run of bytes. First comes what is small and of known size (which positions are
+samples, labels, numbers, offsets, sizes), then rows of which each sample has a number of its own, then
+pictures; so one copy moves all that a device wants. Last, behind ``device_bytes``, come objects (text, JSON,
+polygons), which only Python can read. Where each begins follows from the number of samples and from what the
+core has measured before anything is decoded: rows, bytes, and sizes of pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fastload.sample.ragged import Ragged
+
+__all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Place", "SampleLayout", "sizes_name"]
+
+#: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
+#: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels.
+Form: TypeAlias = Literal["fixed", "rows", "objects", "picture"]
+#: The key of a batch under which it says which of its positions are samples.
+VALID = "valid"
+_ALIGN = 64  # bytes; a cache line, and every dtype's
+
+Measured: TypeAlias = "npt.NDArray[np.int64] | None"
+Cut: TypeAlias = Callable[[int, int], torch.Tensor]
+
+
+def sizes_name(field: str) -> str:
+    """The key of a batch under which it has the sizes of a field's pictures."""
+    return f"{field}_sizes"
+
+
+@dataclass(frozen=True)
+class FieldLayout:
+    """What a batch holds of one field of each sample.
+
+    Args:
+        name: the field's.
+        form: see :data:`Form`.
+        dtype: of the numbers; of objects uint8, their bytes.
+        shape: of a sample (fixed), of a row (rows), or of a picture: (height, width) or (channels, height,
+            width), with height and width 0 where they are measured.
+        blank: what a position without a sample has; rows and objects have nothing there.
+        mode: of pictures that differ in size: "pad" to one size, or "list"; "stack": they do not differ.
+        multiple: "pad": the batch's largest height and width are rounded up to multiples of it.
+        most: "pad": always to this height and width; None: to the batch's largest.
+        decode: makes an object of its bytes.
+        view: which of a sample's views.
+    """
+
+    name: str
+    form: Form
+    dtype: torch.dtype
+    shape: tuple[int, ...] = ()
+    blank: float = 0
+    mode: Literal["stack", "pad", "list"] = "stack"
+    multiple: int = 1
+    most: tuple[int, int] | None = None
+    decode: Callable[[bytes], Any] | None = None
+    view: int = 0
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the core has to look at the samples before their place is known."""
+        return self.form in ("rows", "objects") or self.mode != "stack"
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a sample (fixed), a row (rows), or a picture of the size in ``shape``."""
+        return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
+
+    @property
+    def channels(self) -> int:
+        """Numbers a pixel."""
+        return self.shape[0] if len(self.shape) == 3 else 1
+
+    def picture_bytes(self, height: int, width: int) -> int:
+        """Bytes of a picture of that size."""
+        return height * width * self.channels * self.dtype.itemsize
+
+    def padded_size(self, sizes: npt.NDArray[np.int64]) -> tuple[int, int]:
+        """Height and width to which a batch's pictures are padded.
+
+        Args:
+            sizes: (n, 2) height and width of each.
+
+        Raises:
+            ValueError: a picture is larger than ``most``.
+        """
+        largest = tuple(int(side) for side in sizes.max(0)) if len(sizes) else (0, 0)
+        if self.most is None:
+            height, width = (-(-side // self.multiple) * self.multiple for side in largest)
+            return height, width
+        if largest[0] > self.most[0] or largest[1] > self.most[1]:
+            position = int(np.flatnonzero((sizes > self.most).any(1))[0])
+            height, width = sizes[position].tolist()
+            raise ValueError(
+                f"Field {self.name!r}: the picture at position {position} of a batch has {height} x {width} "
+                f"pixels (height x width), and sizes={self.most} has room for less. Name a larger size, pass "
+                "sizes='pad', or resize in the transform."
+            )
+        return self.most
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a batch's part of one field lies.
+
+    Args:
+        begin: first byte.
+        nbytes: bytes of all samples.
+        stride: bytes from one sample to the next; 0 where they differ.
+        size: height and width of pictures in one tensor.
+        offsets: (n + 1,) of rows or objects, in rows or bytes; of a list of pictures (n,), in bytes.
+        sizes: (n, 2) height and width of pictures that differ.
+        numbers_at: where ``offsets`` or ``sizes`` lie in the batch's memory.
+    """
+
+    begin: int
+    nbytes: int
+    stride: int = 0
+    size: tuple[int, int] = (0, 0)
+    offsets: Measured = None
+    sizes: Measured = None
+    numbers_at: int = 0
+
+
+@dataclass(frozen=True)
+class SampleLayout:
+    """What a batch holds of each sample: the fields in their order."""
+
+    fields: tuple[FieldLayout, ...]
+
+    def of(self, size: int, measured: Sequence[Measured]) -> BatchLayout:
+        """The layout of a batch of ``size`` samples.
+
+        Args:
+            measured: for each field None, or (size + 1,) offsets, or (size, 2) sizes, int64.
+
+        Raises:
+            ValueError: a picture is larger than there is room for.
+        """
+        planner = _Planner(size)
+        planner.take(size)  # which positions are samples
+        places: dict[int, Place] = {}
+        for number, (field, known) in enumerate(zip(self.fields, measured, strict=True)):
+            if field.form == "fixed":
+                places[number] = planner.equal(field.item_bytes)
+            elif known is not None and field.form != "objects":
+                places[number] = Place(0, 0, numbers_at=planner.take(known.nbytes))
+        for form in ("rows", "picture", "objects"):
+            if form == "objects":
+                device_bytes = planner.end
+            for number, field in enumerate(self.fields):
+                if field.form == form:
+                    at = places[number].numbers_at if number in places else 0
+                    places[number] = planner.place(field, measured[number], at)
+        ordered = tuple(places[number] for number in range(len(self.fields)))
+        return BatchLayout(self, size, ordered, device_bytes, planner.end)
+
+    def measured_of(self, raw: Mapping[str, Any]) -> list[Measured]:
+        """What the core would have measured for a batch of :meth:`BatchLayout.raw`."""
+        found: list[Measured] = []
+        for field in self.fields:
+            value = raw[field.name]
+            if field.form in ("rows", "objects"):
+                found.append(value.offsets.numpy())
+            elif field.mode == "pad":
+                found.append(raw[sizes_name(field.name)].numpy())
+            elif field.mode == "list":
+                found.append(np.array([part.shape[-2:] for part in value], np.int64).reshape(-1, 2))
+            else:
+                found.append(None)
+        return found
+
+    def finished(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """A batch of :meth:`BatchLayout.raw` as its consumer gets it: with objects instead of their bytes."""
+        found = dict(raw)
+        for field in self.fields:
+            if field.decode is not None:
+                data, ends = raw[field.name].values.numpy().tobytes(), raw[field.name].offsets.tolist()
+                found[field.name] = [field.decode(data[begin:end]) for begin, end in pairwise(ends)]
+        return found
+
+
+class _Planner:
+    def __init__(self, size: int) -> None:
+        self.end = 0
+        self._size = size
+
+    def take(self, nbytes: int) -> int:
+        begin = self.end
+        self.end = -(-(begin + nbytes) // _ALIGN) * _ALIGN
+        return begin
+
+    def equal(self, stride: int, size: tuple[int, int] = (0, 0), **more: Any) -> Place:
+        nbytes = self._size * stride
+        return Place(self.take(nbytes), nbytes, stride, size, **more)
+
+    def place(self, field: FieldLayout, known: Measured, at: int) -> Place:
+        if field.form != "picture":
+            assert known is not None
+            nbytes = int(known[-1]) * field.item_bytes
+            return Place(self.take(nbytes), nbytes, offsets=known, numbers_at=at)
+        if field.mode == "stack":
+            return self.equal(field.item_bytes, (field.shape[-2], field.shape[-1]))
+        assert known is not None
+        if field.mode == "pad":
+            size = field.padded_size(known)
+            return self.equal(field.picture_bytes(*size), size, sizes=known, numbers_at=at)
+        pixels = field.channels * field.dtype.itemsize
+        lengths = -(-(known[:, 0] * known[:, 1] * pixels) // _ALIGN) * _ALIGN
+        offsets = np.cumsum(lengths) - lengths
+        nbytes = int(lengths.sum())
+        return Place(self.take(nbytes), nbytes, offsets=offsets, sizes=known, numbers_at=at)
+
+
+@dataclass(frozen=True)
+class BatchLayout:
+    """Where the fields of one batch lie; see :class:`SampleLayout`.
+
+    Args:
+        layout: of a sample.
+        size: samples.
+        places: of each field.
+        device_bytes: bytes that a device wants, from the first one on.
+        nbytes: all bytes.
+    """
+
+    layout: SampleLayout
+    size: int
+    places: tuple[Place, ...]
+    device_bytes: int
+    nbytes: int
+
+    def write_numbers(self, memory: npt.NDArray[np.uint8], valid: npt.NDArray[np.bool_]) -> None:
+        """Write what is known before decoding: which positions are samples, offsets and sizes."""
+        memory[: self.size] = valid
+        for field, place in zip(self.layout.fields, self.places, strict=True):
+            known = place.sizes if place.sizes is not None else place.offsets
+            if known is not None and field.form != "objects":
+                memory[place.numbers_at : place.numbers_at + known.nbytes] = known.view(np.uint8).reshape(-1)
+
+    def raw(self, cut: Cut, objects: Cut | None = None) -> dict[str, Any]:
+        """The batch by field: views of the memory.
+
+        Args:
+            cut: the bytes from one place up to another, as a tensor.
+            objects: the same for what lies behind ``device_bytes``; None: ``cut``.
+
+        Returns:
+            Tensors with the samples first; :class:`Ragged` for rows and for the bytes of objects; a list of
+            pictures that differ in size; for padded ones their sizes besides, (size, 2) int64 height and
+            width; and which positions are samples, (size,) bool.
+        """
+        found: dict[str, Any] = {}
+        sizes: dict[str, Any] = {}
+        for field, place in zip(self.layout.fields, self.places, strict=True):
+            if field.form == "objects":
+                assert place.offsets is not None
+                data = (objects or cut)(place.begin, place.begin + place.nbytes)
+                found[field.name] = Ragged.trusted(data, torch.from_numpy(place.offsets))
+            elif field.form == "rows":
+                values = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
+                ends = self._numbers(place, self.size + 1, cut)
+                found[field.name] = Ragged.trusted(values.view(-1, *field.shape), ends)
+            elif field.form == "picture":
+                found[field.name] = self._pictures(field, place, cut)
+            else:
+                part = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
+                found[field.name] = part.view(self.size, *field.shape)
+            if field.mode == "pad":
+                sizes[sizes_name(field.name)] = self._numbers(place, 2 * self.size, cut).view(self.size, 2)
+        return {**found, **sizes, VALID: cut(0, self.size).view(torch.bool)}
+
+    def write(self, memory: npt.NDArray[np.uint8], raw: Mapping[str, Any]) -> None:
+        """Write a batch of :meth:`raw` that this layout was made for."""
+        self.write_numbers(memory, raw[VALID].numpy())
+        views = self.raw(lambda begin, end: torch.from_numpy(memory[begin:end]))
+        for field in self.layout.fields:
+            into, value = views[field.name], raw[field.name]
+            if isinstance(into, list):
+                for picture, found in zip(into, value, strict=True):
+                    picture.copy_(found)
+            elif isinstance(into, Ragged):
+                into.values.copy_(value.values)
+            else:
+                into.copy_(value)
+
+    def _numbers(self, place: Place, count: int, cut: Cut) -> torch.Tensor:
+        return cut(place.numbers_at, place.numbers_at + 8 * count).view(torch.int64)
+
+    def _pictures(self, field: FieldLayout, place: Place, cut: Cut) -> Any:
+        if field.mode != "list":
+            flat = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
+            return _pixels(flat, field, (self.size,), place.size)
+        assert place.offsets is not None
+        assert place.sizes is not None
+        pictures = []
+        for offset, (height, width) in zip(place.offsets.tolist(), place.sizes.tolist(), strict=True):
+            begin = place.begin + offset
+            flat = cut(begin, begin + field.picture_bytes(height, width)).view(field.dtype)
+            pictures.append(_pixels(flat, field, (), (height, width)))
+        return pictures
+
+
+def _pixels(
+    flat: torch.Tensor, field: FieldLayout, first: tuple[int, ...], size: tuple[int, int]
+) -> torch.Tensor:
+    """Interleaved pixels as (..., channels, height, width), or a mask's as (..., height, width)."""
+    if len(field.shape) == 2:
+        return flat.view(*first, *size)
+    return flat.view(*first, *size, field.channels).movedim(-1, -3)
