@@ -13,6 +13,7 @@ void register_jpeg(nanobind::module_& m);
 void register_transform(nanobind::module_& m);
 void register_pack(nanobind::module_& m);
 void register_shard(nanobind::module_& m);
+void register_fields(nanobind::module_& m);
 void register_engine(nanobind::module_& m);
 void register_slots(nanobind::module_& m);
 void register_filler(nanobind::module_& m);

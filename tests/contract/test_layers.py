@@ -110,8 +110,9 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "collate": {"base"},
     "shard": {"base", "io", "cache"},
     "cache": {"base", "io", "decode", "transform", "shard"},
+    "sample": {"base", "io", "shard", "cache"},
     "read_ahead": {"base", "io", "shard", "cache"},
-    "engine": {"base", "io", "decode", "transform", "collate", "shard", "cache", "read_ahead"},
+    "engine": {"base", "io", "decode", "transform", "collate", "shard", "cache", "sample", "read_ahead"},
     "pack": {"base", "io", "decode", "shard"},
 }
 FOREIGN = ("Python.h", "nanobind", "pybind11", "torch/", "ATen/", "c10/", "cuda", "nvToolsExt")

@@ -21,17 +21,24 @@ uint64_t page_count(uint64_t data_size, uint64_t page_bytes) {
 void TableFile::damaged(const std::string& what) const {
   throw Error(ErrorKind::kFormat,
               path_ + " is not valid: " + what +
-                  ". Restore the file, or build it again with 'fastload index'.");
+                  ". Restore the file, or " + remedy() + ".");
 }
 
-TableFile::TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed)
+// What makes such a file anew.
+std::string TableFile::remedy() const {
+  const bool column = std::memcmp(header_.magic, "FLFIELD1", sizeof(header_.magic)) == 0;
+  return column ? "pack again" : "build it again with 'fastload index'";
+}
+
+TableFile::TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed,
+                     bool has_table)
     : path_(path),
       table_(std::memcmp(magic, "FLINDEX1", 8) == 0 ? CacheFile::Table::kIndex
                                                     : CacheFile::Table::kEntries),
       file_(path),
       data_(file_.at(0, 0).data()) {
   check_header(magic);
-  check_sizes(fixed);
+  check_sizes(fixed, has_table);
   const Bytes table = file_.at(header_.pages_offset, file_.size() - header_.pages_offset);
   file_.need(header_.pages_offset, table.size());
   if (crc32c(table) != header_.pages_crc) {
@@ -75,7 +82,7 @@ void TableFile::check_header(const char* magic) {
 }
 
 // Every size is bounded by the file's before it is used in a product or a sum.
-void TableFile::check_sizes(uint64_t fixed) const {
+void TableFile::check_sizes(uint64_t fixed, bool has_table) const {
   const PagedHeader& h = header_;
   const uint64_t size = h.file_size;
   if (h.header_bytes != sizeof(h) || h.data_offset < sizeof(h) || h.data_offset > size ||
@@ -87,6 +94,10 @@ void TableFile::check_sizes(uint64_t fixed) const {
   if (h.pages_offset != data_end ||
       size - data_end != page_count(h.data_size, h.page_bytes) * sizeof(uint32_t)) {
     damaged("the page table has the wrong place or size");
+  }
+  if (!has_table) {
+    if (h.num_records > h.data_size / fixed) damaged("its values lie outside the data region");
+    return;
   }
   if (h.num_records > h.data_size / (fixed + 8) ||
       h.table_offset < h.data_offset + h.num_records * fixed || h.table_offset > data_end ||
@@ -138,7 +149,7 @@ bool TableFile::check_page(uint64_t number) {
                 path_ + ": bytes " + std::to_string(page.first) + " to " +
                     std::to_string(page.first + page.length) + " have CRC-32C " +
                     std::to_string(found) + ", written was " + std::to_string(page.crc32c) +
-                    ". Restore the file, or build it again with 'fastload index'.");
+                    ". Restore the file, or " + remedy() + ".");
   }
   flags.fetch_or(kChecked, std::memory_order_release);
   return kept;
@@ -163,8 +174,8 @@ const uint8_t* TableFile::find(uint64_t begin, uint64_t length) {
 void TableFile::lost() const {
   throw Error(ErrorKind::kTruncated,
               path_ +
-                  " was cut while it was in use, or its disk fails. Restore the file, or build " +
-                  "it again with 'fastload index'.");
+                  " was cut while it was in use, or its disk fails. Restore the file, or " +
+                  remedy() + ".");
 }
 
 PagedFile::PagedFile(const PagedFile& file, std::shared_ptr<CacheFile> cache)

@@ -1,7 +1,7 @@
 // A checksummed table file: a header, a data region, and one CRC-32C for each page of the region. A
 // page is checked, and on a network file system read, when a value on it is first used, so opening
-// costs the same for a thousand and for a billion records. index.fli and entries.fli are such files
-// (layout: FORMAT.md).
+// costs the same for a thousand and for a billion records. index.fli, entries.fli and the columns
+// field-NN.fli are such files (layout: FORMAT.md).
 #pragma once
 
 #include <array>
@@ -30,7 +30,8 @@ struct PagedHeader {
   uint64_t bytes_offset;  // file offset of those bytes
   uint64_t pages_offset;  // file offset of one uint32 CRC-32C a page of the data region
   uint64_t file_size;
-  uint32_t spacing;       // entries.fli: pixels between entry points, 0: rows; index.fli: 0
+  uint32_t spacing;       // entries.fli: pixels between entry points, 0: rows; index.fli: 0;
+                          // field-NN.fli: bytes of a value, 0: each has a length of its own
   uint32_t index_digest;  // entries.fli: digest() of the index it belongs to; index.fli: 0
   uint8_t reserved[32];
   uint32_t pages_crc;   // CRC-32C of the page table
@@ -42,9 +43,9 @@ static_assert(sizeof(PagedHeader) == 128);
 class TableFile {
  public:
   // Opens the file and checks magic, version, header, sizes and page table; `fixed` bytes a record
-  // lie at the beginning of the data region, before the table. Throws Error(kIo, kFormat,
-  // kTruncated, kChecksum) naming the path.
-  TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed);
+  // lie at the beginning of the data region, before the table, which is not looked at without
+  // `has_table`. Throws Error(kIo, kFormat, kTruncated, kChecksum) naming the path.
+  TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed, bool has_table);
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] const PagedHeader& header() const { return header_; }
@@ -86,7 +87,8 @@ class TableFile {
 
  private:
   void check_header(const char* magic);
-  void check_sizes(uint64_t fixed) const;
+  void check_sizes(uint64_t fixed, bool has_table) const;
+  [[nodiscard]] std::string remedy() const;
   bool is_kept(uint64_t number);
   bool check_page(uint64_t number);
 
@@ -105,8 +107,8 @@ class TableFile {
 class PagedFile {
  public:
   // Throws as TableFile.
-  PagedFile(const std::string& path, const char (&magic)[9], uint64_t fixed)
-      : file_(std::make_shared<TableFile>(path, magic, fixed)) {}
+  PagedFile(const std::string& path, const char (&magic)[9], uint64_t fixed, bool has_table = true)
+      : file_(std::make_shared<TableFile>(path, magic, fixed, has_table)) {}
   // The same file, for a user of a cache: once that has a complete copy, values come from there:
   // memory, where the file may lie on slow storage. What is damaged in the copy is read from the
   // file. Views are valid as long as this object.
@@ -116,6 +118,7 @@ class PagedFile {
   [[nodiscard]] const PagedHeader& header() const { return file_->header(); }
   [[nodiscard]] uint32_t digest() const { return file_->digest(); }
   // As TableFile's.
+  [[noreturn]] void damaged(const std::string& what) const { file_->damaged(what); }
   const uint8_t* find(uint64_t begin, uint64_t length);
   void read(uint64_t begin, uint64_t length, uint8_t* out) const {
     file_->read(begin, length, out);

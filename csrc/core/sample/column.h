@@ -1,0 +1,63 @@
+// field-NN.fli: the values of one field of all samples, by sample id (layout: FORMAT.md).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "shard/index.h"
+#include "shard/paged_file.h"
+
+namespace fastload {
+
+// How the values of a field lie in its column.
+enum class Storage : uint8_t {
+  kRecord,  // byte ranges of shards, as in index.fli
+  kFixed,   // values of one width
+  kRagged,  // rows of one width, each sample with a number of its own
+};
+
+// Throws Error(kValue) for another word than "record", "fixed" and "ragged".
+Storage storage_of(std::string_view word);
+
+// Safe to use from many threads.
+class Column {
+ public:
+  // `width`: bytes of a value (kFixed) or of a row (kRagged), at least 1; kRecord has its own.
+  // Throws as PagedFile, Error(kFormat) where the file has values of another storage or width, and
+  // Error(kValue).
+  Column(const std::string& path, Storage storage, uint32_t width);
+
+  [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
+  [[nodiscard]] Storage storage() const { return storage_; }
+  [[nodiscard]] uint32_t width() const { return width_; }
+  [[nodiscard]] uint32_t digest() const { return file_.digest(); }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+
+  // Bytes of the value of sample `id`: a multiple of width(). Throws Error(kValue) if id >= size(),
+  // Error(kFormat) where the table's entries fall, leave the file or cut a row in two, and as
+  // PagedFile::find().
+  uint64_t length(uint64_t id);
+  // Copies the value, of `length` bytes as length() told, to `out`. Throws as length(), and
+  // Error(kFormat) if it has another length by now.
+  void copy(uint64_t id, uint8_t* out, uint64_t length);
+  // The entry of a kRecord column. Throws as length().
+  Record record(uint64_t id);
+  // Checks every page, and every entry of the table. Throws as length().
+  void verify();
+
+ private:
+  // Where a value lies in the file.
+  struct Range {
+    uint64_t begin, length;
+  };
+  Range find(uint64_t id);
+
+  const Storage storage_;
+  const uint32_t width_;
+  PagedFile file_;
+};
+
+}  // namespace fastload
