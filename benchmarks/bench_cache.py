@@ -51,7 +51,7 @@ from measure import (
 from random_set import SIDE, write_random
 from throttle import NoThrottle, throttled
 
-from fastload.pack import PackOptions, pack
+from fastload.packing import PackOptions, pack
 
 HERE = Path(__file__).parent
 RECORD = 3 * SIDE * SIDE

@@ -43,8 +43,8 @@ from measure import (
 )
 
 from fastload import PackedDataset
-from fastload.pack import PackOptions, pack
-from fastload.pack.entries import build_entries, parse_spacing
+from fastload.packing import PackOptions, pack
+from fastload.packing.entries import build_entries, parse_spacing
 
 HERE = Path(__file__).parent
 SPACINGS = ("none", "row", "128", "64", "32")

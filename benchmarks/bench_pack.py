@@ -36,7 +36,7 @@ from measure import (
     write_results,
 )
 
-from fastload.pack.options import FORMATS, parse_bytes
+from fastload.packing.options import FORMATS, parse_bytes
 
 HERE = Path(__file__).parent
 RIVALS = {"webdataset": "wds", "mds": "mds", "litdata": "litdata", "ffcv": "ffcv"}  # packer, environment

@@ -29,8 +29,9 @@ from measure import check_repeats, table
 from PIL import Image
 from synthetic import write_synthetic
 
-from fastload import DataLoader, packed
+from fastload import DataLoader
 from fastload import transforms as T
+from fastload.backends import packed
 
 SLOW_SHARE = 0.01
 SLOW_FACTOR = 100

@@ -25,7 +25,7 @@ from machine import facts
 from measure import table
 
 from fastload import transforms as T
-from fastload.prefetch import SlotShape
+from fastload.prefetch.feeder import SlotShape
 from fastload.transfer.convert import Converter
 from fastload.transfer.cuda import CudaGpu, find_gpu
 from fastload.transfer.ring import Ring, RingSlot, SlotLayout

@@ -79,9 +79,9 @@ def forget(dataset: Path) -> float:
 
 def rank(arguments: argparse.Namespace) -> None:
     """A rank's process: tells its memory before and after its epoch, and again whenever asked."""
-    import fastload.loader
+    import fastload.loader.data_loader
 
-    assert fastload.loader is not None
+    assert fastload.loader.data_loader is not None
     print(json.dumps(rank_memory()), flush=True)
     sys.stdin.readline()
     feed = loader(arguments, crop=False)
@@ -133,9 +133,9 @@ def held(folder: Path) -> float:
 
 def epochs(arguments: argparse.Namespace) -> dict[str, Any]:
     """Seconds, CPU seconds and the cache's counters of each epoch."""
-    import fastload.loader
+    import fastload.loader.data_loader
 
-    assert fastload.loader is not None
+    assert fastload.loader.data_loader is not None
     stayed = (
         warm_page_cache([arguments.dataset]) * 0.0 if arguments.pages == "warm" else forget(arguments.dataset)
     )

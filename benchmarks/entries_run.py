@@ -28,7 +28,7 @@ from page_cache import evict
 from fastload import PackedDataset
 from fastload._native import _C
 from fastload.errors import DecodeError
-from fastload.pack.entries import build_entries, parse_spacing
+from fastload.packing.entries import build_entries, parse_spacing
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.paged import write_paged
 

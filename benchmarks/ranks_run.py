@@ -133,9 +133,9 @@ def together(arguments: argparse.Namespace) -> dict[str, float]:
 
 def resume(arguments: argparse.Namespace) -> dict[str, float]:
     """A restart of a process that knows nothing but the state."""
-    import fastload.loader
+    import fastload.loader.data_loader
 
-    assert fastload.loader is not None
+    assert fastload.loader.data_loader is not None
     imported = time.monotonic()
     fresh = loader(arguments)
     state = fresh.state_dict()

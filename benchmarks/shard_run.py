@@ -138,13 +138,13 @@ def run_threads(work: Callable[[int], None], count: int) -> None:
 
 def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Record bytes per second that arrive in batches, in the first epoch with start-up, and in the second."""
-    import fastload.packed
+    import fastload.backends.packed
     from fastload import DataLoader, PackedDataset
     from fastload import transforms as t
-    from fastload.read_ahead import ReadAheadPlan
+    from fastload.prefetch.read_ahead import ReadAheadPlan
 
     if arguments.before:
-        fastload.packed.plan_read_ahead = lambda *_: ReadAheadPlan(0, 0, 1.0)
+        fastload.backends.packed.plan_read_ahead = lambda *_: ReadAheadPlan(0, 0, 1.0)
     dataset = PackedDataset(folder)
     shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle]
     transform = t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip()]) if arguments.crop else None

@@ -10,9 +10,9 @@ TYPE_CHECKING = False  # type checkers know this name; importing ``typing`` woul
 if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload.cache.settings import CacheSetting
-    from fastload.loader import DataLoader
-    from fastload.padding import valid
-    from fastload.pictures import MixedDataset, PackedDataset, mix
+    from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
+    from fastload.loader.data_loader import DataLoader
+    from fastload.loader.padding import valid
     from fastload.sample.ragged import Ragged
     from fastload.sampler import SubsetSampler, WeightedSampler
 
@@ -38,16 +38,16 @@ IGNORE_LABEL = -100
 # Each name's module. Those that are modules themselves have none.
 _LAZY = {
     "CacheSetting": "fastload.cache.settings",
-    "DataLoader": "fastload.loader",
-    "MixedDataset": "fastload.pictures",
-    "PackedDataset": "fastload.pictures",
+    "DataLoader": "fastload.loader.data_loader",
+    "MixedDataset": "fastload.dataset.pictures",
+    "PackedDataset": "fastload.dataset.pictures",
     "Ragged": "fastload.sample.ragged",
     "SubsetSampler": "fastload.sampler",
     "WeightedSampler": "fastload.sampler",
     "errors": None,
-    "mix": "fastload.pictures",
+    "mix": "fastload.dataset.pictures",
     "transforms": None,
-    "valid": "fastload.padding",
+    "valid": "fastload.loader.padding",
 }
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import fastload.pack
+import fastload.packing
 from fastload.shard.formats import format_of
 
 
@@ -24,7 +24,7 @@ def packer(variant: str) -> Callable[[Path, Path, int], None]:
         if unsynced:
             assert processes == 1, "the calls are replaced in this process only"
             os.fsync = lambda descriptor: None  # type: ignore[assignment]
-        options = fastload.pack.PackOptions(format=format_name, num_proc=processes, entries=None)
-        fastload.pack.pack(source, target, options)
+        options = fastload.packing.PackOptions(format=format_name, num_proc=processes, entries=None)
+        fastload.packing.pack(source, target, options)
 
     return pack

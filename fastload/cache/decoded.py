@@ -10,8 +10,8 @@ import numpy as np
 from fastload._native import _C
 from fastload.cache.layout import Contents
 from fastload.cache.opening import ENCODED, Tier
-from fastload.decoded import Side, bounded_sizes, decoded_bytes, decoded_side, tier_name
-from fastload.pil import decode_with_pil
+from fastload.cache.tier import Side, bounded_sizes, decoded_bytes, decoded_side, tier_name
+from fastload.dataset.pil import decode_with_pil
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["decoded", "fill_target", "tier_of"]

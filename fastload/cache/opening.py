@@ -21,9 +21,9 @@ from fastload.cache.root import PrivateFolder
 from fastload.cache.sets import cached_sets, remove_stale, set_name
 from fastload.cache.settings import CacheSetting
 from fastload.errors import CacheError
+from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
-from fastload.sizes import human_bytes
 
 __all__ = ["ENCODED", "CacheUse", "PartUse", "Tier", "open_cache", "planned_bytes"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fastload.cache.room import Room
 from fastload.cache.settings import CacheSetting
 from fastload.errors import CacheError
-from fastload.sizes import human_bytes
+from fastload.machine.sizes import human_bytes
 
 __all__ = ["Decision", "Part", "decide", "is_large_enough"]
 

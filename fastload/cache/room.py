@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.memory import MemoryRoom, memory_rooms
-from fastload.sizes import human_bytes
+from fastload.machine.memory import MemoryRoom, memory_rooms
+from fastload.machine.sizes import human_bytes
 
 __all__ = ["Room", "find_room"]
 

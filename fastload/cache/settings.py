@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fastload.sizes import parse_size
+from fastload.machine.sizes import parse_size
 
 __all__ = ["CacheSetting", "parse_setting"]
 

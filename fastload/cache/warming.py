@@ -16,7 +16,7 @@ from fastload.cache.root import PrivateFolder
 from fastload.cache.settings import CacheSetting
 from fastload.cache.tables import start_copies
 from fastload.errors import CacheError
-from fastload.memory import available_memory
+from fastload.machine.memory import available_memory
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]

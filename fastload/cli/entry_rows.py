@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from fastload.cli.output import counted, human_bytes
-from fastload.pack.entries import DEFAULT_SPACING, parse_spacing
-from fastload.pack.entry_facts import EntryFacts
+from fastload.packing.entries import DEFAULT_SPACING, parse_spacing
+from fastload.packing.entry_facts import EntryFacts
 
 __all__ = ["ENTRIES_HELP", "entry_json", "entry_rows", "spacing_argument"]
 

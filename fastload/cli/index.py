@@ -10,9 +10,9 @@ from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacin
 from fastload.cli.output import contents_rows, print_json, print_table
 from fastload.cli.pack_progress import PackProgress
 from fastload.errors import PackError
-from fastload.pack.entries import DEFAULT_SPACING
-from fastload.pack.entry_facts import entry_facts
-from fastload.pack.foreign import IndexOptions, index_entries, index_files
+from fastload.packing.entries import DEFAULT_SPACING
+from fastload.packing.entry_facts import entry_facts
+from fastload.packing.foreign import IndexOptions, index_entries, index_files
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]

@@ -9,9 +9,9 @@ from typing import Any
 from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
 from fastload.cli.progress import LookProgress
-from fastload.pack.entry_facts import entry_facts
-from fastload.pack.index_runs import IndexRuns
-from fastload.pack.summary import Summary
+from fastload.packing.entry_facts import entry_facts
+from fastload.packing.index_runs import IndexRuns
+from fastload.packing.summary import Summary
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from fastload.machine.sizes import counted, human_bytes
 from fastload.shard.manifest import Manifest
-from fastload.sizes import counted, human_bytes
 
 __all__ = ["contents_rows", "counted", "human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
 

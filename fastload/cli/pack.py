@@ -8,10 +8,10 @@ from typing import Any
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.output import contents_rows, counted, human_bytes, print_json, print_table, sides_row
 from fastload.cli.pack_progress import PackProgress
-from fastload.pack.entries import DEFAULT_SPACING
-from fastload.pack.options import FORMATS, PackOptions, parse_bytes, parse_pixels
-from fastload.pack.packer import DryRun, PackResult, dry_run, pack
-from fastload.pack.publish import SKIPPED_NAME
+from fastload.packing.entries import DEFAULT_SPACING
+from fastload.packing.options import FORMATS, PackOptions, parse_bytes, parse_pixels
+from fastload.packing.packer import DryRun, PackResult, dry_run, pack
+from fastload.packing.publish import SKIPPED_NAME
 
 __all__ = ["add", "run"]
 

@@ -9,8 +9,8 @@ from types import TracebackType
 
 from fastload.cli.output import counted, human_bytes
 from fastload.cli.progress import LOG_SECONDS, Bar
-from fastload.pack.packer import Observer
-from fastload.pack.plan import Plan
+from fastload.packing.packer import Observer
+from fastload.packing.plan import Plan
 
 __all__ = ["PackProgress"]
 

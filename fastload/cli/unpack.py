@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from fastload.cli.output import counted, print_json, print_lines
-from fastload.pack.unpack import unpack
+from fastload.packing.unpack import unpack
 
 __all__ = ["add", "run"]
 

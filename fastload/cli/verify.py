@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cli.output import counted, print_json, print_lines
-from fastload.pack.problems import Problem
-from fastload.pack.verify import verify
+from fastload.packing.problems import Problem
+from fastload.packing.verify import verify
 from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]

@@ -17,15 +17,15 @@ import numpy.typing as npt
 
 from fastload.cache.decoded import fill_target, tier_of
 from fastload.cache.settings import CacheSetting
+from fastload.cache.tier import check_decoded
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
 from fastload.cli.arguments import at_least_one, at_least_zero
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.cli.progress import WarmProgress
-from fastload.cpu_budget import find_budget
-from fastload.decoded import check_decoded
+from fastload.machine.cpu_budget import find_budget
+from fastload.machine.sizes import parse_size
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.shard.dataset import PackedFiles
-from fastload.sizes import parse_size
 
 __all__ = ["add", "run"]
 

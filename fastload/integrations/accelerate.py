@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.backends import is_stream
+from fastload.backends.choice import is_stream
 from fastload.errors import StateError
 from fastload.integrations.skipping import let_skip
 from fastload.integrations.watched import Companion
 
 if TYPE_CHECKING:
-    from fastload.loader import DataLoader
+    from fastload.loader.data_loader import DataLoader
 
 __all__ = ["is_prepared", "warn_unprepared"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from composer.core import Callback
 
-from fastload.loader import DataLoader
+from fastload.loader.data_loader import DataLoader
 
 __all__ = ["LoaderState"]
 

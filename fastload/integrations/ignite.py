@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastload.loader import DataLoader
+from fastload.loader.data_loader import DataLoader
 
 __all__ = ["auto_dataloader"]
 

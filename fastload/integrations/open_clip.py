@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from fastload.loader import DataLoader
+from fastload.loader.data_loader import DataLoader
 
 __all__ = ["CaptionTokens", "data_info"]
 

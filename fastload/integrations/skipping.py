@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from fastload.rank_sampler import RankBatches
+from fastload.loader.rank_sampler import RankBatches
 
 if TYPE_CHECKING:
-    from fastload.loader import DataLoader
+    from fastload.loader.data_loader import DataLoader
 
 __all__ = ["SkippingLoader", "let_skip"]
 

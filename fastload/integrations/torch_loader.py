@@ -8,8 +8,8 @@ import torch.utils.data
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
-from fastload.backends import is_packed
-from fastload.loader import DataLoader
+from fastload.backends.choice import is_packed
+from fastload.loader.data_loader import DataLoader
 
 __all__ = ["from_torch"]
 

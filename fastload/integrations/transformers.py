@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from fastload.backends import is_packed
-from fastload.loader import DataLoader
+from fastload.backends.choice import is_packed
+from fastload.loader.data_loader import DataLoader
 
 __all__ = ["NamedBatch", "PackedLoaders"]
 

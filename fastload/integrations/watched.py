@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.epochs import EpochIterator
-from fastload.prefetch import BatchKey
+from fastload.loader.epochs import EpochIterator
+from fastload.prefetch.feeder import BatchKey
 
 if TYPE_CHECKING:
-    from fastload.loader import DataLoader
+    from fastload.loader.data_loader import DataLoader
 
 __all__ = ["Companion", "Watched"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.machine.sizes import counted
 from fastload.sampler.order import IdArray, random_words, shuffled
-from fastload.sizes import counted
 
 __all__ = ["KeyedSampler", "SubsetSampler", "WeightedSampler"]
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError, ShardError, ShardTruncated
+from fastload.machine.sizes import counted
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
-from fastload.sizes import counted
 
 __all__ = ["PackedFiles", "checked_id"]
 

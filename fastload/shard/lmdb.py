@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError, ShardError
+from fastload.machine.sizes import counted
 from fastload.shard.formats import Foreign, Located, ShardSpec
-from fastload.sizes import counted
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 

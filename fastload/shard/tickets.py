@@ -28,7 +28,7 @@ class Ticket:
     """One batch of one loader."""
 
     source: Source
-    key: Any  # fastload.prefetch.BatchKey
+    key: Any  # fastload.prefetch.feeder.BatchKey
     size: int  # samples
 
 

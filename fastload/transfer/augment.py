@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.prefetch import BatchKey
+from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import BatchIds, Sampler
 from fastload.transfer.color import color_jitter
 from fastload.transfer.draws import BatchKeyed, erasing_boxes, jitter_factors

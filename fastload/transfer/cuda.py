@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from fastload.ranges import profiled
+from fastload.machine.ranges import profiled
 from fastload.transfer.streams import Gpu
 
 __all__ = ["CudaGpu", "check_device", "find_gpu", "goes_to_gpu"]

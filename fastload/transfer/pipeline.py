@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import torch
 
 from fastload.errors import StateError
-from fastload.prefetch import BatchKey, Feeder, Pending
+from fastload.prefetch.feeder import BatchKey, Feeder, Pending
 from fastload.transfer.outputs import Outputs
 from fastload.transfer.ring import Ring, RingSlot
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu
@@ -39,7 +39,7 @@ Deliver = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, tuple[torch.Tensor
 
 
 class HostBatches(Protocol):
-    """Where host batches come from; see :class:`fastload.packed.PackedBackend`."""
+    """Where host batches come from; see :class:`fastload.backends.packed.PackedBackend`."""
 
     def wait(self, pending: Pending) -> Faults:
         """Block until it is complete."""

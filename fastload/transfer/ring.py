@@ -22,7 +22,7 @@ import numpy.typing as npt
 import torch
 
 from fastload.errors import NotDelivered, StateError
-from fastload.prefetch import Slot, SlotShape
+from fastload.prefetch.feeder import Slot, SlotShape
 from fastload.transfer.streams import Gpu
 
 __all__ = ["Ring", "RingSlot", "SlotLayout", "SlotState"]

@@ -13,7 +13,7 @@ import pytest
 from pack_trees import encoded, environment, make_tree
 
 from fastload.errors import FormatError
-from fastload.pack import PackOptions, pack
+from fastload.packing import PackOptions, pack
 from fastload.shard.hdf5_heap import REFERENCE, heap_ranges
 
 MUTANTS = 60
@@ -22,7 +22,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from fastload.errors import FastloadError
-from fastload.pack.foreign import IndexOptions, index_files
+from fastload.packing.foreign import IndexOptions, index_files
 import os
 os.fsync = lambda descriptor: None
 source, folder, count = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])

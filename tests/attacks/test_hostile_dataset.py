@@ -14,8 +14,8 @@ from pack_trees import encoded
 
 from fastload import PackedDataset
 from fastload.errors import FastloadError, FormatError, FormatVersionError
-from fastload.pack.unpack import unpack
-from fastload.pack.verify import verify
+from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
 
 pytestmark = pytest.mark.timeout(10)

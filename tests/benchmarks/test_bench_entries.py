@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from small_photos import environment
 
-from fastload.pack import PackOptions, pack
+from fastload.packing import PackOptions, pack
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 

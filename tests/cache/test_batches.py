@@ -19,8 +19,8 @@ from fastload import DataLoader, PackedDataset
 from fastload.cache.files import attach, create
 from fastload.cache.layout import ENTRY, encoded
 from fastload.cache.tables import start_copies
-from fastload.pack import PackOptions, pack
-from fastload.read_ahead import plan_read_ahead
+from fastload.packing import PackOptions, pack
+from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.sampler import Partition, make_sampler
 
 SMALL = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])

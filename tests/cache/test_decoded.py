@@ -17,10 +17,10 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
-from fastload.decoded import bounded_sizes, decoded_bytes
+from fastload.cache.tier import bounded_sizes, decoded_bytes
 from fastload.errors import SampleError
-from fastload.pack import PackOptions, pack
-from fastload.pack.transcode import bounded
+from fastload.packing import PackOptions, pack
+from fastload.packing.transcode import bounded
 
 SIDES = (48, 64, "full")
 NORMALIZE = T.Normalize((0.5, 0.4, 0.3), (0.2, 0.3, 0.25))

@@ -15,8 +15,8 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload.cli import main
-from fastload.handshake import describe
-from fastload.world import World
+from fastload.ranks.handshake import describe
+from fastload.ranks.world import World
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 

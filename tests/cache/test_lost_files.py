@@ -23,7 +23,7 @@ from fastload._native import _C
 from fastload.cache.opening import open_cache
 from fastload.cache.sets import CachedSet, cached_sets
 from fastload.cache.warming import plan_jobs, run_job
-from fastload.pack.entries import build_entries
+from fastload.packing.entries import build_entries
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

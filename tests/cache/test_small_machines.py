@@ -17,7 +17,7 @@ from process import in_child
 from fastload import DataLoader, PackedDataset
 from fastload.cli import main as command_line
 from fastload.errors import CacheError
-from fastload.memory import available_memory
+from fastload.machine.memory import available_memory
 
 COUNT = 6600  # 81 MB
 MOST = 64 << 20

@@ -17,7 +17,7 @@ from fastload import PackedDataset
 from fastload.cache.files import attach, create
 from fastload.cache.layout import encoded
 from fastload.cache.tables import copy_table, start_copies
-from fastload.pack import PackOptions, pack
+from fastload.packing import PackOptions, pack
 
 NAME = "set.flc"
 FILES = ("index.fli", "entries.fli")

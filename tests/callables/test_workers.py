@@ -22,8 +22,8 @@ from process import in_child
 import fastload
 from fastload import DataLoader
 from fastload import transforms as T
+from fastload.backends.packed import PackedBackend
 from fastload.errors import StateError
-from fastload.packed import PackedBackend
 
 CROP = T.RandomResizedCrop(16)
 

@@ -107,7 +107,7 @@ def test_nothing_is_left(outcomes: dict[str, Outcome]) -> None:
 
 INTERRUPTED = """
 import random, signal
-from fastload.threads import started_pool
+from fastload.machine.threads import started_pool
 
 armed, hits = False, 0
 
@@ -141,7 +141,7 @@ def test_an_interrupt_while_a_pool_starts_leaves_no_thread_that_exit_waits_for()
 
 STARTING = """
 import random, sys, threading, time
-from fastload.threads import started_pool
+from fastload.machine.threads import started_pool
 
 def start_pools():
     while True:

@@ -19,8 +19,9 @@ from pictures import encoded, picture
 from plain_pack import plain_pack
 from process import in_child, resident, threads
 
-from fastload import DataLoader, errors, packed
+from fastload import DataLoader, errors
 from fastload import transforms as T
+from fastload.backends import packed
 
 CROP = T.RandomResizedCrop(64)
 

@@ -18,8 +18,9 @@ from pictures import encoded, jpegs, picture
 from plain_pack import plain_pack
 from process import threads
 
-from fastload import DataLoader, PackedDataset, errors, options
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
+from fastload.backends import options
 
 CROP = T.RandomResizedCrop(24)
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])

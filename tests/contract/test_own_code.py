@@ -13,9 +13,10 @@ import torch
 from epochs import all_batches, same
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from fastload import DataLoader, PackedDataset, views
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.backends import is_packed
+from fastload.backends.choice import is_packed
+from fastload.dataset import views
 from fastload.errors import SlowPathWarning
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])

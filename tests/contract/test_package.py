@@ -54,7 +54,7 @@ def test_an_extension_for_another_python_is_named(tmp_path: Path) -> None:
 
 def test_an_installation_without_extension_is_not_complete(tmp_path: Path) -> None:
     package = copy_sources(tmp_path)
-    line = last_line(python("import fastload.loader", tmp_path))
+    line = last_line(python("import fastload.loader.data_loader", tmp_path))
     assert line.startswith(f"ImportError: {package} has no compiled extension")
 
 

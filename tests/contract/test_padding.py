@@ -10,8 +10,9 @@ import torch
 from torch.utils.data import TensorDataset
 
 import fastload
-from fastload import DataLoader, PackedDataset, backends
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
+from fastload.backends import choice as backends
 from fastload.transforms.batch import MixUp
 
 EVAL = T.Compose([T.Resize(28), T.CenterCrop(24)])

@@ -263,7 +263,7 @@ def test_names_are_found_before_torch_is_imported() -> None:
     """By completion and ``dir()``; and the classes of the engine need no torch."""
     code = (
         "import sys, fastload\n"
-        "import fastload.mixture, fastload.shard.dataset, fastload.decoding\n"
+        "import fastload.dataset.mixture, fastload.shard.dataset, fastload.dataset.decoding\n"
         "assert set(fastload.__all__) <= set(dir(fastload)), dir(fastload)\n"
         "assert 'torch' not in sys.modules\n"
         "from fastload import PackedDataset, MixedDataset, DataLoader, mix\n"

@@ -15,7 +15,7 @@ from process import in_child
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.preemption import SignalNote
+from fastload.ranks.preemption import SignalNote
 
 CROP = T.RandomResizedCrop(16)
 

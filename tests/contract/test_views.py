@@ -17,9 +17,10 @@ from plain_pack import plain_pack
 from torch.utils.data import ConcatDataset, Subset, random_split
 
 import fastload
-from fastload import DataLoader, PackedDataset, errors, views
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
-from fastload.backends import is_packed
+from fastload.backends.choice import is_packed
+from fastload.dataset import views
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])

@@ -16,7 +16,7 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.errors import WorldError
-from fastload.world import World, find_world
+from fastload.ranks.world import World, find_world
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}
 SLURM = {"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1", "SLURM_NTASKS_PER_NODE": "2"}

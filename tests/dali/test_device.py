@@ -11,8 +11,9 @@ from epochs import all_batches
 from simulated_gpu import SimulatedGpu
 from two_backends import TRAIN, with_dali
 
-from fastload import DataLoader, PackedDataset, backends, errors
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
+from fastload.backends import choice as backends
 from fastload.transforms.batch import ColorJitter, RandomErasing
 
 pytestmark = pytest.mark.dali

@@ -18,11 +18,11 @@ from two_backends import TRAIN, same_but_for_rounding, with_dali
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.dali.library import find_dali
-from fastload.dali.memory import decoded_bytes, decoder_padding
-from fastload.dali.share import DecodeShare
-from fastload.options import Options
-from fastload.prefetch import SlotShape
+from fastload.backends.dali.library import find_dali
+from fastload.backends.dali.memory import decoded_bytes, decoder_padding
+from fastload.backends.dali.share import DecodeShare
+from fastload.backends.options import Options
+from fastload.prefetch.feeder import SlotShape
 
 
 @pytest.mark.parametrize("name", ["nvidia", "nvidia.dali"])

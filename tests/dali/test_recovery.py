@@ -13,7 +13,7 @@ from two_backends import same_but_for_rounding, with_dali
 
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
-from fastload.dali.graph import Graph
+from fastload.backends.dali.graph import Graph
 
 pytestmark = pytest.mark.dali
 

@@ -11,8 +11,8 @@ import pytest
 from decode_images import encode, photo, pillow_rgb
 
 from fastload._native import _C
+from fastload.dataset.pil import decode_with_pil
 from fastload.errors import DecodeError, LimitError
-from fastload.pil import decode_with_pil
 
 KINDS = ("JPEG", "PNG", "WEBP", "GIF")
 

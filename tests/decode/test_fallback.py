@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from decode_images import encode, patch_frame, photo, pillow_rgb
 
-from fastload import pil
 from fastload._native import _C
+from fastload.dataset import pil
 from fastload.errors import DecodeError, LimitError
 
 KINDS = [

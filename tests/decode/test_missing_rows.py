@@ -17,8 +17,8 @@ from fastload import DataLoader
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.errors import DecodeError, SampleError
-from fastload.pack.entries import build_entries
-from fastload.pack.verify import verify
+from fastload.packing.entries import build_entries
+from fastload.packing.verify import verify
 
 END = b"\xff\xd9"
 KINDS: dict[str, dict[str, Any]] = {

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fastload._native import _C
+from fastload.dataset.pil import decode_with_pil
 from fastload.errors import DecodeError
-from fastload.pil import decode_with_pil
 
 OPTIONS = [{"quality": 80}, {"quality": 5}, {"lossless": True}, {"quality": 80, "method": 0}]
 

@@ -22,8 +22,8 @@ from failing_calls import CHANGES, COUNT, FAIL, KILL_BEFORE, KILL_BEHIND, Calls
 from pack_trees import snapshot
 
 from fastload.errors import FastloadError
-from fastload.pack import PackOptions, pack
-from fastload.pack.foreign import IndexOptions, index_files
+from fastload.packing import PackOptions, pack
+from fastload.packing.foreign import IndexOptions, index_files
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 

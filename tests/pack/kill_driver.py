@@ -17,7 +17,7 @@ from killer import Killer
 from pack_trees import snapshot
 
 from fastload import PackedDataset
-from fastload.pack import PackOptions, pack
+from fastload.packing import PackOptions, pack
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 

@@ -19,9 +19,9 @@ from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cli import main
 from fastload.errors import DecodeError, PackError
-from fastload.pack import PackOptions, pack
-from fastload.pack.unpack import unpack
-from fastload.pack.verify import verify
+from fastload.packing import PackOptions, pack
+from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 
 KINDS = {
     "4:4:4": {"subsampling": 0},

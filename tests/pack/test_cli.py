@@ -12,7 +12,7 @@ from pack_trees import class_tree, encoded, environment, make_tree, run_cli, sna
 
 from fastload.cli import main
 from fastload.errors import PackError
-from fastload.pack.options import parse_bytes, parse_pixels
+from fastload.packing.options import parse_bytes, parse_pixels
 
 HEAVY = ("torch", "pyarrow", "h5py", "lmdb", "PIL", "datasets", "pandas")
 

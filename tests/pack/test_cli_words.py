@@ -15,7 +15,7 @@ from fastload.cli import main
 from fastload.cli.commands import VERBS
 from fastload.cli.system_errors import in_words
 from fastload.errors import PackError
-from fastload.sizes import counted
+from fastload.machine.sizes import counted
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from fastload import transforms as T
 from fastload._native import _C
 from fastload.cli import main
 from fastload.errors import ChecksumError
-from fastload.pack.entries import build_entries, parse_spacing, wrong_entries
-from fastload.pack.verify import verify
+from fastload.packing.entries import build_entries, parse_spacing, wrong_entries
+from fastload.packing.verify import verify
 from fastload.shard.paged import DATA_OFFSET
 
 TRAIN = T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip()])

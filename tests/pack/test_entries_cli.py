@@ -16,9 +16,9 @@ from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.errors import PackError
-from fastload.pack import PackOptions, index_runs, pack, packer
-from fastload.pack import entries as entries_module
-from fastload.pack.entries import DEFAULT_SPACING, MAGIC
+from fastload.packing import PackOptions, index_runs, pack, packer
+from fastload.packing import entries as entries_module
+from fastload.packing.entries import DEFAULT_SPACING, MAGIC
 from fastload.shard.paged import write_paged
 
 FILES = {

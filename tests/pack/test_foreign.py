@@ -17,10 +17,10 @@ from pack_trees import class_tree, encoded, snapshot
 
 from fastload import PackedDataset
 from fastload.errors import FastloadError, FormatError, PackError
-from fastload.pack import PackOptions, pack
-from fastload.pack.foreign import IndexOptions, index_files
-from fastload.pack.unpack import unpack
-from fastload.pack.verify import verify
+from fastload.packing import PackOptions, pack
+from fastload.packing.foreign import IndexOptions, index_files
+from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 
 BLOBS = [encoded(i, kind) for i in range(8) for kind in ("JPEG", "PNG")]
 LABELS = [i % 3 for i in range(16)]

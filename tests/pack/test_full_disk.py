@@ -15,7 +15,7 @@ from pack_trees import SlowDisk, class_tree, command, environment, run_cli, snap
 
 from fastload import PackedDataset
 from fastload.errors import PackError
-from fastload.pack import PackOptions, pack, packer, pool
+from fastload.packing import PackOptions, pack, packer, pool
 
 
 @pytest.fixture

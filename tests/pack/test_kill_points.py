@@ -14,7 +14,7 @@ import failing_calls
 import pytest
 from pack_trees import class_tree, environment
 
-from fastload.pack import PackOptions, pack
+from fastload.packing import PackOptions, pack
 
 DRIVER = Path(__file__).with_name("call_driver.py")
 

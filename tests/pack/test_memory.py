@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastload.pack import options as pack_options
-from fastload.pack.listing import Listing, ListingWriter, Totals
-from fastload.pack.part import Part
-from fastload.pack.plan import WORK_NAME, Plan, ShardPlan, planned_bytes
-from fastload.pack.publish import publish_dataset
+from fastload.packing import options as pack_options
+from fastload.packing.listing import Listing, ListingWriter, Totals
+from fastload.packing.part import Part
+from fastload.packing.plan import WORK_NAME, Plan, ShardPlan, planned_bytes
+from fastload.packing.publish import publish_dataset
 from fastload.shard.index import RECORD
 
 MB = 1_000_000

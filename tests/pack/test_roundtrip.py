@@ -15,10 +15,10 @@ from pack_trees import class_tree, encoded, image_folder_samples, make_tree, sna
 
 from fastload import PackedDataset
 from fastload._native import _C
-from fastload.pack import PackOptions, pack
-from fastload.pack.names import ESCAPED, decode_key, encode_key
-from fastload.pack.unpack import unpack
-from fastload.pack.verify import verify
+from fastload.packing import PackOptions, pack
+from fastload.packing.names import ESCAPED, decode_key, encode_key
+from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 
 
 def check_dataset(folder: Path, source: Path, samples: list[tuple[str, int]]) -> PackedDataset:

@@ -13,8 +13,8 @@ from pack_trees import class_tree, encoded, image_folder_samples, make_tree
 
 from fastload import PackedDataset
 from fastload.errors import PackError
-from fastload.pack import PackOptions, dry_run, pack
-from fastload.pack.verify import verify
+from fastload.packing import PackOptions, dry_run, pack
+from fastload.packing.verify import verify
 
 ONE = PackOptions(num_proc=1)
 

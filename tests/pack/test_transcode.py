@@ -15,10 +15,10 @@ from PIL import Image, JpegImagePlugin
 from fastload import PackedDataset
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.pack import PackOptions, pack
-from fastload.pack.transcode import bounded
-from fastload.pack.unpack import unpack
-from fastload.pack.verify import verify
+from fastload.packing import PackOptions, pack
+from fastload.packing.transcode import bounded
+from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 
 
 def photo(width: int, height: int, kind: str = "JPEG", mode: str = "RGB", **extra: object) -> bytes:

@@ -16,10 +16,10 @@ from plain_pack import plain_pack
 
 from fastload import PackedDataset
 from fastload.errors import ChecksumError, FormatError, PackError
-from fastload.pack import PackOptions, pack
-from fastload.pack.problems import LISTED
-from fastload.pack.unpack import safe_path, unpack
-from fastload.pack.verify import verify
+from fastload.packing import PackOptions, pack
+from fastload.packing.problems import LISTED
+from fastload.packing.unpack import safe_path, unpack
+from fastload.packing.verify import verify
 from fastload.shard.index import write_index
 
 

@@ -14,10 +14,13 @@ from epochs import all_batches, same
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset, arrangement, autotune, packed
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.autotune import Autotuner, Bounds, Policy, Setting, Window
-from fastload.cpu_budget import CpuBudget
+from fastload.backends import packed
+from fastload.loader import arrangement
+from fastload.machine.cpu_budget import CpuBudget
+from fastload.prefetch import autotune
+from fastload.prefetch.autotune import Autotuner, Bounds, Policy, Setting, Window
 
 BOUNDS = Bounds(most_threads=16, least_depth=2, most_depth=6)
 Machine = Callable[[Setting], Window]

@@ -13,8 +13,9 @@ import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, packed
+from fastload import DataLoader
 from fastload import transforms as T
+from fastload.backends import packed
 
 PROGRAM = Path(__file__).with_name("memory_limits.py")
 

@@ -20,9 +20,10 @@ from pictures import encoded, picture
 from plain_pack import plain_pack
 from process import decoding_threads
 
-from fastload import DataLoader, PackedDataset, errors, packed
+from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
+from fastload.backends import packed
 
 CROP = T.RandomResizedCrop(48)
 EVAL = T.Compose([T.Resize(50), T.CenterCrop(48)])

@@ -11,10 +11,10 @@ import pytest
 from cold_files import drop, resident_pages
 from plain_pack import plain_pack
 
-import fastload.packed
 from fastload import DataLoader, PackedDataset
-from fastload.memory import available_memory
-from fastload.read_ahead import ReadAheadPlan, plan_read_ahead
+from fastload.backends import packed
+from fastload.machine.memory import available_memory
+from fastload.prefetch.read_ahead import ReadAheadPlan, plan_read_ahead
 from fastload.sampler import BlockOrder, BlockSampler, Partition, make_sampler
 
 SIDE = 64
@@ -100,7 +100,7 @@ def test_a_set_that_is_larger_than_memory_is_read_past_the_page_cache(
 ) -> None:
     path = dataset.folder / "data.bin"
     make_cold(dataset)
-    monkeypatch.setattr(fastload.packed, "plan_read_ahead", lambda *_: ReadAheadPlan(1 << 20, 80, 0.0))
+    monkeypatch.setattr(packed, "plan_read_ahead", lambda *_: ReadAheadPlan(1 << 20, 80, 0.0))
     with DataLoader(dataset, 16, shuffle=True, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         kept = resident_pages(path).reshape(COUNT, -1).any(axis=1)  # a record is three pages
@@ -193,7 +193,7 @@ def test_the_record_that_decoding_needs_is_not_starved_by_later_ones(
 ) -> None:
     """Buffers for two records only: decoding reads the others itself, and nothing hangs."""
     make_cold(dataset)
-    monkeypatch.setattr(fastload.packed, "plan_read_ahead", lambda *_: ReadAheadPlan(32 << 10, 100, 0.0))
+    monkeypatch.setattr(packed, "plan_read_ahead", lambda *_: ReadAheadPlan(32 << 10, 100, 0.0))
     with DataLoader(dataset, 8, shuffle=False, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         assert ahead_of(loader)["buffer_peak"] <= 32 << 10

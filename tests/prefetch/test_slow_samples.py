@@ -11,9 +11,10 @@ import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset, packed
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
+from fastload.backends import packed
 
 SIDE = 150  # over 64 KiB a sample: smaller ones are claimed in groups
 COUNT = 200  # samples

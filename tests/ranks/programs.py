@@ -19,8 +19,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from fastload import DataLoader, errors, handshake
+from fastload import DataLoader, errors
 from fastload import transforms as T
+from fastload.ranks import handshake
 
 CROP = T.RandomResizedCrop(8)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
-from fastload.exchange import Exchange, difference, in_words
+from fastload.ranks.exchange import Exchange, difference, in_words
 
 MEMBERS = [4, 5, 7]  # global ranks
 

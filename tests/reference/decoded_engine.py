@@ -14,8 +14,8 @@ from fastload._native import _C
 from fastload.cache.decoded import decoded
 from fastload.cache.files import attach, create
 from fastload.cache.layout import plan
-from fastload.decoded import decoded_side
-from fastload.pil import decode_with_pil
+from fastload.cache.tier import decoded_side
+from fastload.dataset.pil import decode_with_pil
 
 __all__ = ["EPOCHS", "epochs_of", "make_cache", "put_epochs"]
 

@@ -19,7 +19,7 @@ from plain_pack import plain_pack
 from torch.utils.data import Dataset, DistributedSampler
 
 import fastload
-from fastload.packed import PackedBackend
+from fastload.backends.packed import PackedBackend
 from fastload.transforms import Compose, Normalize, RandomHorizontalFlip, RandomResizedCrop, ToDtype
 
 COUNT = 40  # pictures, and classes

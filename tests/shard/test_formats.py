@@ -14,7 +14,7 @@ from pack_trees import class_tree, encoded, make_tree
 
 from fastload import PackedDataset
 from fastload.errors import FormatError
-from fastload.pack import PackOptions, pack
+from fastload.packing import PackOptions, pack
 from fastload.shard import arrow, hdf5
 from fastload.shard.formats import ShardSpec, format_of
 from fastload.shard.hdf5_heap import REFERENCE, heap_ranges, read_references

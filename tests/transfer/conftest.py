@@ -10,7 +10,8 @@ import pytest
 from plain_pack import plain_pack
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, PackedDataset, backends
+from fastload import DataLoader, PackedDataset
+from fastload.backends import choice as backends
 
 SIDE = 6
 

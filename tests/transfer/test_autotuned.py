@@ -8,9 +8,10 @@ import pytest
 from device_steps import expected, run
 from simulated_gpu import SimulatedGpu
 
-from fastload import DataLoader, PackedDataset, autotune
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.autotune import Policy, Setting, Window
+from fastload.prefetch import autotune
+from fastload.prefetch.autotune import Policy, Setting, Window
 
 NORMALIZE = T.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 WAYS = [Setting(1, 6), Setting(2, 2), Setting(2, 6), Setting(1, 2)]

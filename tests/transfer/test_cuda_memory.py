@@ -15,8 +15,9 @@ import pytest
 import torch
 from process import resident, threads
 
-from fastload import DataLoader, PackedDataset, backends
+from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
+from fastload.backends import choice as backends
 from fastload.transfer.cuda import CudaGpu, find_gpu
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(300)]
@@ -74,7 +75,7 @@ def test_pinned_bytes_are_the_planned_ones(packed: PackedDataset, monkeypatch: p
 
 def test_copies_from_the_ring_do_not_wait(gpu: CudaGpu) -> None:
     """Registered memory is pinned to torch, so a copy behind a long kernel returns before it has run."""
-    from fastload.prefetch import SlotShape
+    from fastload.prefetch.feeder import SlotShape
     from fastload.transfer.ring import Ring, SlotLayout
 
     ring = Ring(gpu, SlotLayout(SlotShape(8, 64, 64, torch.uint8)), 2)

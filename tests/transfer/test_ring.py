@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from simulated_gpu import SimEvent, SimulatedGpu
 
 from fastload.errors import StateError
-from fastload.prefetch import SlotShape
+from fastload.prefetch.feeder import SlotShape
 from fastload.transfer.ring import Ring, SlotLayout, SlotState
 
 

@@ -6,7 +6,7 @@ import signal
 
 import torch
 
-from fastload.preemption import SignalNote
+from fastload.ranks.preemption import SignalNote
 from training.world import World, sum_over_ranks
 
 __all__ = ["StopSignal"]

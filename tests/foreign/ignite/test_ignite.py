@@ -43,4 +43,4 @@ def test_auto_dataloader(runs: Runs) -> None:
     """Ours gives ignite's division of the batch among ranks, and a loader of ours."""
     check_epochs(runs["auto"])
     check_equal(runs["auto"], runs["ours"])
-    assert {rank["kind"] for rank in runs["auto"]} == {"fastload.loader"}
+    assert {rank["kind"] for rank in runs["auto"]} == {"fastload.loader.data_loader"}

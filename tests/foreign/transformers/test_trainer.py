@@ -41,7 +41,7 @@ def test_training_has_each_sample_once_an_epoch_from_the_engine(ranks: list[Any]
     for rank in ranks:
         assert rank[way]["steps"] == rank["torch"]["steps"]
         assert len(rank[way]["trained"]) == len(rank["torch"]["trained"])
-        assert rank[way]["engine"]["kind"] == "fastload.loader"
+        assert rank[way]["engine"]["kind"] == "fastload.loader.data_loader"
         assert rank[way]["engine"]["batches"] == len(rank[way]["trained"])
 
 
@@ -66,7 +66,7 @@ def test_evaluation_has_the_rows_of_the_set(ranks: list[Any], way: str) -> None:
         assert ours["predicted"] == list(range(ROWS))
         assert ours["sum"] == pytest.approx(torchs["sum"], rel=0.02)
         assert ours["loss"] == pytest.approx(torchs["loss"], rel=0.05)
-        assert ours["engine"]["kind"] == "fastload.loader"
+        assert ours["engine"]["kind"] == "fastload.loader.data_loader"
 
 
 def test_a_loader_that_accelerate_does_not_know_is_told_of(ranks: list[Any]) -> None:

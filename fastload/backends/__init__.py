@@ -1,0 +1,1 @@
+"""What delivers batches: the engine, DALI, torch's workers, Python callables, with or without a device."""

@@ -1,0 +1,100 @@
+"""Where Python callables run: in the consumer's thread, or in worker processes ahead of it.
+
+Either way the process's random generators are theirs alone while they run (``fastload.machine.generators``),
+so each sample's draws are the same in every run, and the model's own go on as if there were no callables.
+Threads cannot have that: the generators belong to the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fastload.backends.faults import FaultPolicy
+from fastload.backends.options import Options
+from fastload.backends.render import Renderer, Request, Stopped
+from fastload.backends.tail import CallableError, Tail, failed
+from fastload.dataset.mixture import Packed
+from fastload.machine.generators import kept
+from fastload.prefetch.feeder import BatchKey, Feeder, Pending
+from fastload.sampler import Sampler
+
+__all__ = ["InlineStage", "Parts"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What both stages need.
+
+    ``renderer`` decodes pictures of different sizes, one by one; None: ``feeder``'s engine decodes.
+    ``complete`` waits for a batch of the engine and applies the error policy.
+    """
+
+    dataset: Packed
+    sampler: Sampler
+    options: Options
+    policy: FaultPolicy
+    tail: Tail
+    renderer: Renderer | None
+    feeder: Feeder | None
+    complete: Callable[[Pending], None]
+
+    def request(self, key: BatchKey) -> Request:
+        """What the renderer shall decode."""
+        batch = self.sampler.batch(*key)
+        return Request(key.epoch, batch.ids, batch.draws, self.policy.substitutes(key, batch))
+
+    def following(self, key: BatchKey) -> BatchKey | None:
+        """The batch after ``key`` in its epoch."""
+        if key.step + 1 < self.sampler.num_batches(key.epoch, key.start):
+            return key._replace(step=key.step + 1)
+        return None
+
+
+class InlineStage:
+    """The consumer's thread runs the callables, when it asks for a batch: ``num_workers=0``."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which the consumer was blocked by decoding."""
+        return self._parts.feeder.waited if self._parts.feeder is not None else 0.0
+
+    def take(self, key: BatchKey) -> Any:
+        """The batch ``key``."""
+        parts = self._parts
+        try:
+            if parts.renderer is not None:
+                return self._rendered(key, parts.renderer)
+            assert parts.feeder is not None
+            pending = parts.feeder.take(key)
+            parts.complete(pending)
+            with kept():
+                ids, draws = pending.batch.ids, pending.batch.draws
+                return parts.tail.batch(pending.slot.images, pending.slot.labels, key.epoch, ids, draws)
+        except CallableError as error:
+            cause = error.__cause__
+            assert cause is not None
+            raise failed(error.sample, parts.dataset, cause) from cause
+
+    def _rendered(self, key: BatchKey, renderer: Renderer) -> Any:
+        request, batch = self._parts.request(key), None
+        images, found = renderer(request)
+        try:
+            with kept(), suppress(Stopped):  # note() raises then
+                labels = torch.from_numpy(found.labels)
+                batch = self._parts.tail.batch(images, labels, key.epoch, request.ids, request.draws)
+        finally:
+            self._parts.policy.note(key, found.faults)
+        return batch
+
+    def cancel(self) -> None:
+        """Nothing is in work here."""
+
+    close = cancel

@@ -1,0 +1,227 @@
+"""What delivers batches to a DataLoader, and the choice of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast
+
+import torch
+
+from fastload.backends.dali.backend import DaliBackend
+from fastload.backends.dali.library import find_dali
+from fastload.backends.dali.memory import device_plan
+from fastload.backends.device import DeviceBackend, HostBackend, MovedBackend, device_memory_plan
+from fastload.backends.options import Options
+from fastload.backends.packed import PackedBackend, memory_plan, planned_shape, python_workers, runs_python
+from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
+from fastload.cache.decoded import tier_of
+from fastload.cache.opening import planned_bytes
+from fastload.dataset import views
+from fastload.dataset.mixture import Packed
+from fastload.dataset.pil import require_pil
+from fastload.machine.cpu_budget import ThreadPlan
+from fastload.prefetch.feeder import BatchKey
+from fastload.prefetch.read_ahead import plan_read_ahead
+from fastload.sampler import Sampler
+from fastload.transfer.augment import Augmenter, check_parts, host_seeded, parameters_of, parts_of
+from fastload.transfer.convert import Converter, crosses_as
+from fastload.transfer.cuda import check_device, find_gpu, goes_to_gpu
+from fastload.transfer.outputs import Outputs
+from fastload.transfer.streams import Gpu
+from fastload.transforms.batch import ColorJitter
+from fastload.transforms.plan import Plan, name_of
+
+__all__ = [
+    "Backend",
+    "check_placement",
+    "is_packed",
+    "is_stream",
+    "make_backend",
+    "makes_empty_batches",
+    "plan_memory",
+]
+
+
+class Backend(HostBackend, Protocol):
+    """Batches by key, where the user asked for them."""
+
+    def transfer_stats(self) -> dict[str, Any]:
+        """The transfer's clocks; empty where batches stay on the host."""
+
+
+def is_packed(dataset: Any) -> bool:
+    """Whether our own threads read ``dataset``."""
+    return views.is_native(dataset)
+
+
+def is_stream(dataset: Any) -> bool:
+    """Whether ``dataset`` decides its own order: a torch IterableDataset."""
+    return isinstance(dataset, torch.utils.data.IterableDataset)
+
+
+def make_backend(
+    dataset: Any,
+    sampler: Sampler,
+    plan: Plan,
+    options: Options,
+    threads: ThreadPlan,
+    arguments: Mapping[str, Any],
+) -> Backend:
+    """The back end for ``dataset``.
+
+    Args:
+        dataset: a PackedDataset, several of them mixed, or any torch Dataset.
+        sampler: which samples each batch has.
+        plan: the compiled transform (packed datasets).
+        options: the loader's options.
+        threads: decoding threads (packed datasets).
+        arguments: the DataLoader's arguments as given, for torch's own.
+    """
+    gpu = find_gpu(options.device)
+    sampler = views.read_by(dataset, sampler)
+    augmenter = _augmenter(sampler, options, gpu)
+    if is_packed(dataset):
+        if not options.unbatched:
+            return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
+        if plan.output_size is None or plan.tail or options.collate_fn is not None:
+            options = replace(options, collate_fn=_OfOne(options.collate_fn))
+            return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
+        return cast(Backend, _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter)))
+    passed = torch_arguments(arguments)
+    if gpu is not None:
+        passed["pin_memory"] = True
+    every = arguments["snapshot_every_n_steps"]
+    inner: StreamBackend | TorchBackend
+    if is_stream(dataset):
+        sizes = {"batch_size": arguments["batch_size"], "drop_last": options.drop_last}
+        inner = StreamBackend(dataset, {**passed, **sizes}, arguments["shuffle"], every)
+    else:
+        inner = TorchBackend(dataset, sampler, passed, options.unbatched, every)
+    return MovedBackend(inner, gpu, augmenter, sampler)
+
+
+@dataclass(frozen=True)
+class _OfOne:
+    """Makes of a batch of one what torch makes of a sample where there are no batches."""
+
+    collate_fn: Callable[[Any], Any] | None
+
+    def __call__(self, samples: list[Any]) -> Any:
+        if self.collate_fn is not None:
+            return self.collate_fn(samples[0])
+        return torch.utils.data.default_convert(samples[0])  # type: ignore[no-untyped-call]
+
+
+class _Samples:
+    """The samples of a back end whose batches have one each: (image, label as an int)."""
+
+    def __init__(self, inner: Backend) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def batch(self, key: BatchKey) -> Any:
+        images, labels = self._inner.batch(key)
+        return images[0], int(labels[0])
+
+
+def _augmenter(sampler: Sampler, options: Options, gpu: Gpu | None) -> Augmenter | None:
+    if options.batch_transform is None:
+        return None
+    parts = parts_of(options.batch_transform)
+    return Augmenter(parts, options.seed, sampler, gpu.seeded if gpu is not None else host_seeded)
+
+
+def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
+    """Check ``device``, ``batch_transform`` and ``backend`` before anything is started.
+
+    Raises:
+        TypeError, ValueError: they are not what they can be, or do not fit the dataset.
+        ImportError: backend="dali", and DALI is not installed; Python callables want pictures, and Pillow is
+            not installed.
+    """
+    check_device(options.device)
+    if is_packed(dataset) and plan.picture and runs_python(plan, options):
+        require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
+    native = is_native(dataset, plan, options)
+    if options.backend == "dali":
+        if not native:
+            raise ValueError(
+                "backend='dali' is for a packed dataset, without callables in transform and without a "
+                "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
+                "backend='native'."
+            )
+        find_dali()
+    if options.device_memory != "fresh" and not native:
+        raise ValueError(
+            f"device_memory={options.device_memory!r} is for batches that the core alone makes: a packed "
+            f"dataset, and neither callables in transform nor a collate_fn."
+        )
+    if options.cache_decoded is not None and not is_packed(dataset):
+        raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
+    if options.batch_transform is None:
+        return
+    parts = parts_of(options.batch_transform)
+    check_parts(parts, plan.dtype if native else None)
+    if not native and any(isinstance(part, ColorJitter) for part in parts):
+        raise ValueError(
+            "ColorJitter works on pictures before normalisation, which only the core's transforms leave "
+            "to the device: it needs a packed dataset, and neither callables in transform nor a collate_fn."
+        )
+    if is_stream(dataset):
+        raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
+
+
+def makes_empty_batches(options: Options) -> bool:
+    """Whether a batch may have no samples: the native decoder's on the host, as it comes."""
+    plain = options.backend == "native" and options.batch_transform is None and not options.unbatched
+    return plain and not goes_to_gpu(options.device)
+
+
+def plan_memory(
+    dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
+) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`."""
+    found = _batch_memory(dataset, plan, options, python_workers(plan, options, threads))
+    ahead = plan_read_ahead(dataset, sampler).buffer_bytes
+    if options.backend == "dali":
+        ahead *= 2  # for each of the two decoders
+    cache = planned_bytes(dataset.parts, options.cache, tier_of(options.cache_decoded))
+    return {**found, "read_ahead_bytes": ahead, "total": found["total"] + ahead, "cache_bytes": cache}
+
+
+def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:
+    shape = planned_shape(dataset, plan, options)
+    if options.backend == "dali" and goes_to_gpu(options.device):
+        return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
+    if is_native(dataset, plan, options) and goes_to_gpu(options.device):
+        return device_memory_plan(shape, options, parameters_of(parts_of(options.batch_transform)))
+    return memory_plan(shape, options, workers)
+
+
+def is_native(dataset: Any, plan: Plan, options: Options) -> bool:
+    """Whether the core alone makes the batches."""
+    return is_packed(dataset) and not runs_python(plan, options)
+
+
+def _packed(
+    dataset: Packed,
+    sampler: Sampler,
+    plan: Plan,
+    options: Options,
+    threads: ThreadPlan,
+    gpu: Gpu | None,
+    augmenter: Augmenter | None,
+) -> Backend:
+    if gpu is not None and options.backend == "dali":
+        return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
+    if gpu is not None and is_native(dataset, plan, options):
+        return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
+    decoder = DaliBackend if options.backend == "dali" else PackedBackend
+    if augmenter is None or not augmenter.jitters:
+        return MovedBackend(decoder(dataset, sampler, plan, options, threads), gpu, augmenter, sampler)
+    inner = decoder(dataset, sampler, crosses_as(plan), options, threads)
+    converter = Converter(plan, torch.device("cpu"), from_unit=True)
+    return MovedBackend(inner, None, augmenter, sampler, converter)

@@ -1,0 +1,194 @@
+"""One DALI pipeline object: records and windows in, pixels out.
+
+The graph is ``decoders.image_slice`` (the rectangle that the window needs, EXIF orientation ignored, fancy
+upsampling), then ``resize`` (antialiased, mirrored where the window is), then, for float pixels on the host,
+``crop_mirror_normalize``. Batches may have any number of samples up to the pipeline's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.dlpack import from_dlpack
+
+from fastload.backends.dali.library import load_dali, release_unused
+from fastload.transforms.plan import Plan
+
+__all__ = ["Graph", "GraphSpec"]
+
+_INPUTS = ("start", "shape", "roi_start", "roi_end")
+_PADDING = 16 << 20  # bytes of device memory that DALI's decoder reserves for each thread, its default
+
+
+@dataclass(frozen=True)
+class GraphSpec:
+    """What a pipeline is built for. Its pixels are (n, height, width, 3) of ``dtype``."""
+
+    batch_size: int  # samples; larger batches cost another pipeline
+    height: int
+    width: int
+    bicubic: bool
+    threads: int
+    device: int | None  # index of the GPU; None: DALI's CPU decoder
+    dtype: str = "uint8"  # or "float16", "float32": (x - mean) / std, for pixels in [0, 255]
+    mean: tuple[float, ...] = (0.0, 0.0, 0.0)
+    std: tuple[float, ...] = (1.0, 1.0, 1.0)
+    padding: int = _PADDING
+
+    @classmethod
+    def of(cls, plan: Plan, batch_size: int, size: tuple[int, int], threads: int) -> GraphSpec:
+        """For batches on the host in the plan's dtype; bfloat16, which DALI lacks, comes as float32."""
+        span = 255.0 if plan.scale or plan.normalize else 1.0
+        return cls(
+            batch_size,
+            *size,
+            plan.filter == "bicubic",
+            threads,
+            None,
+            "float32" if plan.dtype == "bfloat16" else plan.dtype,
+            tuple(value * span for value in plan.mean) if plan.normalize else (0.0, 0.0, 0.0),
+            tuple(value * span for value in plan.std) if plan.normalize else (span, span, span),
+        )
+
+
+class Graph:
+    """Runs batches one after the other; builds the pipeline for the first, and again after :meth:`drop`."""
+
+    def __init__(self, spec: GraphSpec) -> None:
+        self._spec = spec
+        self._fn, self._types, self._make = load_dali()
+        self._pipeline: Any = None
+        self._most = spec.batch_size  # samples of a batch that the pipeline takes
+        self._waiting: deque[Any] = deque()
+        self._running = 0
+        self._ready: deque[torch.Tensor | RuntimeError] = deque()  # of a pipeline that became too small
+        self.built = 0
+
+    def add(self, records: Any) -> None:
+        """A batch (``_C.RecordBatch``) to run after those before; it begins with :meth:`start`."""
+        self._waiting.append(records)
+
+    def start(self) -> None:
+        """Let the batches that were added run; returns at once.
+
+        DALI's first call runs as many batches as its queue is deep: the number that is there now.
+        """
+        if not self._waiting:
+            return
+        self._make_room(max(len(records) for records in self._waiting))
+        if self._pipeline is None:
+            self._pipeline = self._build(len(self._waiting))
+            while self._waiting:
+                self._feed(self._waiting.popleft())
+            self._pipeline.schedule_run()
+        while self._waiting:
+            self._feed(self._waiting.popleft())
+            self._pipeline.schedule_run()
+
+    def outputs(self) -> torch.Tensor:
+        """The pixels of the oldest batch that runs; blocks. The memory is the tensor's own.
+
+        Raises:
+            RuntimeError: DALI failed, and all its batches are lost: call :meth:`drop`.
+        """
+        found = self._ready.popleft() if self._ready else self._outcome()
+        if isinstance(found, RuntimeError):
+            raise found
+        return found
+
+    def _outcome(self) -> torch.Tensor | RuntimeError:
+        self._running -= 1
+        try:
+            outputs = self._pipeline.share_outputs()
+            pixels: torch.Tensor = from_dlpack(outputs[0].as_tensor())
+            self._pipeline.release_outputs()
+        except RuntimeError as error:
+            return error
+        return pixels
+
+    def _make_room(self, samples: int) -> None:
+        """A user's batch_sampler may give larger batches than those before: another pipeline takes them."""
+        if samples <= self._most:
+            return
+        self._ready.extend([self._outcome() for _ in range(self._running)])
+        self._pipeline = None
+        self._most = samples
+
+    def drop(self) -> None:
+        """Forget the pipeline and all its batches."""
+        self._waiting.clear()
+        self._ready.clear()
+        self._running = 0
+        self._pipeline = None
+
+    def close(self) -> None:
+        """Free what DALI holds. Idempotent."""
+        if self._pipeline is not None:
+            self.drop()
+            release_unused()
+
+    def _feed(self, records: Any) -> None:
+        self._pipeline.feed_input("records", records.records)
+        for name in _INPUTS:
+            self._pipeline.feed_input(name, getattr(records, name))
+        self._running += 1
+
+    def _build(self, depth: int) -> Any:
+        spec = self._spec
+        pipeline = self._make(
+            batch_size=self._most,
+            num_threads=spec.threads,
+            device_id=spec.device,
+            prefetch_queue_depth=depth,
+            exec_dynamic=True,  # outputs are memory of their own, which tensors may keep
+        )
+        with pipeline:
+            pipeline.set_outputs(self._pixels())
+        pipeline.build()
+        self.built += 1
+        return pipeline
+
+    def _pixels(self) -> Any:
+        fn, types, spec = self._fn, self._types, self._spec
+        kinds = dict.fromkeys(_INPUTS, types.FLOAT) | {"start": types.INT32, "shape": types.INT32}
+        windows = {
+            name: fn.external_source(name=name, device="cpu", dtype=kind, ndim=1, batch=True)
+            for name, kind in kinds.items()
+        }
+        # The records are views: the back end keeps them until the batch is there.
+        encoded = fn.external_source(
+            name="records", device="cpu", dtype=types.UINT8, ndim=1, batch=True, no_copy=True
+        )
+        # affine: DALI would tie its threads to cores of its own choice, the same ones for every rank.
+        on_gpu = {} if spec.device is None else {"device_memory_padding": spec.padding, "affine": False}
+        pictures = fn.decoders.image_slice(
+            encoded,
+            device="cpu" if spec.device is None else "mixed",
+            output_type=types.RGB,
+            start=windows["start"],
+            shape=windows["shape"],
+            axes=[0, 1],
+            adjust_orientation=False,
+            jpeg_fancy_upsampling=True,
+            **on_gpu,
+        )
+        pixels = fn.resize(
+            pictures,
+            size=(spec.height, spec.width),
+            roi_start=windows["roi_start"],
+            roi_end=windows["roi_end"],
+            interp_type=types.INTERP_CUBIC if spec.bicubic else types.INTERP_LINEAR,
+            antialias=True,
+        )
+        if spec.dtype == "uint8":
+            return pixels
+        return fn.crop_mirror_normalize(
+            pixels,
+            dtype=types.FLOAT16 if spec.dtype == "float16" else types.FLOAT,
+            output_layout="HWC",
+            mean=list(spec.mean),
+            std=list(spec.std),
+        )

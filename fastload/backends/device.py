@@ -1,0 +1,310 @@
+"""Back ends whose batches lie on the device: decoded into pinned slots, or moved there from another one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+
+from fastload.backends.faults import SampleReport
+from fastload.backends.options import Options
+from fastload.backends.packed import PackedBackend
+from fastload.dataset.mixture import Packed
+from fastload.machine.cpu_budget import ThreadPlan
+from fastload.prefetch.feeder import BatchKey, Pending, Slots, SlotShape
+from fastload.sampler import Sampler
+from fastload.transfer.augment import Augmenter
+from fastload.transfer.convert import Converter, crosses_as
+from fastload.transfer.nested import Mover
+from fastload.transfer.outputs import Outputs
+from fastload.transfer.pipeline import DEVICE_SLOTS, Pipeline
+from fastload.transfer.ring import Ring, SlotLayout
+from fastload.transfer.streams import Gpu, guarded
+from fastload.transforms.plan import Plan
+
+__all__ = ["DeviceBackend", "HostBackend", "MovedBackend", "device_memory_plan"]
+
+_MOVING = "moving batches to it"
+
+
+def ring_slots(options: Options) -> int:
+    """Host slots: ``prefetch_factor`` in work, and the ones that are being copied."""
+    return options.most_prefetch + DEVICE_SLOTS
+
+
+def device_memory_plan(shape: SlotShape, options: Options, parameters: int = 0) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`; ``shape`` is the delivered batch's."""
+    layout = SlotLayout(replace(shape, dtype=torch.uint8), parameters)
+    slots = ring_slots(options)
+    pinned = layout.ring_bytes(slots)
+    outputs = Outputs.planned_bytes(shape, options.device_memory)
+    return {
+        "slots": slots,
+        "slot_bytes": layout.nbytes,
+        "total": pinned,
+        "pinned_bytes": pinned,
+        "device_slots": DEVICE_SLOTS,
+        "device_bytes": DEVICE_SLOTS * layout.nbytes + outputs,
+        "batch_bytes": shape.nbytes + 8 * shape.batch_size,
+    }
+
+
+class DeviceBackend:
+    """A packed dataset, decoded as uint8 into pinned slots, copied and converted on the device.
+
+    Args:
+        dataset: what to read.
+        sampler: which samples each batch has.
+        plan: the compiled transform; without a tail.
+        options: the loader's options.
+        threads: decoding threads.
+        gpu: where to.
+        augmenter: augmentation of whole batches, or None.
+    """
+
+    def __init__(
+        self,
+        dataset: Packed,
+        sampler: Sampler,
+        plan: Plan,
+        options: Options,
+        threads: ThreadPlan,
+        gpu: Gpu,
+        augmenter: Augmenter | None,
+    ) -> None:
+        self._gpu = gpu
+        self._options = options
+        self._augmenter = augmenter
+        jitters = augmenter is not None and augmenter.jitters
+        self._host = PackedBackend(dataset, sampler, crosses_as(plan), options, threads, self._make_ring)
+        self._converter = Converter(plan, gpu.device, from_unit=jitters)
+        shape = replace(self._ring.shape, dtype=self._converter.dtype)
+        self._pipeline = Pipeline(
+            gpu,
+            self._host.feeder,
+            self._ring,
+            self._host,
+            Outputs(gpu, shape, options.device_memory),
+            self._prepare,
+            self._deliver,
+        )
+
+    def _make_ring(self, shape: SlotShape) -> Slots:
+        parameters = self._augmenter.parameters if self._augmenter is not None else 0
+        self._ring = Ring(self._gpu, SlotLayout(shape, parameters), ring_slots(self._options))
+        self._ring.timeout = self._options.timeout
+        return self._ring
+
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._host.errors
+
+    def _prepare(self, pending: Pending) -> None:
+        if self._augmenter is not None and self._augmenter.parameters:
+            shape = self._ring.shape
+            drawn = self._augmenter.draw(pending.key.epoch, pending.batch, shape.height, shape.width)
+            pending.slot.parameters.numpy()[:] = drawn  # type: ignore[attr-defined]
+
+    def _deliver(
+        self,
+        pixels: torch.Tensor,
+        labels: torch.Tensor,
+        parameters: torch.Tensor,
+        out: tuple[torch.Tensor, torch.Tensor],
+    ) -> None:
+        if self._augmenter is not None and self._augmenter.jitters:
+            pixels = self._augmenter.jitter(pixels, parameters)
+        self._converter(pixels, out[0])
+        out[1].copy_(labels)
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key`` on the device, for use on the current stream.
+
+        Raises:
+            DeviceError: the device reports an error.
+        """
+        with self._host.tuning(key):
+            return guarded(_MOVING, lambda: self._batch(key))
+
+    def _batch(self, key: BatchKey) -> Any:
+        pending, images, labels, parameters = self._pipeline.batch(key)
+        batch: Any = images, labels
+        if self._augmenter is not None:
+            augment = self._augmenter
+            batch = self._gpu.run(lambda: augment(images, labels, parameters, pending.key))
+        self._pipeline.release()
+        self._pipeline.look_ahead()
+        return batch
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        self._pipeline.cancel()
+
+    def close(self) -> None:
+        """End all threads, then unpin. Idempotent."""
+        self._host.close()
+        self._pipeline.close()
+
+    def thread_stats(self) -> list[dict[str, Any]]:
+        """Each decoding thread's clocks."""
+        return self._host.thread_stats()
+
+    def read_ahead_stats(self) -> dict[str, int]:
+        """What was read ahead of decoding; empty where no engine decodes."""
+        return self._host.read_ahead_stats()
+
+    def cache_stats(self) -> dict[str, Any]:
+        """What the node cache did; empty where there is none for the dataset."""
+        return self._host.cache_stats()
+
+    def transfer_stats(self) -> dict[str, Any]:
+        """The transfer's clocks; see :func:`fastload.backends.stats.stage_stats`."""
+        clock = self._pipeline.clock
+        return {
+            "seconds": clock.seconds,
+            "count": clock.count,
+            "bytes": clock.bytes,
+            "host_copies": clock.host_copies,
+            "blocked_seconds": self._ring.blocked_seconds,
+            "pinned_bytes": self._ring.nbytes if self._ring.pinned else 0,
+        }
+
+
+class HostBackend(Protocol):
+    """Host batches by key. Threads or processes begin with the object and end with :meth:`close`."""
+
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key``; blocks. The ones after it are in work when it returns."""
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+
+    def close(self) -> None:
+        """End all threads. Idempotent."""
+
+    def thread_stats(self) -> list[dict[str, Any]]:
+        """Each decoding thread's clocks."""
+
+    def read_ahead_stats(self) -> dict[str, int]:
+        """What was read ahead of decoding; empty where no engine decodes."""
+
+    def cache_stats(self) -> dict[str, Any]:
+        """What the node cache did; empty where there is none for the dataset."""
+
+
+class MovedBackend:
+    """Batches of another back end, moved to the device (unless ``gpu`` is None) and augmented there.
+
+    Args:
+        inner: whose batches may be any nesting of dicts, lists, tuples and tensors.
+        gpu: where to; None: they stay on the host.
+        augmenter: augmentation of whole batches, or None.
+        sampler: which samples a batch has, for the augmentation's keys.
+        converter: converts uint8 images after a colour jitter; None: they come converted.
+    """
+
+    def __init__(
+        self,
+        inner: HostBackend,
+        gpu: Gpu | None,
+        augmenter: Augmenter | None,
+        sampler: Sampler,
+        converter: Converter | None = None,
+    ) -> None:
+        self._inner = inner
+        self._gpu = gpu
+        self._mover = Mover(gpu) if gpu is not None else None
+        self._augmenter = augmenter
+        self._sampler = sampler
+        self._converter = converter
+
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._inner.errors
+
+    def __len__(self) -> int:
+        return len(self._inner)  # type: ignore[arg-type]
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key``, on the device.
+
+        Raises:
+            DeviceError: the device reports an error.
+        """
+        batch = self._inner.batch(key)
+        return guarded(_MOVING, lambda: self._finish(batch, key))
+
+    def _finish(self, batch: Any, key: BatchKey) -> Any:
+        if self._augmenter is None:
+            return self._mover(batch) if self._mover is not None else batch
+        images, labels = self._augmenter.pair(batch)
+        parameters = self._parameters(key, images)
+        if self._mover is not None:
+            images, labels, parameters = self._mover((images, labels, parameters))
+        if self._gpu is not None:
+            return self._gpu.run(lambda: self._augment(images, labels, parameters, key))
+        return self._augment(images, labels, parameters, key)
+
+    def _augment(
+        self, images: torch.Tensor, labels: torch.Tensor, parameters: torch.Tensor, key: BatchKey
+    ) -> Any:
+        assert self._augmenter is not None
+        if self._converter is not None:
+            pixels = self._augmenter.jitter(images, parameters)
+            images = torch.empty_like(pixels, dtype=self._converter.dtype)
+            self._converter(pixels, images)
+        return self._augmenter(images, labels, parameters, key)
+
+    def _parameters(self, key: BatchKey, images: torch.Tensor) -> torch.Tensor:
+        assert self._augmenter is not None
+        if not self._augmenter.parameters:
+            return torch.empty(len(images), 0, device="cpu")
+        height, width = images.shape[-2:]
+        drawn = self._augmenter.draw(key.epoch, self._sampler.batch(*key), height, width)
+        return torch.from_numpy(drawn)
+
+    def place_state(self, key: BatchKey) -> dict[str, Any]:
+        """See :meth:`fastload.backends.torch_workers.TorchBackend.place_state`."""
+        state: dict[str, Any] = self._inner.place_state(key)  # type: ignore[attr-defined]
+        return state
+
+    def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
+        """See :meth:`fastload.backends.torch_workers.TorchBackend.load_place_state`."""
+        self._inner.load_place_state(key, state)  # type: ignore[attr-defined]
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        self._inner.cancel()
+
+    def close(self) -> None:
+        """End all threads. Idempotent."""
+        self._inner.close()
+
+    def thread_stats(self) -> list[dict[str, Any]]:
+        """Each decoding thread's clocks."""
+        return self._inner.thread_stats()
+
+    def read_ahead_stats(self) -> dict[str, int]:
+        """What was read ahead of decoding; empty where no engine decodes."""
+        return self._inner.read_ahead_stats()
+
+    def cache_stats(self) -> dict[str, Any]:
+        """What the node cache did; empty where there is none for the dataset."""
+        return self._inner.cache_stats()
+
+    def decoder_stats(self) -> dict[str, Any]:
+        """See :meth:`fastload.backends.dali.backend.DaliBackend.decoder_stats`; empty for other back ends."""
+        found: dict[str, Any] = getattr(self._inner, "decoder_stats", dict)()
+        return found
+
+    def transfer_stats(self) -> dict[str, Any]:
+        """The transfer's clocks; see :func:`fastload.backends.stats.stage_stats`."""
+        return self._mover.stats() if self._mover is not None else {}

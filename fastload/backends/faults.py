@@ -1,0 +1,223 @@
+"""What happens to a bad sample: raise, skip or replace; and the report of all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload import errors
+from fastload._native import _C, ERROR_CLASSES
+from fastload.dataset.mixture import Packed
+from fastload.prefetch.feeder import BatchKey, Feeder, Pending
+from fastload.sampler import BatchIds, Sampler
+
+__all__ = ["ON_ERROR", "SAMPLE_ERRORS", "Fault", "FaultPolicy", "SampleReport"]
+
+ON_ERROR = ("raise", "skip", "replace")
+_MAX_REPORTS = 10_000
+_MAX_TRIES = 16  # substitutes tried for one bad sample
+_SUBSTITUTE_OP = 3  # DrawOp::kSubstitute in csrc/core/base/philox.h
+# Kinds that say something about one record; all others (a missing shard, a wrong size) stop the run.
+SAMPLE_ERRORS = (errors.DecodeError, errors.ChecksumError)
+
+
+@dataclass(frozen=True)
+class SampleReport:
+    """One bad sample."""
+
+    epoch: int
+    step: int  # batch of the iteration
+    position: int  # in the batch
+    sample: int  # sample id
+    shard: str  # path
+    key: str  # path in the source folder
+    error: str  # exception class
+    message: str
+    substitute: int | None  # sample id that took its place (on_error="replace")
+
+
+class Fault(NamedTuple):
+    """A bad sample that was dealt with where it was decoded."""
+
+    position: int  # in the batch
+    sample: int  # sample id
+    cls: type[Exception]
+    message: str
+    substitute: int | None = None  # sample id that took its place
+    fatal: bool = False  # it is an error all the same
+
+
+class FaultPolicy:
+    """Applies ``on_error`` to the faults of a batch.
+
+    * ``raise``: :class:`~fastload.errors.SampleError`.
+    * ``skip``: the position stays, with a black image and the label -100, which torch's ``cross_entropy``
+      ignores; the batch keeps its size.
+    * ``replace``: another sample of the epoch, chosen by Philox from (seed, epoch, sample id), takes its
+      place: the same one in every run.
+
+    Args:
+        dataset: names shard and key in messages.
+        on_error: one of ``ON_ERROR``.
+        log: path of a JSONL file to append a :class:`SampleReport` a line to, or None. It is made now, so
+            that a path that cannot be written to is known before the first batch.
+
+    Raises:
+        ValueError: ``on_error``.
+        OSError: the log cannot be opened.
+    """
+
+    def __init__(
+        self,
+        dataset: Packed,
+        on_error: str,
+        log: str | os.PathLike[str] | None,
+        sampler: Sampler,
+        seed: int,
+    ) -> None:
+        if on_error not in ON_ERROR:
+            raise ValueError(f"on_error must be one of {', '.join(ON_ERROR)}. Found: {on_error!r}.")
+        self._dataset = dataset
+        self._on_error = on_error
+        self._log = log
+        self._check_log()
+        self._sampler = sampler
+        self._seed = seed
+        self.reports: list[SampleReport] = []  # the first 10,000
+        self.count = 0
+
+    def _check_log(self) -> None:
+        if self._log is None:
+            return
+        try:
+            with open(self._log, "a", encoding="utf-8"):
+                pass
+        except OSError as error:
+            reason = (
+                f"error_log cannot be appended to: {error.strerror}. Give a file in a folder that is there"
+            )
+            raise OSError(error.errno, reason, os.fspath(self._log)) from None
+
+    def apply(self, feeder: Feeder, pending: Pending, faults: list[tuple[int, int, int, str]]) -> None:
+        """Deal with the faults of a complete batch.
+
+        Raises:
+            SampleError: as the policy says, or when no substitute could be decoded.
+            MemoryError: there was none for a sample, whatever the policy.
+        """
+        for position, sample, kind, message in faults:
+            cls = ERROR_CLASSES[kind]
+            if cls is MemoryError:
+                raise self._no_memory(pending.key, sample, message)
+            if self._on_error == "raise" or not issubclass(cls, SAMPLE_ERRORS):
+                self._report(pending.key, Fault(position, sample, cls, message))
+                raise self._error(sample, message) from cls(message)
+            substitute = None
+            if self._on_error == "replace":
+                substitute = self._replace(feeder, pending, position, sample)
+            self._report(pending.key, Fault(position, sample, cls, message, substitute))
+
+    def note(self, key: BatchKey, faults: list[Fault]) -> None:
+        """Report the faults of a batch that were dealt with where it was decoded.
+
+        Raises:
+            SampleError: the last one is fatal.
+            MemoryError: there was none for a sample.
+        """
+        for fault in faults:
+            if issubclass(fault.cls, MemoryError):
+                raise self._no_memory(key, fault.sample, fault.message)
+            self._report(key, fault)
+            if fault.fatal:
+                cause = fault.cls if issubclass(fault.cls, errors.FastloadError) else RuntimeError
+                raise self._error(fault.sample, fault.message) from cause(fault.message)
+
+    def substitutes(self, key: BatchKey, batch: BatchIds) -> npt.NDArray[np.int64] | None:
+        """Sample ids to try for each sample of a batch that turns out to be bad, (n, tries).
+
+        None: bad samples are not replaced. For padding they mean nothing.
+        """
+        if self._on_error != "replace":
+            return None
+        total = self._sampler.total(key.epoch)
+        places = [
+            self._word(key.epoch, max(sample, 0), self._draw(batch, position), attempt) * total >> 64
+            for position, sample in enumerate(batch.ids.tolist())
+            for attempt in range(_MAX_TRIES)
+        ]
+        found = self._sampler.order.ids(np.array(places, np.int64), key.epoch)
+        return np.asarray(found, np.int64).reshape(-1, _MAX_TRIES)
+
+    def _word(self, epoch: int, sample: int, draw: int, attempt: int) -> int:
+        words = _C.sample_words(self._seed, epoch, sample, draw, _SUBSTITUTE_OP, attempt)
+        return int(words[0]) << 32 | int(words[1])
+
+    @staticmethod
+    def _draw(batch: BatchIds, position: int) -> int:
+        return 0 if batch.draws is None else int(batch.draws[position])
+
+    def _replace(self, feeder: Feeder, pending: Pending, position: int, sample: int) -> int:
+        draw = self._draw(pending.batch, position)
+
+        def word(attempt: int) -> int:
+            return self._word(pending.key.epoch, sample, draw, attempt)
+
+        return self._first_good(feeder, pending, position, sample, word)
+
+    def _first_good(
+        self, feeder: Feeder, pending: Pending, position: int, sample: int, word: Callable[[int], int]
+    ) -> int:
+        message = ""
+        for attempt in range(_MAX_TRIES):
+            candidate = self._sampler.substitute(pending.key.epoch, word(attempt))
+            faults = feeder.refill(pending, position, candidate)
+            if not faults:
+                return candidate
+            message = faults[0][3]
+            if ERROR_CLASSES[faults[0][2]] is MemoryError:
+                raise self._no_memory(pending.key, candidate, message)
+        raise self._error(sample, f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}")
+
+    def _no_memory(self, key: BatchKey, sample: int, message: str) -> MemoryError:
+        """Lack of memory says nothing about the sample, so that no policy is applied."""
+        return MemoryError(
+            f"Batch {key.step} of epoch {key.epoch}, sample {sample}: {message.rstrip('.')}. Lower "
+            f"num_workers, batch_size or prefetch_factor, or give the process more memory (ulimit -v, the "
+            f"cgroup's limit)."
+        )
+
+    def _error(self, sample: int, message: str) -> errors.SampleError:
+        part, own = self._dataset.locate(sample)
+        shard, key = part.reader.shard_path(own), part.key(own)
+        error = errors.SampleError(
+            f"Sample {sample} (key {key!r} in {shard}): {message.rstrip('.')}. Check the set with "
+            f'\'fastload verify {part.folder} --decode\', or pass on_error="skip" or on_error="replace".'
+        )
+        error.sample, error.key, error.shard = sample, key, shard
+        return error
+
+    def _report(self, key: BatchKey, fault: Fault) -> None:
+        part, own = self._dataset.locate(fault.sample)
+        report = SampleReport(
+            key.epoch,
+            key.step,
+            fault.position,
+            fault.sample,
+            part.reader.shard_path(own),
+            part.key(own),
+            fault.cls.__name__,
+            fault.message,
+            fault.substitute,
+        )
+        self.count += 1
+        if len(self.reports) < _MAX_REPORTS:
+            self.reports.append(report)
+        if self._log is not None:
+            with open(self._log, "a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(report)) + "\n")

@@ -1,0 +1,132 @@
+"""Per-stage clocks of a loader."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastload.machine.locks import ForkSafeLock
+
+__all__ = ["ConsumerClock", "batch_length", "stage_stats", "summed"]
+
+
+def summed(found: list[dict[str, Any]]) -> dict[str, Any]:
+    """Numbers (also in dicts within) added up by name; of anything else the first."""
+    total: dict[str, Any] = {}
+    for name in dict.fromkeys(name for counts in found for name in counts):
+        values = [counts[name] for counts in found if name in counts]
+        if isinstance(values[0], dict):
+            total[name] = summed(values)
+        elif isinstance(values[0], (int, float)) and not isinstance(values[0], bool):
+            total[name] = sum(values)
+        else:
+            total[name] = values[0]
+    return total
+
+
+def batch_length(batch: Any, default: int) -> int:
+    """Samples in a batch: the length of its last tensor, else (a user's collate function) ``default``."""
+    last = batch[-1] if isinstance(batch, (tuple, list)) and batch else None
+    try:
+        return int(last.shape[0])  # type: ignore[union-attr]
+    except Exception:  # anything: a batch may be of any type; nested tensors raise for their shape
+        return default
+
+
+@dataclass
+class ConsumerClock:
+    """The consumer's side: how long it waited for data, and for how long it kept the batches.
+
+    Threads may share it. Waits of several threads at the same time add up.
+    """
+
+    batches: int = 0
+    samples: int = 0
+    wait_seconds: float = 0.0  # inside next()
+    first_batch_seconds: float | None = None  # from the first next() to its batch
+    _began: float | None = field(default=None, repr=False)
+    _ended: float = field(default=0.0, repr=False)
+    _lock: ForkSafeLock = field(default_factory=ForkSafeLock, repr=False)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Counts the time inside as data wait."""
+        start = time.perf_counter()
+        if self._began is None:
+            self._began = start
+        try:
+            yield
+        finally:
+            with self._lock.held():
+                self._ended = time.perf_counter()
+                self.wait_seconds += self._ended - start
+
+    def delivered(self, samples: int) -> None:
+        """Counts one batch of ``samples``."""
+        with self._lock.held():
+            self.batches += 1
+            self.samples += samples
+        if self.first_batch_seconds is None and self._began is not None:
+            self.first_batch_seconds = time.perf_counter() - self._began
+
+    @property
+    def total_seconds(self) -> float:
+        """From the first next() to the last one's return."""
+        return self._ended - self._began if self._began is not None else 0.0
+
+
+def stage_stats(
+    clock: ConsumerClock,
+    threads: list[dict[str, Any]],
+    entries_damaged: int = 0,
+    transfer: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """One dict of a loader's clocks since it was made.
+
+    Args:
+        clock: the consumer's.
+        threads: each decoding thread's, as ``_C.Engine.stats()`` gives them.
+        entries_damaged: how many records were decoded without their entry points, which are damaged.
+        transfer: the transfer's; empty where batches stay on the host.
+
+    Returns:
+        ``stages``: for shard, decode and transform the ``seconds`` summed over threads and the ``count`` of
+        samples; for prefetch the seconds in which threads had nothing to do; for transfer the ``seconds`` of
+        the copy engine, the ``count`` of batches and ``bytes`` copied, ``host_copies`` of pixels between
+        decoding and the bus, ``blocked_seconds`` in which the consumer waited for the device to let go of a
+        slot, and ``pinned_bytes`` (each where known). ``data_wait``: the consumer's
+        ``seconds``, their ``share`` of the time since the first batch was asked for, and ``count`` of
+        batches. ``decoded``: records by decoding path; ``entries_damaged`` as given. ``samples``,
+        ``bytes`` (encoded), ``faults``, ``threads``, ``images_per_second`` (over the consumer's whole
+        time), ``first_batch_seconds``.
+    """
+    samples = sum(thread["samples"] for thread in threads)
+    stages: dict[str, dict[str, Any]] = {
+        name: {"seconds": sum(thread["seconds"][name] for thread in threads), "count": samples}
+        for name in ("shard", "decode", "transform")
+    }
+    idle = sum(thread["seconds"]["idle"] for thread in threads)
+    stages["prefetch"] = {"seconds": idle, "count": clock.batches}
+    if transfer:
+        stages["transfer"] = transfer
+    paths = threads[0]["decoded"] if threads else {}
+    total = clock.total_seconds
+    return {
+        "stages": stages,
+        "data_wait": {
+            "seconds": clock.wait_seconds,
+            "share": clock.wait_seconds / total if total > 0 else 0.0,
+            "count": clock.batches,
+        },
+        "decoded": {path: sum(thread["decoded"][path] for thread in threads) for path in paths},
+        "entries_damaged": entries_damaged,
+        "samples": clock.samples,
+        "bytes": sum(thread["bytes"] for thread in threads),
+        "faults": sum(thread["faults"] for thread in threads),
+        "threads": sum(thread["in_use"] for thread in threads),
+        "images_per_second": clock.samples / total if total > 0 else 0.0,
+        "first_batch_seconds": clock.first_batch_seconds,
+    }

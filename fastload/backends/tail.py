@@ -1,0 +1,147 @@
+"""Python callables on decoded samples, and user collate functions: the part of a batch that is not native."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from fastload import errors
+from fastload._native import _C
+from fastload.dataset.mixture import Packed
+from fastload.machine.generators import set_generators
+
+__all__ = ["CallableError", "SampleKey", "Tail", "failed"]
+
+_TAIL_OP = 4  # follows DrawOp in csrc/core/base/philox.h: 1 crop, 2 flip, 3 substitute
+_GENERATOR, _GLOBALS, _COLLATE = 0, 1, 2  # blocks of _TAIL_OP
+
+
+@dataclass(frozen=True)
+class SampleKey:
+    """What a sample's randomness depends on."""
+
+    seed: int
+    epoch: int
+    sample: int
+    draw: int = 0
+
+    def words(self, block: int) -> Any:
+        """Four random 32-bit words, the same for this sample in every run."""
+        sample = max(self.sample, 0)  # -1: padding
+        return _C.sample_words(self.seed, self.epoch, sample, self.draw, _TAIL_OP, block)
+
+    def generator(self) -> torch.Generator:
+        """A CPU generator that is the same for this sample in every run."""
+        words = self.words(_GENERATOR)
+        generator = torch.Generator()
+        generator.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
+        return generator
+
+
+class CallableError(Exception):
+    """A callable failed on a sample; the cause says how."""
+
+    def __init__(self, sample: int) -> None:
+        super().__init__(sample)
+        self.sample = sample
+
+
+def _takes_generator(function: Callable[..., Any]) -> bool:
+    try:
+        parameter = inspect.signature(function).parameters.get("generator")
+    except (TypeError, ValueError):
+        return False
+    return parameter is not None
+
+
+class Tail:
+    """Runs callables one after the other on a decoded sample, then collates the samples of a batch.
+
+    Before each sample the global generators of torch (CPU), ``random`` and NumPy are set from seed, epoch and
+    sample id; before the batch is collated from those of its first sample. A callable with a parameter
+    ``generator`` gets a ``torch.Generator`` of its own besides.
+
+    Args:
+        functions: the callables.
+        picture: they get PIL pictures, mode RGB; else tensors (3, H, W).
+        collate_fn: what makes a batch of [(sample, label)]; None: samples and labels are stacked.
+        seed: the loader's.
+    """
+
+    def __init__(
+        self,
+        functions: tuple[Callable[..., Any], ...],
+        picture: bool,
+        collate_fn: Callable[[list[Any]], Any] | None,
+        seed: int,
+    ) -> None:
+        self._functions = [(function, _takes_generator(function)) for function in functions]
+        self._picture = picture
+        self._collate_fn = collate_fn
+        self._seed = seed
+
+    def batch(
+        self,
+        images: Iterable[torch.Tensor],
+        labels: torch.Tensor,
+        epoch: int,
+        ids: npt.NDArray[np.int64],
+        draws: npt.NDArray[np.uint32] | None,
+    ) -> Any:
+        """The batch of decoded samples.
+
+        Args:
+            images: (3, H, W) each, in channels_last strides; may be made while they are taken.
+            labels: (n,) int64; read when all images have been taken.
+            epoch, ids, draws: what their randomness depends on.
+
+        Raises:
+            CallableError: a callable failed; from its error.
+        """
+        draw = np.zeros(len(ids), np.uint32) if draws is None else draws
+        keys = [SampleKey(self._seed, epoch, int(i), int(d)) for i, d in zip(ids, draw, strict=True)]
+        samples = [self._sample(image, key) for image, key in zip(images, keys, strict=True)]
+        set_generators(keys[0].words(_COLLATE))
+        try:
+            if self._collate_fn is not None:
+                return self._collate_fn(list(zip(samples, labels.tolist(), strict=True)))
+            return torch.utils.data.default_collate(samples), labels
+        except Exception as error:
+            raise CallableError(keys[0].sample) from error
+
+    def _sample(self, image: torch.Tensor, key: SampleKey) -> Any:
+        sample: Any = _pil(image) if self._picture else image
+        if not self._functions:
+            return sample
+        set_generators(key.words(_GLOBALS))
+        try:
+            for function, takes_generator in self._functions:
+                sample = function(sample, generator=key.generator()) if takes_generator else function(sample)
+        except Exception as error:
+            raise CallableError(key.sample) from error
+        return sample
+
+
+def _pil(image: torch.Tensor) -> Any:
+    from PIL import Image
+
+    return Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy()))
+
+
+def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleError:
+    """The error of a callable, with the sample it happened on."""
+    sample = max(sample, 0)
+    part, own = dataset.locate(sample)
+    shard, key = part.reader.shard_path(own), part.key(own)
+    wrapped = errors.SampleError(
+        f"Sample {sample} (key {key!r} in {shard}): the "
+        f"transform or collate function raised {type(error).__name__}: {error}"
+    )
+    wrapped.sample, wrapped.key, wrapped.shard = sample, key, shard
+    return wrapped

@@ -1,0 +1,348 @@
+"""The back end for any torch Dataset: its Python code runs in torch's own workers, the rest is ours.
+
+Order, ranks, epochs and state are the same as for a packed dataset, so that changing the import is safe.
+What a dataset knows of its own place (``state_dict``, ``load_state_dict``) lies in the worker processes;
+torchdata's StatefulDataLoader, where it is installed, brings it here.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from torch._utils import ExceptionWrapper
+
+# By its module: a program may put our DataLoader into torch.utils.data.
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
+from torch.utils.data.datapipes.datapipe import IterDataPipe
+from torch.utils.data.dataset import IterableDataset
+
+from fastload.errors import NotDelivered, StateError
+from fastload.prefetch.feeder import BatchKey
+from fastload.sampler import Sampler
+
+__all__ = ["StreamBackend", "TorchBackend", "check_kept", "keeps_state", "torch_arguments"]
+
+_TORCHS_WORDS = ("DataLoader timed out", "DataLoader worker (pid")
+_DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
+
+
+def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of our DataLoader that torch's own takes over for a torch Dataset."""
+    names = ("collate_fn", "pin_memory", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
+    passed = {name: arguments[name] for name in names}
+    passed["num_workers"] = arguments["num_workers"] or 0
+    if passed["num_workers"]:
+        passed["prefetch_factor"] = arguments["prefetch_factor"]
+        passed["persistent_workers"] = arguments["persistent_workers"]
+    if not arguments["in_order"]:
+        passed["in_order"] = False
+    return passed
+
+
+def keeps_state(dataset: Any) -> bool:
+    """Whether a torch Dataset, or an iterator of it, may know its own place, and be asked for it."""
+    if isinstance(dataset, IterableDataset):
+        return stateful_loader() is not None
+    return has_state(dataset)
+
+
+def check_kept(dataset: Any, kept: Mapping[str, Any]) -> None:
+    """Refuse what a state has besides ours, where nothing here can take it.
+
+    Raises:
+        StateError: torchdata is needed for it.
+    """
+    if kept and not (keeps_state(dataset) and stateful_loader() is not None):
+        raise StateError(
+            f"The state has that of a dataset and its workers ({', '.join(sorted(kept))}), saved with "
+            "torchdata's loader inside. Install torchdata ('pip install torchdata') to go on with it."
+        )
+
+
+@lru_cache(maxsize=1)
+def stateful_loader() -> Any:
+    """torchdata's StatefulDataLoader; None where torchdata is not installed."""
+    try:
+        # By its module, for the same reason as torch's.
+        from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader
+    except ImportError:
+        return None
+    return StatefulDataLoader
+
+
+def has_state(value: Any) -> bool:
+    """Whether ``value`` knows its own place, as torchdata's ``Stateful``."""
+    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+
+
+class _Steps:
+    """A sampler for torch: what it shall fetch in the steps of one epoch, from ``first`` on.
+
+    Args:
+        sampler: which samples.
+        single: one sample a step, and no list (``batch_size=None``).
+    """
+
+    def __init__(self, sampler: Sampler, single: bool) -> None:
+        self.sampler = sampler
+        self.single = single
+        self.first = BatchKey(0, 0, 0)
+
+    def __iter__(self) -> Iterator[Any]:
+        return _Walk(self)
+
+    def __len__(self) -> int:
+        return self.sampler.num_batches(self.first.epoch, self.first.start)
+
+
+class _Walk:
+    """One pass over :class:`_Steps`. It has a state because torchdata's loader asks a little ahead."""
+
+    def __init__(self, steps: _Steps) -> None:
+        self._steps = steps
+        self._key = steps.first
+
+    def __iter__(self) -> _Walk:
+        return self
+
+    def __next__(self) -> Any:
+        key, sampler = self._key, self._steps.sampler
+        if key.step >= sampler.num_batches(key.epoch, key.start):
+            raise StopIteration
+        self._key = key._replace(step=key.step + 1)
+        found = sampler.keys(*key)
+        return found[0] if self._steps.single else found
+
+    def state_dict(self) -> dict[str, int]:
+        return self._key._asdict()
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._key = BatchKey(**state)
+
+
+class _Passes:
+    """Steps through a torch DataLoader's iterators; a new one when the wanted batch is not its next."""
+
+    def __init__(self) -> None:
+        self._iterator: Iterator[Any] | None = None
+        self._next: BatchKey | None = None
+
+    def take(self, key: BatchKey, begin: Any) -> Any:
+        if self._iterator is None or self._next != key:
+            self.cancel()
+            self._iterator = begin(key)
+        self._next = key
+        try:
+            batch = next(self._iterator)
+        except StopIteration:
+            self.cancel()
+            raise
+        except Exception as error:
+            lost = _not_delivered(self._iterator, error)
+            if lost is not None:
+                raise lost from error
+            self._next = key._replace(step=key.step + 1)  # of the batch: torch goes on behind it
+            raise
+        self._next = key._replace(step=key.step + 1)
+        return batch
+
+    def cancel(self) -> None:
+        self._iterator = None  # torch ends its workers when the iterator is gone
+
+
+def _not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
+    """The error of a batch that did not come from torch's workers; None: the batch itself is an error."""
+    if isinstance(error, RuntimeError) and str(error).startswith(_TORCHS_WORDS):
+        return NotDelivered(str(error))
+    if not isinstance(error, (OSError, EOFError, RuntimeError)) or _is_reraised(error):
+        return None
+    killed = _killed_worker(iterator)
+    if killed is None:
+        return None
+    pid, status = killed
+    return NotDelivered(
+        f"DataLoader worker (pid {pid}) ended with exit status {status} while it handed over a batch."
+    )
+
+
+def _is_reraised(error: Exception) -> bool:
+    """Whether torch's worker caught the error, and torch raises it again here."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code is ExceptionWrapper.reraise.__code__ for frame, _ in frames)
+
+
+def _killed_worker(iterator: Any) -> tuple[int, int] | None:
+    """Process id and exit status (-9: SIGKILL) of a dead worker of torch's iterator, after an error.
+
+    torch names a dead worker where it waits for a batch, but not where it fetches the batch's memory from it.
+    """
+    workers = getattr(iterator, "_workers", [])
+    until = time.monotonic() + _DYING_SECONDS
+    while workers and time.monotonic() < until:
+        for worker in workers:
+            if worker.exitcode:
+                return worker.pid, worker.exitcode
+        time.sleep(0.01)
+    return None
+
+
+class _TorchsLoader:
+    """What both kinds of datasets have in common: torch's loader, or torchdata's, and its iterators.
+
+    Args:
+        dataset: any.
+        stateful: the dataset, or an iterator of it, may know its own place.
+        every: torchdata's ``snapshot_every_n_steps``.
+        arguments: of torch's DataLoader.
+    """
+
+    errors: tuple[Any, ...] = ()
+
+    def __init__(self, dataset: Any, stateful: bool, every: int | None, arguments: dict[str, Any]) -> None:
+        self.dataset = dataset
+        kind = stateful_loader() if stateful else None
+        self._is_stateful = kind is not None
+        if kind is not None:
+            self._loader = kind(dataset, snapshot_every_n_steps=1 if every is None else every, **arguments)
+        else:
+            self._loader = TorchDataLoader(dataset, **arguments)
+        self._passes = _Passes()
+        self._prepared: BatchKey | None = None  # torchdata's loader has an iterator for it, or a state
+        self._loses_state = has_state(dataset) and not self._is_stateful
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key``, as torch's collate function makes it; StopIteration after the last."""
+        return self._passes.take(key, self._begin)
+
+    def _begin(self, key: BatchKey) -> Iterator[Any]:
+        if self._prepared is not None and key != self._prepared:
+            self._loader.load_state_dict({})  # another place after all
+            self._prepared = None
+        self._aim(key)
+        iterator: Iterator[Any] = iter(self._loader)
+        if self._prepared is None:
+            self._skip(iterator, key)
+        self._prepared = None
+        return iterator
+
+    def _aim(self, key: BatchKey) -> None:
+        """The next iterator of torch's loader begins at ``key``."""
+
+    def _skip(self, iterator: Iterator[Any], key: BatchKey) -> None:
+        """Consume what comes before ``key``, where it cannot be left out."""
+
+    def place_state(self, key: BatchKey) -> dict[str, Any]:
+        """What the dataset and its workers know of their place, before the batch ``key``: torchdata's state.
+
+        Empty where none of them has a state of its own. Workers begin for it if they have not.
+        """
+        if not self._is_stateful:
+            return self._no_state()
+        if self._loader._iterator is None and self._prepared is None:
+            if key.start + key.step:
+                return {}  # a place without a state: what comes before it will be skipped
+            self._aim(key)
+            self._prepared = key
+        state: dict[str, Any] = self._loader.state_dict()
+        return state
+
+    def _no_state(self) -> dict[str, Any]:
+        return {}
+
+    def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
+        """Go on at ``key`` with a state of :meth:`place_state`."""
+        self._passes.cancel()
+        self._aim(key)
+        self._loader.load_state_dict(state)
+        self._prepared = key
+
+    def cancel(self) -> None:
+        """End the epoch's iterator and, unless they persist, its workers."""
+        self._passes.cancel()
+
+    def close(self) -> None:
+        """End the workers."""
+        self._passes.cancel()
+        self._loader._iterator = None
+
+    def thread_stats(self) -> list[dict[str, Any]]:
+        """Nothing is known about torch's workers."""
+        return []
+
+    def read_ahead_stats(self) -> dict[str, int]:
+        """What was read ahead of decoding; empty where no engine decodes."""
+        return {}
+
+    def cache_stats(self) -> dict[str, Any]:
+        """What the node cache did; empty where there is none for the dataset."""
+        return {}
+
+
+class TorchBackend(_TorchsLoader):
+    """Batches of a map-style torch Dataset.
+
+    Args:
+        dataset: any map-style dataset.
+        sampler: which samples each batch has.
+        arguments: of torch's DataLoader.
+        single: samples instead of batches (``batch_size=None``).
+        every: torchdata's ``snapshot_every_n_steps``.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        sampler: Sampler,
+        arguments: dict[str, Any],
+        single: bool = False,
+        every: int | None = None,
+    ) -> None:
+        self._steps = _Steps(sampler, single)
+        order = {"batch_size": None, "sampler": self._steps} if single else {"batch_sampler": self._steps}
+        super().__init__(dataset, has_state(dataset), every, {**arguments, **order})
+
+    def _aim(self, key: BatchKey) -> None:
+        self._steps.first = key
+
+    def _no_state(self) -> dict[str, Any]:
+        if self._loses_state:
+            raise StateError(
+                f"{type(self.dataset).__name__} has its own state_dict, which torch's loader does not ask "
+                "for: a resumed run would differ. Install torchdata ('pip install torchdata')."
+            )
+        return {}
+
+
+class StreamBackend(_TorchsLoader):
+    """Batches of an IterableDataset: torch's order; resuming skips what was consumed, or loads a state."""
+
+    def __init__(
+        self, dataset: Any, arguments: dict[str, Any], shuffle: Any = None, every: int | None = None
+    ) -> None:
+        if isinstance(dataset, IterDataPipe):
+            arguments = {**arguments, "shuffle": shuffle}
+        super().__init__(dataset, True, every, arguments)
+        if self._loses_state and not isinstance(dataset, IterDataPipe):
+            warnings.warn(
+                f"{type(dataset).__name__} has a state_dict of its own, which torch's loader does not ask "
+                "for: resuming will read and skip what was consumed. With torchdata installed ('pip install "
+                "torchdata') the state is kept.",
+                stacklevel=2,
+            )
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def _aim(self, key: BatchKey) -> None:
+        setter = getattr(self.dataset, "set_epoch", None)
+        if setter is not None:
+            setter(key.epoch)
+
+    def _skip(self, iterator: Iterator[Any], key: BatchKey) -> None:
+        for _ in range(key.start + key.step):
+            next(iterator)

@@ -1,0 +1,347 @@
+"""Python callables in worker processes: torch's own workers, with our work.
+
+The core's threads decode in this process, into memory that the workers share.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import DataLoader as TorchLoader  # by name: users replace torch's with ours
+from torch.utils.data import Dataset
+
+from fastload.backends.callables import Parts
+from fastload.backends.faults import Fault
+from fastload.backends.options import Options
+from fastload.backends.render import Request, Stopped
+from fastload.backends.tail import CallableError, failed
+from fastload.errors import StateError
+from fastload.machine.threads import started_pool
+from fastload.prefetch.feeder import BatchKey, Pending
+from fastload.prefetch.shared_slots import SharedSlot, SharedSlots
+
+__all__ = ["WorkerStage", "slots_for", "workers_for"]
+
+_PARENT_SECONDS = 5.0  # how often a worker that waits for decoding looks whether its parent lives
+
+
+class _Work(NamedTuple):
+    """A batch for a worker: of a shared slot, or to be decoded there."""
+
+    request: Request
+    slot: int = -1
+
+
+class _Done(NamedTuple):
+    """What a worker made of a batch."""
+
+    batch: Any
+    faults: list[Fault]
+    failure: _Failure | None = None
+
+
+class _Failure(NamedTuple):
+    """A callable's error, as far as it can be pickled."""
+
+    sample: int
+    error: bytes  # pickled; empty where it cannot be
+    name: str
+    message: str
+    where: str  # traceback
+
+    @classmethod
+    def of(cls, error: CallableError) -> _Failure:
+        cause = error.__cause__
+        assert cause is not None
+        try:
+            pickled = bytes(ForkingPickler.dumps(cause))
+            ForkingPickler.loads(pickled)
+        except Exception:
+            pickled = b""
+        where = "".join(traceback.format_exception(cause))
+        return cls(error.sample, pickled, type(cause).__name__, str(cause), where)
+
+    def cause(self) -> BaseException:
+        """The error, or one that looks like it, raised from its traceback."""
+        if self.error:
+            found: BaseException = ForkingPickler.loads(self.error)
+        else:
+            found = type(self.name, (Exception,), {})(self.message)
+        found.__cause__ = RuntimeError(f"in a worker process:\n{self.where}")
+        return found
+
+
+class _Bench(Dataset[Any]):
+    """What the worker processes have: a torch Dataset whose "samples" are whole batches, by their work."""
+
+    def __init__(self, parts: Parts, slots: SharedSlots | None, ready: list[Any]) -> None:
+        self._tail = parts.tail
+        self._renderer = parts.renderer
+        self._slots = slots
+        self._ready = ready
+
+    def __getitem__(self, work: _Work) -> _Done | None:
+        """The batch; None if it has been given up."""
+        faults: list[Fault] = []
+        try:
+            if work.slot < 0:
+                assert self._renderer is not None
+                images, found = self._renderer(work.request)
+                labels, faults = torch.from_numpy(found.labels), found.faults
+            else:
+                slot = self._wait(work)
+                if slot is None:
+                    return None
+                images, labels = iter(slot.images), slot.labels
+            request = work.request
+            return _Done(self._tail.batch(images, labels, request.epoch, request.ids, request.draws), faults)
+        except Stopped:
+            return _Done(None, faults)
+        except CallableError as error:
+            return _Done(None, faults, _Failure.of(error))
+
+    def _wait(self, work: _Work) -> SharedSlot | None:
+        parent = os.getppid()
+        while not self._ready[work.slot].acquire(timeout=_PARENT_SECONDS):
+            if os.getppid() != parent:
+                return None
+        assert self._slots is not None
+        return self._slots.view(work.slot, len(work.request.ids))
+
+
+def _as_is(batch: Any) -> Any:
+    return batch
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # As many as there are decoding threads, which is the user's number or the CPU budget.
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        # Our threads hold no lock at a fork that a worker would want: they never run a worker's code.
+        warnings.filterwarnings("ignore", message=".*multi-threaded, use of fork")
+        yield
+
+
+def _each(workers: int, prefetch: int) -> int:
+    """Batches that each worker process has: two, so that it goes on while one waits for its turn."""
+    return max(2, -(-prefetch // workers))
+
+
+def slots_for(workers: int, prefetch: int) -> int:
+    """Shared slots: at the workers, one that comes next, one in decoding, and one just delivered."""
+    return workers * _each(workers, prefetch) + 3
+
+
+def workers_for(options: Options, threads: int) -> int:
+    """Worker processes for Python callables; 0: the consumer's thread runs them.
+
+    As many as decoding threads, none for ``num_workers=0``, nor in a worker process of somebody's, which may
+    have no children.
+    """
+    if options.num_workers == 0 or multiprocessing.current_process().daemon:
+        return 0
+    return threads
+
+
+# Stages whose worker processes are this process's; a forked child must not end its parent's.
+_stages: weakref.WeakSet[WorkerStage] = weakref.WeakSet()
+
+
+def _forget_workers() -> None:
+    for stage in list(_stages):
+        stage.disown()
+
+
+os.register_at_fork(after_in_child=_forget_workers)
+
+
+class WorkerStage:
+    """Worker processes run the callables, ahead of the consumer: torch's own workers, with our work.
+
+    The core's threads decode in this process, into shared memory. Workers begin with an epoch and end with
+    it, unless ``persistent_workers``; as torch's do they see callables as they are then.
+
+    Args:
+        parts: what to do.
+        workers: processes.
+        slots: what the feeder's engine writes into.
+    """
+
+    def __init__(self, parts: Parts, workers: int, slots: SharedSlots | None) -> None:
+        self._parts = parts
+        self._slots = slots
+        context = parts.options.multiprocessing_context
+        if isinstance(context, str) or context is None:
+            context = multiprocessing.get_context(context or "fork")
+        self._ready = [context.Semaphore(0) for _ in range(slots.count if slots is not None else 0)]
+        # Waits for the engine, so that neither the consumer nor a worker has to.
+        self._watcher = started_pool(1, "fastload-watcher") if slots is not None else None
+        self._works = _Works(self)
+        self._first: BatchKey | None = None
+        options = parts.options
+        with _quiet():
+            self._loader = TorchLoader(
+                _Bench(parts, slots, self._ready),
+                sampler=self._works,
+                batch_size=None,
+                collate_fn=_as_is,
+                num_workers=workers,
+                prefetch_factor=_each(workers, options.prefetch_factor),
+                persistent_workers=options.persistent_workers,
+                pin_memory=options.pin_memory and torch.cuda.is_available(),
+                timeout=options.timeout,
+                worker_init_fn=options.worker_init_fn,
+                multiprocessing_context=context,
+                generator=torch.Generator(),  # else it draws from the model's
+            )
+        self._iterator: Iterator[Any] | None = None
+        self._next: BatchKey | None = None
+        self._pending: dict[BatchKey, tuple[Pending, Future[None]]] = {}
+        self._pid = os.getpid()
+        self.waited = 0.0  # seconds in which the consumer was blocked
+        _stages.add(self)
+
+    def take(self, key: BatchKey) -> Any:
+        """The batch ``key``; the ones after it are in work when it returns.
+
+        Raises:
+            SampleError: a callable failed, or a sample was bad.
+            StateError: after fork().
+            RuntimeError: a worker process died, or took more than ``timeout`` seconds.
+        """
+        if os.getpid() != self._pid:
+            raise StateError(
+                "This loader was created before fork() and its threads live in the parent process. "
+                "Create the DataLoader in the child."
+            )
+        if self._iterator is None or self._next != key:
+            self.cancel()
+            self._begin(key)
+        assert self._iterator is not None
+        began = time.perf_counter()
+        try:
+            done = next(self._iterator)
+        finally:
+            self.waited += time.perf_counter() - began
+        self._release(key)
+        self._next = self._parts.following(key)
+        if self._next is None:
+            self._end()
+        return self._delivered(key, done)
+
+    def _begin(self, key: BatchKey) -> None:
+        self._first = key
+        with _quiet():
+            self._iterator = iter(self._loader)
+
+    def _end(self) -> None:
+        """The epoch is through: let torch see it, so that it ends workers that do not persist."""
+        assert self._iterator is not None
+        next(self._iterator, None)
+        self._iterator = None
+
+    def _delivered(self, key: BatchKey, done: _Done) -> Any:
+        self._parts.policy.note(key, done.faults)
+        if done.failure is None:
+            return done.batch
+        cause = done.failure.cause()
+        raise failed(done.failure.sample, self._parts.dataset, cause) from cause
+
+    def works(self) -> Iterator[_Work]:
+        """What torch asks for when it has room for one more batch."""
+        for ready in self._ready:  # what a cancelled epoch left
+            while ready.acquire(block=False):
+                pass
+        key = self._first
+        while key is not None:
+            yield self._work(key)
+            key = self._parts.following(key)
+
+    def _work(self, key: BatchKey) -> _Work:
+        feeder = self._parts.feeder
+        if feeder is None or self._watcher is None:
+            return _Work(self._parts.request(key))
+        pending = feeder.take(key)
+        assert isinstance(pending.slot, SharedSlot)
+        self._pending[key] = pending, self._watcher.submit(self._watch, pending)
+        request = Request(key.epoch, pending.batch.ids, pending.batch.draws, None)
+        return _Work(request, pending.slot.number)
+
+    def _watch(self, pending: Pending) -> None:
+        try:
+            self._parts.complete(pending)
+        finally:
+            assert isinstance(pending.slot, SharedSlot)
+            self._ready[pending.slot.number].release()
+
+    def _release(self, key: BatchKey) -> None:
+        """A worker is done with the slot; raises what went wrong while it was filled."""
+        if key in self._pending:
+            pending, watched = self._pending.pop(key)
+            assert self._slots is not None
+            self._slots.give_back(pending.slot)
+            watched.result()
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        if os.getpid() != self._pid:
+            return
+        for pending, watched in self._pending.values():
+            if watched.cancel():
+                self._ready[pending.slot.number].release()  # type: ignore[attr-defined]
+                if self._parts.feeder is not None:
+                    with suppress(StateError):  # closed already, at exit
+                        self._parts.feeder.drop(pending)
+            elif not self._in_watcher():
+                watched.exception()  # wait for it; its outcome is not wanted
+        self._iterator, self._next = None, None  # torch ends its workers when the iterator is gone
+        for pending, _ in self._pending.values():
+            assert self._slots is not None
+            self._slots.give_back(pending.slot)
+        self._pending.clear()
+
+    def disown(self) -> None:
+        """In a forked child: threads and workers are the parent's, and go on."""
+        for iterator in (self._iterator, getattr(self._loader, "_iterator", None)):
+            if iterator is not None:
+                vars(iterator)["_shutdown"] = True  # torch would end them when the iterator is gone
+        self._iterator, self._next = None, None
+        self._pending.clear()
+
+    def close(self) -> None:
+        """End the processes and the thread. Idempotent; nothing after fork()."""
+        if os.getpid() != self._pid:
+            return
+        self.cancel()
+        self._loader._iterator = None
+        if self._watcher is not None:
+            self._watcher.shutdown(wait=not self._in_watcher())
+
+    def _in_watcher(self) -> bool:
+        """Whether this is the watcher's own thread: the garbage collector may close a loader there."""
+        return self._watcher is not None and threading.current_thread() in self._watcher._threads
+
+
+class _Works:
+    """The sampler of torch's DataLoader."""
+
+    def __init__(self, stage: WorkerStage) -> None:
+        self._stage = weakref.ref(stage)
+
+    def __iter__(self) -> Iterator[_Work]:
+        stage = self._stage()
+        assert stage is not None
+        return stage.works()

@@ -1,0 +1,77 @@
+"""One picture of a packed dataset at a time, by the decoders that the engine has."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload import errors
+from fastload._native import _C
+from fastload.dataset.mixture import Packed
+from fastload.dataset.pil import decode_with_pil
+from fastload.shard.dataset import PackedFiles
+
+__all__ = ["bad_sample", "decode_record", "decode_sample"]
+
+_RAW = _C.codec_names().index("raw")
+_decoders = threading.local()  # a thread's own: none is locked by another thread when a process forks
+
+
+def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXELS) -> npt.NDArray[np.uint8]:
+    """A record decoded to RGB: the pixels that the engine's threads crop and resize.
+
+    Returns:
+        (height, width, 3) uint8, C-contiguous, the caller's own.
+
+    Raises:
+        DecodeError, LimitError: not a whole, valid picture, or one of more than ``max_pixels``.
+        ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
+    """
+    data = np.frombuffer(part.read(sample), np.uint8)
+    record = part.record(sample)
+    decoder = _decoder(max_pixels)
+    if record["codec"] == _RAW:
+        pixels: npt.NDArray[np.uint8] = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
+    else:
+        pixels = decoder.decode_rgb(data)
+    return pixels
+
+
+def decode_sample(dataset: Packed, sample: int) -> npt.NDArray[np.uint8]:
+    """As :func:`decode_record`, of any packed dataset.
+
+    Raises:
+        SampleError: a bad record, with its shard and key; the cause says why.
+        ShardError: a shard is missing or cannot be read.
+    """
+    part, own = dataset.locate(sample)
+    try:
+        return decode_record(part, own)
+    except (errors.DecodeError, errors.ChecksumError) as error:
+        raise bad_sample(dataset, sample, str(error)) from error
+
+
+def bad_sample(dataset: Packed, sample: int, message: str) -> errors.SampleError:
+    """The error of a record that cannot be decoded."""
+    part, own = dataset.locate(sample)
+    shard, key = part.reader.shard_path(own), part.key(own)
+    error = errors.SampleError(
+        f"Sample {sample} (key {key!r} in {shard}): {message.rstrip('.')}. Check the set with "
+        f"'fastload verify {part.folder} --decode'."
+    )
+    error.sample, error.key, error.shard = sample, key, shard
+    return error
+
+
+def _decoder(max_pixels: int) -> Any:
+    found = getattr(_decoders, "by_limit", None)
+    if found is None:
+        found = _decoders.by_limit = {}
+    if max_pixels not in found:
+        fallback = partial(decode_with_pil, max_pixels=max_pixels)
+        found[max_pixels] = _C.Decoder(max_pixels=max_pixels, fallback=fallback)
+    return found[max_pixels]

@@ -1,0 +1,169 @@
+"""Several packed datasets read as one, mixed by weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.dataset.selection import Selection
+from fastload.sampler.mixed import MixedOrder, shares
+from fastload.shard.dataset import PackedFiles, checked_id
+
+__all__ = ["MixedFiles", "Packed"]
+
+_COMPUTED = ("class_to_idx", "labels", "targets")  # from the rest: not pickled
+
+
+class MixedFiles:
+    """See :func:`fastload.mix`; needs no torch.
+
+    Sample ids go on from one dataset to the next; ``len()`` is the sum of the sizes. Classes
+    are joined by name, in order of their first appearance, and labels follow them.
+    """
+
+    def __init__(
+        self,
+        datasets: Sequence[PackedFiles | str | os.PathLike[str]],
+        weights: Sequence[float] | None = None,
+        num_samples: int | None = None,
+    ) -> None:
+        for given in datasets:
+            if not isinstance(given, (PackedFiles, str, os.PathLike)):
+                raise TypeError(
+                    "mix takes folders made by 'fastload pack' and fastload.PackedDataset. Found: "
+                    f"{type(given).__name__}. For subsets use a torch ConcatDataset and a WeightedSampler."
+                )
+        self.parts = tuple(d if isinstance(d, PackedFiles) else self._part(d) for d in datasets)
+        sizes = [len(part) for part in self.parts]
+        if not sizes or 0 in sizes:
+            raise ValueError(f"mix needs datasets with at least one sample each. Found sizes: {sizes}.")
+        self._sizes = np.array(sizes, np.int64)
+        self._ends = np.cumsum(self._sizes)
+        self.weights = self._checked(weights)
+        self.num_samples = len(self) if num_samples is None else num_samples
+        if self.num_samples < 1:
+            raise ValueError(f"num_samples must be >= 1. Found: {num_samples}.")
+        #: Samples of each dataset in an epoch.
+        self.counts = shares(self.weights, self.num_samples)
+        if (self.counts == 0).any():
+            part = self.parts[int(np.argmin(self.counts))]
+            raise ValueError(
+                f"{part.folder} would have no sample in an epoch of {self.num_samples}. Raise its weight or "
+                "num_samples, or leave it out."
+            )
+        self.classes, self._label_maps = _joined_classes(self.parts)
+
+    def _part(self, folder: str | os.PathLike[str]) -> PackedFiles:
+        return PackedFiles(folder)
+
+    def _checked(self, weights: Sequence[float] | None) -> npt.NDArray[np.float64]:
+        if weights is None:
+            return self._sizes.astype(np.float64)
+        checked = np.asarray(weights, np.float64)
+        if checked.shape != self._sizes.shape or not np.isfinite(checked).all() or (checked <= 0).any():
+            raise ValueError(
+                f"weights must be {len(self.parts)} finite numbers > 0, one for each dataset. "
+                f"Found: {list(weights)}."
+            )
+        return checked
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _COMPUTED}
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __repr__(self) -> str:
+        shares = ", ".join(
+            f"{count} of {part!r}" for part, count in zip(self.parts, self.counts, strict=True)
+        )
+        return f"{type(self).__name__}(an epoch of {self.num_samples}: {shares})"
+
+    @cached_property
+    def id(self) -> str:
+        """Dataset id, 32 hex digits: a hash of the datasets' ids and their shares of an epoch."""
+        facts = [[part.id for part in self.parts], self.counts.tolist()]
+        return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def class_to_idx(self) -> dict[str, int]:
+        """Label by class name."""
+        return {name: label for label, name in enumerate(self.classes)}
+
+    @cached_property
+    def labels(self) -> npt.NDArray[np.int64]:
+        """Label of every sample, (n,) int64; -1 where there is none."""
+        found = []
+        for part, labels in zip(self.parts, self._label_maps, strict=True):
+            own = part.labels
+            found.append(np.where(own < 0, own, np.array(labels)[own]) if labels else own)
+        return np.concatenate(found)
+
+    def with_caches(self, caches: Sequence[Any]) -> MixedFiles:
+        """See :meth:`PackedFiles.with_caches`; one file, or None, for each dataset."""
+        other = object.__new__(type(self))
+        parts = zip(self.parts, caches, strict=True)
+        other.__dict__ |= self.__dict__ | {"parts": tuple(part.with_caches([cache]) for part, cache in parts)}
+        return other
+
+    @property
+    def sources(self) -> list[tuple[Any, Any, list[int]]]:
+        """What ``_C.Engine`` reads; see :attr:`PackedFiles.sources`."""
+        return [
+            (part.reader, part.entries, labels)
+            for part, labels in zip(self.parts, self._label_maps, strict=True)
+        ]
+
+    def order(self, seed: int, shuffle: bool) -> MixedOrder:
+        """Which sample id stands at which position of an epoch."""
+        return MixedOrder(self._sizes, self.counts, seed, shuffle)
+
+    def locate(self, sample: int) -> tuple[PackedFiles, int]:
+        """The dataset that holds a sample, and its id there."""
+        part = int(np.searchsorted(self._ends, sample, side="right"))
+        part = min(part, len(self.parts) - 1)  # ids behind the end are refused by the dataset
+        return self.parts[part], sample - int(self._ends[part] - self._sizes[part])
+
+    def label(self, sample: int) -> int:
+        """One sample's label; -1 where there is none."""
+        sample = checked_id(sample, len(self))
+        number = int(np.searchsorted(self._ends, sample, side="right"))
+        part, labels = self.parts[number], self._label_maps[number]
+        own = part.label(sample - int(self._ends[number] - self._sizes[number]))
+        return labels[own] if labels and own >= 0 else own
+
+    def key(self, sample: int) -> str:
+        """The record's path in its source folder; see :meth:`fastload.PackedDataset.key`."""
+        part, own = self.locate(checked_id(sample, len(self)))
+        return part.key(own)
+
+    def read(self, sample: int) -> bytes:
+        """The record's bytes as they were packed; see :meth:`fastload.PackedDataset.read`."""
+        part, own = self.locate(checked_id(sample, len(self)))
+        return part.read(own)
+
+
+Packed: TypeAlias = PackedFiles | MixedFiles | Selection
+
+
+def _joined_classes(parts: Sequence[PackedFiles]) -> tuple[list[str], list[list[int]]]:
+    """All class names, and for each part the label that stands for each of its own ([]: the same)."""
+    first = parts[0].classes
+    if all(part.classes == first for part in parts):
+        return first, [[] for _ in parts]
+    for part in parts:
+        if not part.classes and (part.labels >= 0).any():
+            raise ValueError(
+                f"{part.folder} has labels but no class names, others have names: their labels cannot be "
+                "joined. Pack it with classes."
+            )
+    names = list(dict.fromkeys(name for part in parts for name in part.classes))
+    numbers = {name: number for number, name in enumerate(names)}
+    return names, [[numbers[name] for name in part.classes] for part in parts]

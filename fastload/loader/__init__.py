@@ -1,0 +1,1 @@
+"""The DataLoader, and what its arguments come to."""

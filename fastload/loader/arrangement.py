@@ -1,0 +1,393 @@
+"""What a loader's arguments come to: dataset, plan, options, threads and the order of samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from fastload.backends.choice import (
+    Backend,
+    check_placement,
+    is_packed,
+    is_stream,
+    make_backend,
+    makes_empty_batches,
+    plan_memory,
+)
+from fastload.backends.options import Options, default_prefetch, warn_ignored
+from fastload.backends.packed import runs_python
+from fastload.cache.settings import parse_setting
+from fastload.dataset.mixture import MixedFiles
+from fastload.dataset.targets import with_targets
+from fastload.dataset.views import (
+    check_unchanged,
+    given_transform,
+    open_dataset,
+    transforms_of,
+    why_not_native,
+)
+from fastload.loader.arguments import check_arguments, check_stream
+from fastload.loader.beginning import Beginning
+from fastload.loader.explain import Explanation, explain, warn_slow_path
+from fastload.loader.rank_sampler import RankBatches, RankSampler
+from fastload.machine.cpu_budget import ThreadPlan, find_budget
+from fastload.ranks.handshake import Handshake, describe
+from fastload.ranks.world import World, local_ranks
+from fastload.sampler import (
+    BlockOrder,
+    BlockSampler,
+    Partition,
+    Sampler,
+    check_position,
+    default_blocks,
+    make_sampler,
+)
+from fastload.shard.dataset import PackedFiles
+from fastload.transforms.plan import compile_plan
+
+__all__ = ["Arrangement"]
+
+
+_PACK = "transform. Pack the images ('fastload pack') to use these."
+
+
+class Arrangement:
+    """The arguments of one DataLoader, checked, and what follows from them.
+
+    Until iteration begins rank, world size and seed may still change; what depends on them is made when it is
+    asked for.
+
+    Args:
+        given: the DataLoader's arguments by name.
+        site: where the loader is made, for the handshake.
+
+    Raises:
+        See :class:`fastload.DataLoader`.
+    """
+
+    def __init__(self, given: Mapping[str, Any], site: str) -> None:
+        self.given = _unwrapped(given)
+        self._site = site
+        check_arguments(self.given)
+        self.beginning = Beginning(
+            self.given["rank"],
+            self.given["world_size"],
+            self.given["process_group"],
+            self.given["seed"],
+            self.given["generator"],
+        )
+        self._fixed: tuple[Options, ThreadPlan] | None = None
+        self._threads: dict[tuple[int, int], ThreadPlan] = {}
+        self.dataset = open_dataset(self.given["dataset"])
+        self.packed = is_packed(self.dataset)
+        self._transforms = transforms_of(self.dataset)
+        self._given_options = self._options(2)
+        self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
+        check_placement(self.dataset, self.plan, self._given_options)
+        self._check_fit()
+        self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
+
+    def _options(self, prefetch: int) -> Options:
+        """The options, with ``prefetch`` batches in work where none are asked for."""
+        given, shuffle = self.given, self.given["shuffle"]
+        values = {field.name: given[field.name] for field in fields(Options) if field.name in given}
+        wanted = given["prefetch_factor"]
+        return Options(
+            **values
+            | {
+                "batch_size": 1 if given["batch_size"] is None else given["batch_size"],
+                "shuffle": shuffle if isinstance(shuffle, str) else bool(shuffle),
+                "unbatched": given["batch_size"] is None and given["batch_sampler"] is None,
+                "seed": self.beginning.seed or 0,
+                "prefetch_factor": prefetch if wanted is None else wanted,
+                "collate_fn": self._collate_fn(),
+                "padding": given["padding"] or ("repeat" if shuffle else "mark"),
+                "cache": parse_setting(given["cache"]),
+            }
+        )
+
+    def _collate_fn(self) -> Any:
+        given = self.given["collate_fn"]
+        return with_targets(self.dataset, given) if self.packed else given
+
+    def _check_fit(self) -> None:
+        given = self.given
+        if self.packed:
+            warn_slow_path(self.plan, stacklevel=5)
+            no_workers = not runs_python(self.plan, self._given_options)
+            warn_ignored(
+                {
+                    "worker_init_fn": no_workers and given["worker_init_fn"] is not None,
+                    "multiprocessing_context": no_workers and given["multiprocessing_context"] is not None,
+                    "in_order": not given["in_order"],
+                    "pin_memory_device": bool(given["pin_memory_device"]),
+                }
+            )
+        elif given["transform"] is not None or given["on_error"] != "raise" or given["autotune"]:
+            reason = why_not_native(self.dataset)
+            raise ValueError(
+                "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
+                + (f"transform. Torch's workers read this one, because {reason}." if reason else _PACK)
+            )
+        elif self._given_options.cache.mode == "on":
+            warnings.warn(
+                f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
+                "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
+                stacklevel=4,
+            )
+        if is_stream(self.dataset):
+            check_stream(given, self.dataset)
+        elif given["shuffle"] == "block" and not (
+            isinstance(self.dataset, PackedFiles)
+            and given["sampler"] is None
+            and given["batch_sampler"] is None
+        ):
+            raise ValueError(
+                "shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True."
+            )
+
+    @property
+    def batch_size(self) -> int:
+        """Samples a batch of this rank; 1 where a batch sampler decides."""
+        return self._given_options.batch_size
+
+    @property
+    def shuffle(self) -> bool | str:
+        """As given, None being False."""
+        return self._given_options.shuffle
+
+    @property
+    def unbatched(self) -> bool:
+        """Whether samples come one by one."""
+        return self._given_options.unbatched
+
+    # ---- what depends on rank, world size and seed ------------------------------------------
+
+    @property
+    def options(self) -> Options:
+        """The options; as of now, until iteration has begun."""
+        return self._now()[0]
+
+    @property
+    def threads(self) -> ThreadPlan:
+        """Decoding threads; as of now, until iteration has begun."""
+        return self._fixed[1] if self._fixed is not None else self._found_threads()
+
+    def _found_threads(self) -> ThreadPlan:
+        """Looked for in /proc and /sys, once for each place among the node's ranks that is seen."""
+        here = local_ranks()
+        if here not in self._threads:
+            given = self.given
+            self._threads[here] = find_budget(*here).plan(given["num_workers"], given["autotune"])
+        return self._threads[here]
+
+    def _now(self) -> tuple[Options, ThreadPlan]:
+        if self._fixed is not None:
+            return self._fixed
+        given, threads = self.given, self._found_threads()
+        size = self._given_options.batch_size
+        prefetch = 2 if given["batch_sampler"] is not None else default_prefetch(threads.threads, size)
+        return self._options(prefetch), threads
+
+    def known(self) -> tuple[World, int | None]:
+        """Rank and world size, and the seed, if it is known."""
+        return self.beginning.world, self.beginning.seed
+
+    def make_sampler(self, world: World, seed: int | None) -> Sampler:
+        """The order of samples and this rank's share of it.
+
+        Raises:
+            ValueError, TypeError, IndexError: the sampler does not fit the dataset.
+        """
+        given, options = self.given, self._given_options
+        seed = seed or 0
+        own_padding = "drop" if options.drop_padding else options.padding
+        # A torch Dataset has no labels to mark.
+        padding = own_padding if self.packed or own_padding == "drop" else "repeat"
+        partition = Partition(options.batch_size, world.rank, world.size, options.drop_last, padding)
+        if options.shuffle == "block":
+            n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
+            shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
+            return BlockSampler(BlockOrder(n, seed, *shape), partition)
+        grows = not self.packed and not is_stream(self.dataset)
+        return make_sampler(
+            None if grows else 0 if is_stream(self.dataset) else len(self.dataset),
+            partition,
+            shuffle=bool(options.shuffle),
+            seed=seed,
+            sampler=given["sampler"],
+            batch_sampler=given["batch_sampler"],
+            own_order=self.dataset.order if isinstance(self.dataset, MixedFiles) else None,
+            length=partial(len, self.dataset) if grows else None,
+        )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether order or augmentation depend on the seed."""
+        given, plan = self.given, self.plan
+        drawn = given["shuffle"] or given["sampler"] is not None or given["batch_sampler"] is not None
+        return bool(
+            drawn
+            or plan.kind == "random_resized_crop"
+            or plan.flip_probability not in (0.0, 1.0)
+            or plan.tail
+            or given["batch_transform"] is not None
+        )
+
+    def start(self, sampler: RankSampler) -> Backend:
+        """A back end."""
+        return make_backend(self.dataset, sampler.core, self.plan, self.options, self.threads, self.given)
+
+    def before_iteration(self, sampler: RankSampler) -> Handshake | None:
+        """The handshake with the other ranks, if it is the first iteration.
+
+        Raises:
+            WorldError: the world is not the one of the first iteration.
+            StateError, ValueError: see :meth:`_check_epoch`.
+        """
+        meeting = None
+        if self.beginning.has_begun:
+            self.beginning.check()
+            self.check_dataset()
+        else:
+            meeting = self.begin(sampler)
+        epoch, position = sampler.place
+        if not is_stream(self.dataset):
+            self._check_epoch(sampler.core, epoch, position)
+        return meeting
+
+    def begin(self, sampler: RankSampler) -> Handshake:
+        """Fix rank, world size and seed.
+
+        Raises:
+            WorldError: see :meth:`fastload.loader.beginning.Beginning.fix`.
+        """
+        self.check_dataset()
+        meeting = self.beginning.fix(partial(self._handshake, sampler), self.is_random)
+        self._fixed = self._now()
+        return meeting
+
+    def check_dataset(self) -> None:
+        """Before each iteration.
+
+        Raises:
+            StateError: the dataset's transform or a Subset's indices are not those that the loader found.
+        """
+        check_unchanged(self.dataset, self._transforms)
+
+    def _check_epoch(self, sampler: Sampler, epoch: int, position: int) -> None:
+        """Refuse an epoch that cannot be delivered before its first batch.
+
+        Raises:
+            StateError: a loaded state's position lies behind its end.
+            ValueError: ``drop_padding`` would leave a rank a batch of no samples, which the core alone makes.
+        """
+        if position:
+            check_position(sampler, epoch, position)
+        part = sampler.partition
+        rest = (sampler.total(epoch) - position) % part.global_batch
+        if part.padding != "drop" or part.drop_last or not 0 < rest < part.world_size:
+            return
+        options = self._given_options
+        if not self.packed or runs_python(self.plan, options) or not makes_empty_batches(options):
+            raise ValueError(
+                f"drop_padding leaves {rest} samples for the last batch of {part.world_size} ranks, so that "
+                "some get none. The core makes such batches; Python's collate functions, batch_transform, "
+                f"device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
+                "use fastload.valid(batch) instead of drop_padding."
+            )
+
+    def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
+        given = self.given
+        return Handshake(
+            world, given["process_group"], given["handshake"], self._described(sampler), self._site
+        )
+
+    def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
+        has_length = hasattr(self.dataset, "__len__") and not is_stream(self.dataset)
+        length = len(self.dataset) if has_length else 0
+
+        def described(epoch: int) -> dict[str, Any]:
+            world, options = self.beginning.world, self.options
+            return describe(self.dataset, length, sampler.core, self.plan, options, world, epoch)
+
+        return described
+
+    def explain(self, sampler: Sampler) -> Explanation:
+        """Each step of the loader."""
+        return explain(self.dataset, sampler, self.plan, self.options, self.threads)
+
+    def plan_memory(self, sampler: Sampler) -> dict[str, int]:
+        """See :meth:`fastload.DataLoader.memory_plan`."""
+        if not self.packed:
+            raise ValueError("memory_plan() is for packed datasets.")
+        return plan_memory(self.dataset, sampler, self.plan, self.options, self.threads)
+
+    def described_in_words(self) -> str:
+        """The loader's ``repr``: what it reads, how, and by which engine."""
+        options, given = self.options, self.given
+        batches = (
+            "batch_sampler" if given["batch_sampler"] is not None else f"batch_size={options.batch_size}"
+        )
+        order = "sampler" if given["sampler"] is not None else f"shuffle={options.shuffle!r}"
+        seed = "to be drawn" if self.beginning.seed is None else self.beginning.seed
+        parts = [repr(self.dataset), batches, *([] if given["batch_sampler"] is not None else [order])]
+        parts += [f"seed {seed}", self.beginning.in_words(), self._engine_in_words()]
+        return f"fastload.DataLoader({', '.join(parts)})"
+
+    def _engine_in_words(self) -> str:
+        if not self.packed:
+            return f"torch's own workers: {self.given['num_workers'] or 'none'}"
+        python = ""
+        if self.plan.tail or self._given_options.collate_fn is not None:
+            python = ", then Python"
+        threads = self.threads.threads
+        return f"{self.options.backend} engine: {threads} thread{'s' if threads != 1 else ''}{python}"
+
+    def amend(self, changes: Mapping[str, Any]) -> None:
+        """Change arguments that a framework decides; before iteration begins.
+
+        Raises:
+            See :class:`fastload.DataLoader`.
+        """
+        self.given.update(changes)
+        if "generator" in changes:
+            self.beginning.draw_from(changes["generator"])
+        self._given_options = self._options(2)
+        self._threads.clear()
+
+    def adopt_seed(self, seed: int) -> bool:
+        """Go on with the seed of a saved state, where none was given; True if it began with another."""
+        if self.given["seed"] is not None or self.beginning.seed == seed:
+            return False
+        self.beginning.seed = seed
+        if self._fixed is None:
+            return False
+        self._fixed = None
+        self._fixed = self._now()
+        return True
+
+    def arguments_here(self) -> dict[str, Any]:
+        """Arguments with which another process of this rank makes the same batches, one after the other."""
+        world, seed = self.known()
+        fixed = {"rank": world.rank, "world_size": world.size, "process_group": None, "seed": seed}
+        once = {"handshake": "off", "num_workers": 1, "prefetch_factor": None, "generator": None}
+        here = {"dataset": self.dataset, "device": None, "pin_memory": False, "autotune": False}
+        return {**self.given, **fixed, **once, **here}
+
+
+def _unwrapped(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, with what a framework took from another loader of ours as it was given to that one."""
+    found = dict(given)
+    batches = found["batch_sampler"]
+    if type(batches) is RankBatches:
+        found |= {"batch_sampler": None, "sampler": batches.sampler, "batch_size": batches.batch_size}
+        found["drop_last"] = batches.drop_last
+    if isinstance(found["sampler"], RankSampler):
+        found |= found["sampler"].given_order
+        if found["batch_sampler"] is not None:
+            found |= {"batch_size": 1, "drop_last": False}
+    return found

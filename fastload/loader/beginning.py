@@ -1,0 +1,122 @@
+"""What is only known when iteration begins: rank and world size, and a seed that nobody gave."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from fastload.errors import WorldError
+from fastload.ranks.handshake import Handshake
+from fastload.ranks.world import World, check_given, find_world
+
+__all__ = ["Beginning"]
+
+_FALLBACK_SEED = 0  # of torch's DistributedSampler
+
+
+class Beginning:
+    """Rank, world size and seed of one loader: looked up until its first iteration begins, then fixed.
+
+    A loader may be made before the process group is: by a script that a framework starts again on each rank,
+    or in the parent of ``torch.multiprocessing.spawn``.
+
+    Args:
+        rank, world_size, group: as given to the loader; see :func:`fastload.ranks.world.find_world`.
+        seed: as given, or None: drawn from torch's generator as torch's own DataLoader draws its seed.
+        generator: where from; None: torch's default one.
+
+    Raises:
+        TypeError, WorldError: rank and world size cannot be what they are.
+    """
+
+    def __init__(
+        self,
+        rank: int | None,
+        world_size: int | None,
+        group: Any,
+        seed: int | None,
+        generator: torch.Generator | None,
+    ) -> None:
+        check_given(rank, world_size, group)
+        self._rank = rank
+        self._world_size = world_size
+        self._group = group
+        self._generator = generator
+        self._fixed: World | None = None
+        #: The seed, if it is known.
+        self.seed = seed
+
+    @property
+    def world(self) -> World:
+        """Rank and world size: those of the first iteration, if that has begun."""
+        return self._fixed or self._find()
+
+    def _find(self) -> World:
+        return find_world(self._rank, self._world_size, group=self._group)
+
+    def draw_from(self, generator: torch.Generator | None) -> None:
+        """Draw the seed from another generator."""
+        self._generator = generator
+
+    def in_words(self) -> str:
+        """Rank and world size, as far as they are known."""
+        try:
+            world = self.world
+        except WorldError:
+            return "rank not known yet"
+        return f"rank {world.rank} of {world.size}"
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether rank, world size and seed are fixed."""
+        return self._fixed is not None
+
+    def check(self) -> None:
+        """Before each iteration but the first.
+
+        Raises:
+            WorldError: this process has another rank or world size than when the loader began.
+        """
+        began, now = self._fixed, self._find()
+        if began is not None and (now.rank, now.size) != (began.rank, began.size):
+            raise WorldError(
+                f"This loader began as rank {began.rank} of {began.size}, now the process is rank {now.rank} "
+                f"of {now.size}: its share of the samples would be wrong. Begin to iterate after the process "
+                "group is made; after a change of the world make a new loader and call load_state_dict()."
+            )
+
+    def fix(self, handshake: Callable[[World], Handshake], is_random: bool) -> Handshake:
+        """Fix rank, world size and seed, and return the handshake with the other ranks.
+
+        Args:
+            handshake: makes it.
+            is_random: whether order or augmentation depend on the seed.
+
+        Raises:
+            WorldError: rank and world size are half set, the ranks cannot agree on a seed, or were given
+                different ones.
+        """
+        world = self._find()
+        meeting = handshake(world)
+        self.seed = self._agreed(meeting, world, is_random)
+        self._fixed = world
+        return meeting
+
+    def _drawn(self) -> int:
+        return int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=self._generator).item())
+
+    def _agreed(self, meeting: Handshake, world: World, is_random: bool) -> int:
+        agreed = meeting.agree(self.seed, self._drawn)
+        if agreed is not None:
+            return agreed
+        if is_random:
+            warnings.warn(
+                f"Rank {world.rank} of {world.size} has no process group in which to agree on a seed, so the "
+                f"seed is {_FALLBACK_SEED}, as that of torch's DistributedSampler. Pass seed=, or make the "
+                "process group before the first batch.",
+                stacklevel=6,
+            )
+        return _FALLBACK_SEED

@@ -1,0 +1,393 @@
+"""DataLoader: joins sampler, back end, state and clocks. It computes nothing itself."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
+from typing_extensions import Self, TypeVar
+
+from fastload.backends.choice import is_stream
+from fastload.backends.faults import SampleReport
+from fastload.backends.lanes import Lanes
+from fastload.backends.state import LoaderState
+from fastload.backends.stats import stage_stats
+from fastload.backends.torch_workers import check_kept, keeps_state
+from fastload.loader.arrangement import Arrangement
+from fastload.loader.epochs import EpochIterator, Epochs
+from fastload.loader.explain import Explanation
+from fastload.loader.frameworks import (
+    accelerate_asks,
+    epoch_meant,
+    let_skip,
+    lightning_made,
+    look_for_accelerate,
+)
+from fastload.loader.rank_sampler import RankBatches, RankSampler
+from fastload.loader.rebuilt import LoaderSource, own_collate, wraps_ours
+from fastload.loader.torch_attributes import Found, set_attributes
+from fastload.prefetch.feeder import BatchKey
+from fastload.ranks.handshake import site_of_loader
+from fastload.ranks.preemption import Callbacks
+from fastload.sampler import KeyedSampler, check_position, order_name
+
+__all__ = ["DataLoader"]
+
+T_co = TypeVar("T_co", covariant=True, default=Any)  # or every loader would need an annotation
+
+
+class DataLoader(TorchDataLoader[T_co]):
+    """Feeds a training loop with batches: ``torch.utils.data.DataLoader``'s parameters, packed data, threads.
+
+    Args:
+        dataset: a folder made by ``fastload pack`` (or an open ``PackedDataset``), several of them by
+            :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
+        batch_size: samples a batch of this rank.
+        shuffle: a new uniform order every epoch. "block", for storage that is slow at random reads: an order
+            of blocks of ``shuffle_block`` consecutive records, mixed within windows of ``shuffle_window``
+            (``docs/reading.md``).
+        shuffle_block, shuffle_window: records; None: about 1 MiB and 256 MiB of them.
+        sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids (a
+            torch Sampler), asked once an epoch; divided among ranks unless it is a rank's share already
+            (``DistributedSampler``).
+        batch_sampler: any iterable of lists of sample ids; excludes batch_size, shuffle, sampler, drop_last.
+        num_workers: decoding threads at once, of the pool that all loaders of the process share; None: this
+            rank's CPU budget (:func:`fastload.machine.cpu_budget.find_budget`); 0 counts as 1. For a torch
+            Dataset: torch's worker processes.
+        collate_fn: called with the list of (image, label) of a batch instead of stacking them.
+        pin_memory: batches lie in pinned memory, where there is CUDA.
+        drop_last: leave out an epoch's last, partial batch.
+        timeout: seconds to wait for a batch before RuntimeError; 0: no bound.
+        worker_init_fn, multiprocessing_context: of the worker processes, if there are any; else a warning.
+        generator: where the seed is drawn from, if ``seed`` is None; None: torch's default generator.
+        prefetch_factor: batches in work ahead of the consumer (in all, not for each thread); None: 2 to 8,
+            by :func:`fastload.backends.options.default_prefetch` (2 for a batch_sampler).
+        persistent_workers: of the worker processes; threads always persist.
+        pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
+        snapshot_every_n_steps: torchdata's, for torch Datasets that know their own place: how often workers
+            send it. The state is exact after each batch, whatever it is.
+        transform: ``fastload.transforms`` (also torchvision's, where they are the same); None decodes to
+            uint8. Other callables run afterwards, in worker processes, as after torchvision's.
+        seed: order and augmentation depend on it, on the epoch and on the sample, and on nothing else. None:
+            drawn from torch's generator when the first iteration begins, once, as torch's own loader draws
+            one; the ranks of a process group take that of its first rank, and states keep it.
+        rank, world_size: default: the process group, torchrun's or SLURM's variables, else one process;
+            looked up when the first iteration begins.
+        process_group: rank and world size are those in this group of torch.distributed (where tensor or
+            pipeline parallelism leaves data parallelism to a part of the ranks).
+        handshake: the ranks of a process group compare dataset, options and version before the first batch,
+            and all raise WorldError where they differ. If some have not come after 60 s (or the group's
+            timeout, if less): "warn" and go on, "raise" WorldError; "off": compare nothing.
+        on_error: a bad sample is an error ("raise"), a black image with label -100, which torch's
+            cross_entropy ignores ("skip"), or replaced by another sample of the epoch ("replace").
+        error_log: path of a JSONL file that gets a line for each bad sample.
+        padding: the last batch of several ranks is filled with marked entries, label -100 ("mark", the
+            default without shuffle: every sample counts once) or with samples from the epoch's beginning
+            ("repeat", the default with shuffle, torch's rule). "end": marked, all of them behind the real
+            ones of all ranks, for code that gathers batches and cuts the end off.
+        drop_padding: the last batch of several ranks is not filled: some ranks get one sample less in it, all
+            ranks the same number of batches. :func:`fastload.valid` drops marked entries from a batch.
+        max_pixels: larger pictures are bad samples.
+        device: where batches shall be: None or "cpu", or a CUDA device. Packed data are decoded into pinned
+            slots, cross the bus as uint8 on a stream of the loader's own, and are normalised on the device;
+            batches of a torch Dataset, or of Python callables, are moved. Without CUDA: a warning, and the
+            CPU. ``docs/transfer.md`` has the details.
+        device_memory: "fresh": tensors that may be kept. "reuse": always the same device memory, valid until
+            the next batch. "poison": as "reuse", and what is no longer valid is overwritten, for tests.
+        batch_transform: of ``fastload.transforms.batch``, or a callable (images, labels), or a sequence of
+            them: augmentation of whole batches, on the device.
+        autotune: move threads (up to this rank's CPU budget) and prefetch (up to 4 batches more) by what is
+            measured; the logger "fastload" says why (INFO). Batches stay the same. For packed datasets.
+        cache: keep the set, or the part that fits, once in the node's memory, for all processes and later
+            jobs (``docs/cache.md``): "auto" where that is of use; "off"; a size, "64GB"; a share of the
+            available memory, "50%"; or a folder in memory: all that fits there. Ranks may differ in it.
+            What happens is in ``stats()["cache"]``. For packed datasets.
+        backend: what decodes packed data: "native", or "dali" (NVIDIA DALI; ``docs/dali.md``). Samples,
+            crops, flips, labels, state and error policy are the same, pixels nearly so.
+        decode_share: with "dali", the share of samples that the native decoder takes, in [0, 1]; "auto":
+            moved while running to whichever decoder is idle.
+        gpu_memory_limit: with "dali" on a GPU, bytes that it may use there; pictures beyond it are decoded by
+            the native decoder.
+        cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
+            or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
+
+    It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of
+    its code. ``docs/drop-in.md`` says what is the same and what is not.
+
+    Iterating gives ``(images, labels)``: images (batch, 3, height, width) in the transform's dtype, with
+    channels_last strides; labels (batch,) int64.
+
+    Raises:
+        ValueError, TypeError: options out of range.
+        ImportError: backend="dali", and DALI is not installed.
+        FormatError, ShardError: the dataset cannot be opened.
+        WorldError: rank and world size contradict each other. At the first batch: they are half set, or the
+            ranks cannot agree on a seed. Later: they are not those that the loader began with.
+        CacheError: at the first batch: an explicit ``cache`` that cannot be had.
+    """
+
+    _companion: Any = None  # of fastload.integrations, where a framework follows the iterations
+    _told_accelerate = False
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        """A new loader; torch's own around another loader's batches: see :func:`rebuilt.wraps_ours`."""
+        own: dict[str, Any] = {name: named.get(name) for name in ("batch_sampler", "collate_fn")}
+        if wraps_ours(**own):
+            return TorchDataLoader(named["dataset"], **own)  # type: ignore[return-value]
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | str | None = None,
+        sampler: Iterable[int] | KeyedSampler | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int | None = None,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        snapshot_every_n_steps: int | None = 1,
+        transform: Any = None,
+        shuffle_block: int | None = None,
+        shuffle_window: int | None = None,
+        seed: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        on_error: str = "raise",
+        error_log: str | os.PathLike[str] | None = None,
+        padding: str | None = None,
+        drop_padding: bool = False,
+        max_pixels: int = 89_478_485,
+        process_group: Any = None,
+        handshake: str = "warn",
+        device: str | torch.device | None = None,
+        device_memory: str = "fresh",
+        batch_transform: Any = None,
+        autotune: bool = False,
+        cache: Any = "auto",
+        backend: str = "native",
+        decode_share: float | str = 0.0,
+        gpu_memory_limit: int | None = None,
+        cache_decoded: int | str | None = None,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        given["collate_fn"] = own_collate(given["collate_fn"])
+        if isinstance(num_workers, Found):
+            given["num_workers"] = None
+        self._arguments: dict[str, Any] = given
+        self._arranged = arranged = Arrangement(given, site_of_loader())
+        self._number = secrets.token_hex(8)
+        source = partial(_source_of, weakref.ref(self)) if arranged.packed else None
+        sampler = RankSampler(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
+        single = not arranged.packed and persistent_workers
+        self._epochs = Epochs(
+            sampler,  # type: ignore[arg-type]
+            Lanes(partial(arranged.start, sampler), movable=arranged.packed, single=single),
+            is_stream(arranged.dataset),
+            arranged.batch_size,
+            partial(arranged.before_iteration, sampler),
+        )
+        sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
+        sampler.meant = partial(epoch_meant, weakref.ref(self._epochs))
+        self._callbacks = Callbacks()
+        set_attributes(self, arranged, sampler)
+        lightning_made(self)
+
+    @property
+    def _is_accelerate_prepared(self) -> bool:
+        """Accelerate's mark for loaders that it must not rebuild: ranks, order and state are ours."""
+        return accelerate_asks(self)
+
+    @_is_accelerate_prepared.setter
+    def _is_accelerate_prepared(self, value: bool) -> None:
+        """Accelerate sets it, too, on what it has prepared."""
+
+    @property
+    def batch_sampler(self) -> RankBatches | None:  # type: ignore[override]
+        """This rank's batches of sample ids in the epoch that comes next; None without batches."""
+        arranged = self._arranged
+        if arranged.unbatched:
+            return None
+        let_skip()
+        return RankBatches(self.sampler, arranged.batch_size, bool(self.drop_last), owner=self)
+
+    @property
+    def errors(self) -> list[SampleReport]:
+        """The bad samples met so far (the first 10,000)."""
+        return [report for backend in self._epochs.lanes.backends for report in backend.errors]
+
+    def __repr__(self) -> str:
+        return self._arranged.described_in_words()
+
+    def __len__(self) -> int:
+        """Batches of this rank in an epoch; the same on all ranks."""
+        if is_stream(self.dataset):
+            return len(self._epochs.started())  # type: ignore[arg-type]
+        return int(self._sampler.num_batches(self._sampler.epoch))
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        """The batches of the next epoch. Nothing starts before the first ``next()``."""
+        return self._iterate()
+
+    def _iterate(self, skip: int | None = None) -> Iterator[Any]:
+        """The batches of the next epoch from batch ``skip`` on; None: from where a loaded state was saved."""
+        iterator = EpochIterator(self._epochs, self.__len__, skip)
+        if self._companion is None:
+            look_for_accelerate(self)
+            return iterator
+        watched: Iterator[Any] = self._companion.watch(iterator)
+        return watched
+
+    def _amend(self, changes: Mapping[str, Any]) -> None:
+        """Change arguments that a framework decides; before iteration begins."""
+        self._arranged.amend(changes)
+        self._sampler.remake()
+        shown = {name: value for name, value in changes.items() if name in ("batch_size", "device")}
+        self.__dict__.update(shown)  # torch refuses to set them
+
+    def set_epoch(self, epoch: int) -> None:
+        """Run ``epoch`` next; not needed, epochs advance by themselves."""
+        self._sampler.set_epoch(epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the consumer has received so far; see :class:`fastload.backends.state.LoaderState`.
+
+        It describes the iteration that was asked for a batch last. Where a torch Dataset knows its own place
+        and torchdata is installed, the state has torchdata's keys besides, and workers begin for it.
+        """
+        kept = self._epochs.place_state() if self._keeps_state else {}
+        place = self._epochs.place
+        place = place if self._companion is None else self._companion.place(*place)
+        return {**self._state(*place).to_dict(), **kept}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where ``state`` was saved, on this or any other number of ranks; O(1).
+
+        Raises:
+            StateError: not a loader state, one of another dataset, seed or order, or a position behind the
+                epoch's end.
+        """
+        own, kept = (state, {}) if self._arranged.packed else LoaderState.divided(state)
+        loaded = LoaderState.from_dict(own)
+        check_kept(self.dataset, kept)
+        if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
+            self._epochs.lanes.restart()
+        self._state(0, 0).check_fits(loaded)
+        if not is_stream(self.dataset) and not self._sampler.order.is_drawn:
+            check_position(self._sampler.core, loaded.epoch, loaded.position)
+        self._epochs.resume_at(loaded.epoch, loaded.position, kept)
+
+    def on_preemption(self, callback: Callable[[], Any]) -> None:
+        """After SIGTERM call ``callback``, once, when the next batch is asked for; then end by the signal.
+
+        All batches received so far have been trained on then, so that ``state_dict()`` and the model belong
+        together. Handlers that were installed before are called when the signal arrives; where there is one,
+        the process goes on after the callback. A second SIGTERM ends it at once. No collective may be called:
+        other ranks may be a batch behind.
+
+        Raises:
+            RuntimeError: not in the main thread.
+        """
+        self._callbacks.add(callback)
+
+    def stats(self) -> dict[str, Any]:
+        """Clocks and counts since the loader was made; see :func:`fastload.backends.stats.stage_stats`."""
+        counted = self._epochs.lanes.stats()
+        parts = self._arranged.dataset.parts if self._arranged.packed else ()
+        damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
+        clocks = stage_stats(self._epochs.clock, counted["threads"], damaged, counted["transfer"])
+        found = {**clocks, "read_ahead": counted["read_ahead"], "cache": counted["cache"]}
+        return {**found, "decoders": counted["decoders"]} if counted["decoders"] else found
+
+    def explain(self) -> Explanation:
+        """Each step: where it runs, and why. To be printed."""
+        return self._arranged.explain(self._sampler.core)
+
+    def memory_plan(self) -> dict[str, int]:
+        """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
+        ``read_ahead_bytes`` at most for records that are not in memory, and ``total``.
+
+        ``pinned_bytes`` of these are page-locked. On a device, for the loader's whole life: ``device_slots``
+        and ``device_bytes``; ``batch_bytes`` is what each batch takes besides, of torch's allocator.
+        ``cache_bytes``: of the node cache, once for all processes of the node, and not in ``total``.
+
+        Raises:
+            ValueError: for a torch Dataset, whose workers allocate as they like.
+            CacheError: an explicit ``cache`` that cannot be had.
+        """
+        return self._arranged.plan_memory(self._sampler.core)
+
+    def close(self) -> None:
+        """End all threads and let go of the cache now; the loader cannot be used afterwards. Idempotent."""
+        self._callbacks.clear()
+        self._epochs.close()
+
+    def __enter__(self) -> DataLoader[T_co]:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"arguments": self._arguments, "state": self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state["arguments"])  # type: ignore[misc]
+        self.load_state_dict(state["state"])
+
+    @property
+    def _keeps_state(self) -> bool:
+        return not self._arranged.packed and keeps_state(self._arranged.dataset)
+
+    @property
+    def _sampler(self) -> RankSampler:
+        return self.sampler  # type: ignore[return-value]
+
+    def _fetch(self, key: BatchKey) -> Any:
+        """The batch ``key``, for a loader that a framework built from this one's attributes."""
+        return self._epochs.fetch(key)
+
+    def _state(self, epoch: int, position: int) -> LoaderState:
+        arranged, sampler = self._arranged, self._sampler
+        return LoaderState(
+            dataset=arranged.dataset.id if arranged.packed else "",
+            length=sampler.total(0) if arranged.packed else 0,
+            seed=arranged.beginning.seed,
+            shuffle=order_name(sampler.order, arranged.shuffle),
+            epoch=epoch,
+            position=position,
+        )
+
+
+def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
+    found = epochs()
+    return found.upcoming() if found is not None else None
+
+
+def _source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
+    """What a loader's sample ids lead to."""
+    loader = owner()
+    if loader is None:
+        return None
+    return LoaderSource(loader._number, loader._fetch, loader._arranged.arguments_here, _open_again)
+
+
+def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """The same loader in a worker process of torch's; its ``fetch``."""
+    return DataLoader(**arguments)._fetch

@@ -1,0 +1,258 @@
+"""A loader's way through its epochs: which batch is next, and for which iterator."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from fastload.backends.choice import Backend
+from fastload.backends.lanes import Lanes
+from fastload.backends.stats import ConsumerClock, batch_length
+from fastload.errors import BackendError, DeviceError, NotDelivered, StateError, WorldError
+from fastload.machine.locks import ForkSafeLock
+from fastload.machine.ranges import profiled
+from fastload.prefetch.feeder import BatchKey
+from fastload.ranks.handshake import Handshake
+from fastload.ranks.preemption import Callbacks
+from fastload.sampler import Sampler
+
+__all__ = ["EpochIterator", "Epochs"]
+
+_LABEL = "enumerate(DataLoader)#fastload.DataLoader.__next__"  # torch.profiler files it under DataLoader
+# Errors that say nothing about the batch: the next next() asks for the same one.
+_NOT_OF_THE_BATCH = (BackendError, DeviceError, NotDelivered, StateError, WorldError)
+
+
+class Epochs:
+    """The back ends, started by the first batch, and the place in the epoch that the consumer has reached.
+
+    Each iteration is an epoch of its own and independent of the others (:mod:`fastload.backends.lanes`). The
+    place is that of the iteration that was asked for a batch last.
+
+    Args:
+        sampler: its ``epoch`` is the one that the next iteration runs.
+        lanes: the back ends.
+        stream: the dataset decides itself when an epoch ends.
+        batch_size: samples in a batch whose length cannot be seen.
+        begin: called before each iteration; gives the handshake with the other ranks the first time.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        lanes: Lanes,
+        stream: bool,
+        batch_size: int,
+        begin: Callable[[], Handshake | None],
+    ) -> None:
+        self._sampler = sampler
+        self.lanes = lanes
+        self._stream = stream
+        self._batch_size = batch_size
+        self._begin = begin
+        self._handshake: Handshake | None = None
+        self._lock = ForkSafeLock()
+        self._resume: tuple[int, int] | None = None  # (epoch, position) of a loaded state
+        self._place_state: dict[str, Any] = {}  # of a loaded state
+        self._cursor: BatchKey | None = None  # the next batch of the iteration that was asked last
+        self._asked: weakref.ref[EpochIterator] | None = None  # that iteration, unless it is over
+        self._outside = _Outside()
+        self._fetched: tuple[int, int] | None = None  # epoch and start of the pass that fetch() is in
+        self.clock = ConsumerClock()
+
+    @property
+    def backend(self) -> Backend | None:
+        """The first back end, if it was started."""
+        started = self.lanes.backends
+        return started[0] if started else None
+
+    def started(self) -> Backend:
+        """The back end; its threads begin now if they have not.
+
+        Raises:
+            StateError: after :meth:`close`.
+        """
+        return self.lanes.first()
+
+    def close(self) -> None:
+        """End all threads. Idempotent."""
+        self.lanes.close()
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Epoch, and the position in it, of the consumer's next batch."""
+        if self._cursor is None:
+            return self.upcoming()
+        epoch, start, step = self._cursor
+        return epoch, start + step if self._stream else self._sampler.consumed(epoch, start, step)
+
+    def place_state(self) -> dict[str, Any]:
+        """What a torch Dataset and its workers know of the place; they begin for it if they have not."""
+        if self._place_state:
+            return dict(self._place_state)
+        with self._lock.held():
+            self._handshake = self._begin() or self._handshake
+        asked = self._asked() if self._asked is not None else None
+        return self.lanes.place_state(asked, self._cursor or BatchKey(*self.upcoming(), 0))
+
+    def resume_at(self, epoch: int, position: int, place_state: dict[str, Any]) -> None:
+        """Let the next iteration begin there, with a state of :meth:`place_state` or without."""
+        self._place_state = place_state
+        self._resume = (epoch, position)
+        self._cursor = self._asked = None
+        self._sampler.set_epoch(epoch)
+
+    @property
+    def resumed(self) -> int | None:
+        """The epoch of a loaded state, until its iteration begins."""
+        return None if self._resume is None else self._resume[0]
+
+    def upcoming(self) -> tuple[int, int]:
+        """Epoch, and position in it, at which the next iteration begins."""
+        epoch = self._sampler.epoch
+        return epoch, self._resume[1] if self._resume is not None and self._resume[0] == epoch else 0
+
+    def begin(self, skip: int | None = None) -> BatchKey:
+        """A new epoch; its first batch: where a loaded state says, or batch ``skip`` of the epoch.
+
+        What an iteration that was left by ``break`` has in work stays so until the next batch of another one.
+        A ``__del__`` would give it back at once, but a KeyboardInterrupt that comes in one is lost.
+        """
+        with self._lock.held():
+            self._handshake = self._begin() or self._handshake
+            epoch, start = self.upcoming()
+            if skip is not None:
+                start = self._sampler.consumed(epoch, 0, skip)
+            self._resume = None
+            fix_length = getattr(self._sampler.order, "begin", None)
+            if fix_length is not None:
+                fix_length(epoch)
+            self._sampler.epoch = epoch + 1
+            key = BatchKey(epoch, start, 0)
+            if self._place_state:
+                self.lanes.go_on_with(key, self._place_state)
+                self._place_state = {}
+            return key
+
+    def next(self, iterator: EpochIterator, key: BatchKey) -> Any:
+        """The batch ``key``; raises StopIteration after the epoch's last."""
+        Callbacks.run_if_signalled()
+        self._cursor, self._asked = key, weakref.ref(iterator)
+        self._meet(key)
+        # A torch loader's iterator, which has workers to end, finds out by itself.
+        if self.lanes.movable and key.step >= self._sampler.num_batches(key.epoch, key.start):
+            raise StopIteration
+        with profiled(_LABEL), self.clock.waiting():
+            return self.lanes.take(iterator, key)
+
+    def _meet(self, key: BatchKey) -> None:
+        with self._lock.held():
+            assert self._handshake is not None
+            self._handshake.meet(key.epoch, key.start)
+
+    def fetch(self, key: BatchKey) -> Any:
+        """The batch ``key`` outside of any iteration; the place moves behind it."""
+        if key[:2] != self._fetched:  # a pass begins; what is looked at then may be of the next epoch later
+            with self._lock.held():
+                self._handshake = self._begin() or self._handshake
+            self._fetched = key[:2]
+        self._meet(key)
+        batch = self.lanes.take(self._outside, key)
+        is_last = key.step + 1 >= self._sampler.num_batches(key.epoch, key.start)
+        if is_last:
+            self.lanes.release(self._outside)
+            self._fetched = None
+        self._cursor, self._asked = None if is_last else key._replace(step=key.step + 1), None
+        self._sampler.epoch = key.epoch + 1
+        self._resume = None
+        self.delivered(batch)
+        return batch
+
+    def passed(self, iterator: EpochIterator, key: BatchKey) -> None:
+        """``iterator`` has had all batches before ``key``, or the error that came instead of one."""
+        if self._asked is not None and self._asked() is iterator:
+            self._cursor = key
+
+    def delivered(self, batch: Any) -> None:
+        """Count a batch."""
+        self.clock.delivered(batch_length(batch, self._batch_size))
+
+    def end(self, iterator: EpochIterator) -> None:
+        """``iterator`` has had its last batch."""
+        if self._asked is not None and self._asked() is iterator:
+            self._cursor = self._asked = None
+        self.lanes.release(iterator)
+
+
+class _Outside:
+    """Stands for whoever asks for batches without an iterator of ours."""
+
+
+class EpochIterator:
+    """One pass over an epoch. Threads may share it: each batch goes to one of them.
+
+    After an error of a batch (a bad sample, an exception of a dataset's or a collate function's) the next one
+    follows, as with torch's loader.
+    """
+
+    def __init__(self, epochs: Epochs, length: Callable[[], int], skip: int | None = None) -> None:
+        self._epochs = epochs
+        self._length = length
+        self._skip = skip  # batches of the epoch's beginning
+        self._lock = ForkSafeLock()
+        self._busy = 0  # the process in which a next() is under way
+        self._key: BatchKey | None = None  # the next batch, once the first has been asked for
+        self._over = False
+
+    @property
+    def key(self) -> BatchKey | None:
+        """The next batch; None before the first one was asked for."""
+        return self._key
+
+    def __iter__(self) -> EpochIterator:
+        return self
+
+    def __next__(self) -> Any:
+        """The next batch.
+
+        Raises:
+            StateError: the loader is closed; or next() was called from within next(), as a signal handler or
+                a dataset may.
+            NotDelivered: the batch did not come within ``timeout``, or a worker died.
+        """
+        with self._lock.held():
+            if self._busy == os.getpid():
+                raise StateError("next() of this iterator is under way in the same thread.")
+            self._busy = os.getpid()
+            try:
+                return self._next()
+            finally:
+                self._busy = 0
+
+    def _next(self) -> Any:
+        if self._over:
+            raise StopIteration
+        key = self._key = self._key or self._epochs.begin(self._skip)
+        try:
+            batch = self._epochs.next(self, key)
+        except StopIteration:
+            self._over = True
+            self._epochs.end(self)
+            raise
+        except BaseException as error:
+            if isinstance(error, Exception) and not isinstance(error, _NOT_OF_THE_BATCH):
+                self._go_on(key)
+            self._epochs.lanes.drop(self)
+            raise
+        self._go_on(key)
+        self._epochs.delivered(batch)
+        return batch
+
+    def _go_on(self, key: BatchKey) -> None:
+        self._key = key._replace(step=key.step + 1)
+        self._epochs.passed(self, self._key)
+
+    def __len__(self) -> int:
+        return self._length()

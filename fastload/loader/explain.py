@@ -1,0 +1,144 @@
+"""What a loader does, step by step: where each runs, why, and what would keep it in the core."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.backends.choice import is_packed, is_stream
+from fastload.backends.options import Options
+from fastload.backends.packed import python_workers, runs_python
+from fastload.dataset.targets import TargetCollate
+from fastload.dataset.views import why_not_native
+from fastload.errors import SlowPathWarning
+from fastload.machine.cpu_budget import ThreadPlan
+from fastload.sampler import Sampler
+from fastload.transfer.augment import parts_of
+from fastload.transforms.plan import Plan, Step, name_of
+
+__all__ = ["Explained", "Explanation", "explain", "warn_slow_path"]
+
+_CORE = "core"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One step."""
+
+    stage: str  # "order", "read", "decode", "transform", "collate", "device", "batch_transform"
+    what: str
+    where: str  # "core", or in words where else
+    why: str = ""
+    keep: str = ""  # what would keep it in the core; empty where it is there, or nothing is known to
+
+    def __str__(self) -> str:
+        keep = f" To keep it in the core: {self.keep}." if self.keep else ""
+        why = f" {self.why[0].upper()}{self.why[1:]}." if self.why else ""
+        return f"{self.stage}: {self.what}\n    {self.where}.{why}{keep}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """All steps in their order; ``str()`` is the text."""
+
+    steps: tuple[Explained, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.steps))
+
+    __repr__ = __str__
+
+    @property
+    def slow(self) -> tuple[Explained, ...]:
+        """The transforms that run in Python."""
+        return tuple(step for step in self.steps if step.stage == "transform" and step.where != _CORE)
+
+
+def explain(dataset: Any, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan) -> Explanation:
+    """See :meth:`fastload.DataLoader.explain`."""
+    if not is_packed(dataset):
+        return Explanation(tuple(_of_torch(dataset, options)))
+    return Explanation(tuple(_of_packed(sampler, plan, options, threads)))
+
+
+def warn_slow_path(plan: Plan, stacklevel: int) -> None:
+    """Warn of the transforms that run in Python, if any."""
+    slow = [step for step in plan.steps if not step.native]
+    if not slow:
+        return
+    kept = ". ".join(f"To keep {step.name} there: {step.keep}" for step in slow if step.keep)
+    warnings.warn(
+        f"Not in the core but in Python, for each sample: {'; '.join(map(_because, slow))}. "
+        f"{kept + '. ' if kept else ''}loader.explain() lists all steps; docs/drop-in.md says more. "
+        f"To silence this: warnings.filterwarnings('ignore', category=fastload.errors.SlowPathWarning).",
+        SlowPathWarning,
+        stacklevel=stacklevel,
+    )
+
+
+def _because(step: Step) -> str:
+    return f"{step.name} ({step.why})"
+
+
+def _of_packed(sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan) -> Iterator[Explained]:
+    drawn = sampler.order.is_drawn
+    order = "your sampler's, asked once an epoch" if drawn else "by arithmetic from seed and epoch"
+    yield Explained("order", order, "Python, once a batch")
+    count = f"{threads.threads} thread{'s' if threads.threads > 1 else ''}"
+    workers = python_workers(plan, options, threads)
+    python = (
+        f"Python, in {workers} worker processes" if workers else "Python, in the thread that asks for batches"
+    )
+    yield Explained("read", "records by their byte ranges", _CORE, "ahead of decoding")
+    whole = plan.kind == "none" and not plan.center_height
+    cut = "whole pictures, because no crop or resize comes first" if whole else "what the crop needs"
+    if runs_python(plan, options) and plan.output_size is None:
+        cut += ", one by one, because they may differ in size"
+        yield Explained("decode", cut, f"core, called from {python}")
+    else:
+        yield Explained("decode", cut, _CORE, count)
+    for step in plan.steps:
+        yield Explained("transform", step.name, _CORE if step.native else python, step.why, step.keep)
+    if isinstance(options.collate_fn, TargetCollate):
+        yield Explained("collate", options.collate_fn.in_words, python, "the dataset has a target_transform")
+    elif options.collate_fn is not None:
+        yield Explained("collate", name_of(options.collate_fn), python, "a collate_fn is given")
+    elif plan.tail:
+        yield Explained("collate", "torch's default_collate", python, "Python made the samples")
+    else:
+        yield Explained("collate", "samples are written where they belong in the batch", _CORE)
+    yield from _behind(options)
+
+
+def _of_torch(dataset: Any, options: Options) -> Iterator[Explained]:
+    stream = is_stream(dataset)
+    yield Explained(
+        "order", "the dataset's own" if stream else "ours, by seed and epoch", "Python, once a batch"
+    )
+    workers = options.num_workers or 0
+    where = (
+        f"torch's {workers} worker processes" if workers else "Python, in the thread that asks for batches"
+    )
+    name = type(dataset).__qualname__
+    why = why_not_native(dataset) or "a torch Dataset runs Python code of its own"
+    keep = "'fastload pack' the pictures, and pass the folder"
+    if why_not_native(dataset):
+        keep = "pass the packed dataset itself, or a Subset or ConcatDataset of packed ones"
+    for stage in ("read", "decode", "transform"):
+        yield Explained(stage, f"what {name} does", where, why, keep)
+    collate = name_of(options.collate_fn) if options.collate_fn is not None else "torch's default_collate"
+    yield Explained("collate", collate, where)
+    yield from _behind(options)
+
+
+def _behind(options: Options) -> Iterator[Explained]:
+    device = options.device
+    if device is not None and str(device) != "cpu":
+        yield Explained("device", f"to {device}", "a copy on a stream of the loader's own")
+    if options.batch_transform is not None:
+        where = "on the device" if device is not None and str(device) != "cpu" else "Python, on the host"
+        for part in parts_of(options.batch_transform):
+            what = repr(part) if "fastload" in type(part).__module__ else name_of(part)
+            yield Explained("batch_transform", what, where, "once a batch")

@@ -1,0 +1,229 @@
+"""``loader.sampler`` and ``loader.batch_sampler``: this rank's sample ids, as frameworks look for them.
+
+Frameworks leave a loader alone whose sampler is a ``DistributedSampler``, and rebuild others from their
+attributes, as ``torch.utils.data.DataLoader(loader.dataset, batch_sampler=..., collate_fn=...)``. So that
+such a loader, too, gets its batches from the engine, ids of packed datasets know which batch they belong to
+(:mod:`fastload.shard.tickets`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from torch.utils.data import BatchSampler as TorchBatchSampler
+from torch.utils.data.distributed import DistributedSampler
+
+from fastload.prefetch.feeder import BatchKey
+from fastload.ranks.world import World
+from fastload.sampler import Sampler
+from fastload.shard.tickets import SampleId, Source, Ticket
+
+__all__ = ["RankBatches", "RankSampler"]
+
+
+class RankSampler(DistributedSampler[int]):
+    """The sample ids of this rank, batch by batch, and the epoch that comes next.
+
+    It has the attributes of torch's ``DistributedSampler``; and those of :class:`fastload.sampler.Sampler`,
+    to which it leads. That is made when it is asked for, and anew for another rank, world size or seed, until
+    iteration has begun.
+
+    Args:
+        make: makes it.
+        known: rank and world size, and the seed (None: not drawn yet), as they are now.
+        dataset: the loader's.
+        given: the loader's arguments.
+        source: the loader, for the ids' tickets, or None, when it is gone. Without it ids are plain integers.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[World, int | None], Sampler],
+        known: Callable[[], tuple[World, int | None]],
+        dataset: Any,
+        given: Mapping[str, Any],
+        source: Callable[[], Source | None] | None = None,
+    ) -> None:
+        self._make = make
+        self._known = known
+        self._given = given
+        self._source = source
+        self._core: Sampler | None = None
+        self._made_for: tuple[World, int | None] | None = None
+        self._padding: str | None = None  # instead of the loader's
+        self._own_padding = ""
+        self._is_even = True
+        self.dataset = dataset
+        #: Epoch and position at which the loader's next iteration begins; None when the loader is gone.
+        self.upcoming: Callable[[], tuple[int, int] | None] = lambda: None
+        #: The epoch that somebody means who sets this one; None: itself.
+        self.meant: Callable[[int], int] | None = None
+
+    @property
+    def core(self) -> Sampler:
+        """The sampler as of now."""
+        known = self._known()
+        if self._core is None or known != self._made_for:
+            made = self._make(*known)
+            made.epoch = self._core.epoch if self._core is not None else 0
+            self._core, self._made_for = made, known
+            self._own_padding = made.partition.padding
+            self._pad_core()
+        return self._core
+
+    def remake(self) -> None:
+        """The loader's arguments have changed: make the sampler anew when it is asked for."""
+        self._made_for = None
+
+    def pad(self, padding: str) -> None:
+        """Fill the last batch of several ranks so, instead of as the loader was told; see ``Partition``."""
+        self._padding = padding
+        self._pad_core()
+
+    @property
+    def even_batches(self) -> bool:
+        """Whether all ranks' batches have the same length; Accelerate sets it for a while."""
+        return self.core.partition.padding != "drop"
+
+    @even_batches.setter
+    def even_batches(self, is_even: bool) -> None:
+        self._is_even = is_even
+        self._pad_core()
+
+    def _pad_core(self) -> None:
+        if self._core is not None:
+            padding = "drop" if not self._is_even else self._padding or self._own_padding
+            self._core.partition = replace(self._core.partition, padding=padding)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        try:
+            return getattr(self.core, name)
+        except AttributeError:
+            if self._given["sampler"] is None:
+                raise
+        return getattr(self._given["sampler"], name)
+
+    @property
+    def given_order(self) -> dict[str, Any]:
+        """The loader's arguments that its order comes from."""
+        names = ("shuffle", "shuffle_block", "shuffle_window", "sampler", "batch_sampler")
+        return {name: self._given[name] for name in names}
+
+    @property
+    def epoch(self) -> int:  # type: ignore[override]
+        """The epoch that the next iteration runs."""
+        core = self.core
+        by_user = getattr(core.order, "set_by_user", None)
+        found = by_user() if by_user is not None else None
+        if found is not None:
+            core.set_epoch(found)
+        return core.epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int) -> None:
+        self.core.epoch = epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Run ``epoch`` next. Not needed: epochs advance by themselves."""
+        self.core.set_epoch(epoch if self.meant is None else self.meant(epoch))
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Epoch and position at which the next iteration begins."""
+        return self.upcoming() or (self.epoch, 0)
+
+    @property
+    def num_replicas(self) -> int:  # type: ignore[override]
+        """The number of ranks."""
+        return self.core.partition.world_size
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        """This process's rank."""
+        return self.core.partition.rank
+
+    @property
+    def drop_last(self) -> bool:  # type: ignore[override]
+        """Whether an epoch's last, partial batch is left out."""
+        return self.core.partition.drop_last
+
+    @property
+    def num_samples(self) -> int:  # type: ignore[override]
+        """Samples of this rank in an epoch."""
+        return len(self)
+
+    @property
+    def total_size(self) -> int:  # type: ignore[override]
+        """Samples of all ranks in an epoch, with those that fill the last batch."""
+        return self.num_samples * self.num_replicas
+
+    @property
+    def shuffle(self) -> bool:  # type: ignore[override]
+        """Whether each epoch has another order."""
+        order = self.core.order
+        return bool(getattr(order, "shuffle", type(order).__name__ != "SequentialOrder"))
+
+    @property
+    def seed(self) -> int:  # type: ignore[override]
+        """The loader's seed; 0 until it is drawn."""
+        return self._known()[1] or 0
+
+    def __len__(self) -> int:
+        self.core.epoch = self.epoch
+        return len(self.core)
+
+    def __iter__(self) -> Iterator[int]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[list[int]]:
+        """This rank's batches of sample ids in the epoch that comes next."""
+        epoch, start = self.place
+        core = self.core
+        source = self._source() if self._source is not None else None
+        for step in range(core.num_batches(epoch, start)):
+            ids = core.batch(epoch, start, step).ids.tolist()
+            if source is None:
+                yield ids
+                continue
+            ticket = Ticket(source, BatchKey(epoch, start, step), len(ids))
+            yield [SampleId.of(sample, ticket, place) for place, sample in enumerate(ids)]
+
+
+class RankBatches(TorchBatchSampler):
+    """The batches of a :class:`RankSampler`; with another sampler, torch's ``BatchSampler``.
+
+    Frameworks make one of the same class around a sampler of theirs.
+
+    Args:
+        sampler, batch_size, drop_last: as torch's.
+        owner: what has to live as long as this: the loader that the ids lead to.
+    """
+
+    def __init__(self, sampler: Any, batch_size: int, drop_last: bool, owner: Any = None) -> None:
+        super().__init__(sampler, batch_size, drop_last)
+        self.owner = owner
+
+    @property
+    def even_batches(self) -> bool:
+        """Whether all ranks' batches have the same length; Accelerate sets it for a while."""
+        return not isinstance(self.sampler, RankSampler) or self.sampler.even_batches
+
+    @even_batches.setter
+    def even_batches(self, is_even: bool) -> None:
+        if isinstance(self.sampler, RankSampler):
+            self.sampler.even_batches = is_even
+
+    def __iter__(self) -> Iterator[list[int]]:
+        if isinstance(self.sampler, RankSampler):
+            return self.sampler.batches()
+        return super().__iter__()
+
+    def __len__(self) -> int:
+        if isinstance(self.sampler, RankSampler):
+            return int(self.sampler.core.num_batches(self.sampler.epoch))
+        return super().__len__()

@@ -1,0 +1,112 @@
+"""What keeps a loader right that a framework rebuilds from the attributes of ours.
+
+``torch.utils.data.DataLoader(loader.dataset, batch_sampler=..., collate_fn=loader.collate_fn)`` asks the
+dataset for lists of our sample ids, which leads to :class:`LoaderSource`, and hands what comes to the collate
+function, which is :class:`CollateGuard`: what the engine did not make is an error, because the transform
+would be missing from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastload.errors import StateError
+from fastload.loader.rank_sampler import RankBatches, RankSampler
+from fastload.shard.tickets import Delivered
+
+__all__ = ["CollateGuard", "LoaderSource", "own_collate", "wraps_ours"]
+
+
+class CollateGuard:
+    """``loader.collate_fn`` of a packed dataset: hands on the engine's batches, and refuses anything else.
+
+    It looks like the user's function, if there is one: attributes are read and written there, and its class
+    is that function's, because training loops switch things on it (timm's ``mixup_enabled``).
+    """
+
+    def __init__(self, function: Callable[[list[Any]], Any] | None) -> None:
+        object.__setattr__(self, "__wrapped__", function)
+
+    def __call__(self, samples: Any) -> Any:
+        if isinstance(samples, Delivered):
+            return samples.batch
+        raise StateError(
+            "A loader that was rebuilt from the attributes of a fastload.DataLoader got samples that did "
+            "not come through it: its transform is missing from them. Use the fastload.DataLoader itself, or "
+            "rebuild with loader.batch_sampler."
+        )
+
+    def __getattribute__(self, name: str) -> Any:
+        function = object.__getattribute__(self, "__wrapped__")
+        if name == "__class__":
+            return type(function) if function is not None else CollateGuard
+        if name in ("__wrapped__", "__call__", "__reduce__", "__reduce_ex__") or function is None:
+            return object.__getattribute__(self, name)
+        return getattr(function, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(object.__getattribute__(self, "__wrapped__"), name, value)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return CollateGuard, (object.__getattribute__(self, "__wrapped__"),)
+
+
+def own_collate(given: Any) -> Any:
+    """The user's collate function, or None, if ``given`` is another loader's guard; else ``given``."""
+    return object.__getattribute__(given, "__wrapped__") if type(given) is CollateGuard else given
+
+
+def wraps_ours(batch_sampler: Any, collate_fn: Any) -> bool:
+    """Whether these are somebody's batch sampler around a packed set's loader, and that loader's guard.
+
+    ignite's DeterministicEngine calls ``type(loader)(batch_sampler=..., **attributes)`` with them and goes on
+    to talk to its batch sampler. It gets torch's loader: the ids lead to the first loader, and its engine.
+    """
+    return (
+        type(collate_fn) is CollateGuard
+        and isinstance(getattr(batch_sampler, "sampler", None), RankSampler)
+        and type(batch_sampler) is not RankBatches
+    )
+
+
+class LoaderSource:
+    """A loader as its sample ids know it. Pickled it is its arguments: a torch worker opens it again.
+
+    Args:
+        number: tells loaders apart, in all processes.
+        fetch: the loader's; gives the batch of a key.
+        arguments: with which the same batches are made in another process.
+        open_again: makes a loader of them, and gives its ``fetch``.
+    """
+
+    def __init__(
+        self,
+        number: str,
+        fetch: Callable[[Any], Any],
+        arguments: Callable[[], Mapping[str, Any]],
+        open_again: Callable[[Mapping[str, Any]], Callable[[Any], Any]],
+    ) -> None:
+        self._number = number
+        self._fetch = fetch
+        self._arguments = arguments
+        self._open_again = open_again
+
+    def fetch(self, key: Any) -> Any:
+        """The batch ``key``."""
+        return self._fetch(key)
+
+    def __reduce__(self) -> Any:
+        return _opened_again, (self._number, dict(self._arguments()), self._open_again)
+
+
+_opened: dict[str, LoaderSource] = {}
+
+
+def _opened_again(number: str, arguments: dict[str, Any], open_again: Any) -> LoaderSource:
+    """One loader a process for each that sent its ids here."""
+    if number not in _opened:
+        _opened.clear()
+        fetch = open_again(arguments)
+        _opened[number] = LoaderSource(number, fetch, lambda: arguments, open_again)
+    return _opened[number]

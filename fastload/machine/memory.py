@@ -1,0 +1,58 @@
+"""How much memory this process may still use: the machine's, and every cgroup limit on the way up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fastload.machine.cgroups import cgroup_folders
+
+__all__ = ["MemoryRoom", "available_memory", "memory_rooms"]
+
+
+class MemoryRoom(NamedTuple):
+    """What is left of one limit."""
+
+    name: str  # "MemAvailable", or the limit's file: "/sys/fs/cgroup/job/memory.max"
+    free: int  # bytes
+
+
+def memory_rooms(root: str = "/") -> list[MemoryRoom]:
+    """What is left, page cache that can be dropped included: of the machine's memory, and below the memory
+    limits (cgroup v1 and v2) of this process's cgroup and of those above it. Swap is not counted.
+
+    ``root`` is where ``proc`` and ``sys`` lie.
+    """
+    lines = (Path(root) / "proc/meminfo").read_text().splitlines()
+    fields = dict(line.split(":", 1) for line in lines)
+    rooms = [MemoryRoom("MemAvailable", int(fields["MemAvailable"].split()[0]) << 10)]
+    for folder in dict.fromkeys(cgroup_folders("memory", root)):
+        rooms += _cgroup_rooms(folder)
+    return rooms
+
+
+def available_memory(root: str = "/") -> int:
+    """The least of :func:`memory_rooms`, bytes."""
+    return min(room.free for room in memory_rooms(root))
+
+
+# Limit, usage and the prefix of memory.stat's names: v2 (over memory.high a group is slowed down), v1.
+_LIMITS = (
+    ("memory.max", "memory.current", ""),
+    ("memory.high", "memory.current", ""),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
+)
+
+
+def _cgroup_rooms(folder: Path) -> Iterator[MemoryRoom]:
+    """What is left below the limits of one cgroup, its page cache not counted as used."""
+    for limit, usage, prefix in _LIMITS:
+        try:
+            most = int((folder / limit).read_text())  # ValueError: "max"
+            used = int((folder / usage).read_text())
+            stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        cache = sum(int(stat.get(f"{prefix}{name}_file", 0)) for name in ("active", "inactive"))
+        yield MemoryRoom(str(folder / limit), max(0, most - max(0, used - cache)))

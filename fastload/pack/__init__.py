@@ -1,8 +1,0 @@
-"""From images to a packed dataset, and back."""
-
-from __future__ import annotations
-
-from fastload.pack.options import PackOptions
-from fastload.pack.packer import DryRun, Observer, PackResult, dry_run, pack
-
-__all__ = ["DryRun", "Observer", "PackOptions", "PackResult", "dry_run", "pack"]

@@ -1,0 +1,129 @@
+"""What an earlier ``fastload index`` left in its folder: this very index, another one, or half of one."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastload._native import _C
+from fastload.errors import FastloadError, PackError
+from fastload.packing.entries import remove_entries
+from fastload.packing.files import remove, sync_folder, temporary_of
+from fastload.packing.ingest import as_rows
+from fastload.packing.lock import LOCK_NAME
+from fastload.packing.plan import PLAN_NAME, WORK_NAME
+from fastload.packing.publish import SKIPPED_NAME
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+
+__all__ = ["earlier_index", "index_identity"]
+
+_MADE = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)  # and the entry points, and the work folder
+_CHUNK = 1 << 12  # records checked in one call
+
+
+def index_identity(paths: Sequence[Path], column: str | None, labels: Path | None) -> dict[str, Any]:
+    """What decides an index besides the files' bytes; JSON values only.
+
+    Raises:
+        OSError: the file of labels cannot be read.
+    """
+    facts: dict[str, Any] = {"indexed": [str(path) for path in paths], "column": column}
+    if labels is not None:
+        facts["labels"] = hashlib.blake2b(labels.read_bytes(), digest_size=16).hexdigest()
+    return facts
+
+
+def earlier_index(folder: Path, identity: Mapping[str, Any], restart: bool) -> Manifest | None:
+    """The manifest of this very index if the folder holds it, complete. Else None, and what an index that was
+    killed left, or one that is to be replaced, is gone.
+
+    Args:
+        folder: where the index goes; the caller holds its lock.
+        identity: see :func:`index_identity`.
+        restart: replace an index that is there.
+
+    Raises:
+        PackError: the folder holds something else: another index, a packed dataset, other files.
+    """
+    if (folder / MANIFEST_NAME).exists():
+        manifest = Manifest.read(folder)
+        if not manifest.options.get("indexed"):
+            raise PackError(
+                f"{folder} holds a packed dataset, not an index of other files; choose another folder."
+            )
+        if not restart:
+            _check_same(folder, manifest, identity)
+            _remove_leftovers(folder)
+            return manifest
+    else:
+        _refuse_strangers(folder)
+    _discard(folder)
+    return None
+
+
+def _discard(folder: Path) -> None:
+    """Remove what an index has made here; the manifest first: no half passes for a whole."""
+    remove(folder / MANIFEST_NAME)
+    sync_folder(folder)
+    for name in _MADE:
+        remove(folder / name)
+    remove_entries(folder)
+    _remove_leftovers(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    for name in _MADE:
+        remove(temporary_of(folder / name))
+    remove(folder / WORK_NAME)
+
+
+def _refuse_strangers(folder: Path) -> None:
+    if (folder / WORK_NAME / PLAN_NAME).exists():
+        raise PackError(f"{folder} holds an unfinished pack; finish it, or choose another folder.")
+    ours = {LOCK_NAME, WORK_NAME, ENTRIES_NAME, *_MADE}
+    others = [name for name in os.listdir(folder) if name not in ours and not name.startswith(".tmp-")]
+    if others:
+        raise PackError(f"{folder} is not empty (found {sorted(others)[0]!r}); choose another folder.")
+
+
+def _check_same(folder: Path, manifest: Manifest, identity: Mapping[str, Any]) -> None:
+    """Raise PackError unless the manifest is of this index, over files as they are now."""
+    names = ("indexed", "column", "labels")
+    different = [name for name in names if manifest.options.get(name) != identity.get(name)]
+    changed = "it indexes other files or has other options" if different else _changed_file(folder, manifest)
+    if changed:
+        raise PackError(f"{folder} holds an index already, and {changed}; --restart replaces it.")
+
+
+def _changed_file(folder: Path, manifest: Manifest) -> str | None:
+    """Which indexed file is another one now. One with a newer time is read: it may have been touched only."""
+    written_ns = (folder / MANIFEST_NAME).stat().st_mtime_ns
+    for number, shard in enumerate(manifest.shards):
+        try:
+            status = os.stat(shard.file)
+        except OSError as error:
+            return f"{shard.file} cannot be opened now ({error.strerror})"
+        if status.st_size != shard.size:
+            return f"{shard.file} had {shard.size} bytes then and has {status.st_size} now"
+        if status.st_mtime_ns > written_ns and not _same_records(folder, number, shard.file):
+            return f"{shard.file} has other contents now"
+    return None
+
+
+def _same_records(folder: Path, number: int, file: str) -> bool:
+    records = PackedFiles(folder, entries=False).records
+    for start in range(0, len(records), _CHUNK):
+        part = records[start : start + _CHUNK]
+        part = np.ascontiguousarray(part[part["shard"] == number])
+        try:
+            if len(part) and _C.verify_file(os.fsencode(file), as_rows(part)):
+                return False
+        except FastloadError:
+            return False
+    return True

@@ -1,0 +1,216 @@
+"""Making ``entries.fli``, the JPEGs' entry points. Optional: without it everything works, more slowly.
+
+The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode/jpeg/entry_points.h``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.errors import FastloadError
+from fastload.machine.threads import started_pool
+from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
+from fastload.packing.summary import CODECS
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import ENTRIES_NAME
+from fastload.shard.paged import write_paged
+
+__all__ = [
+    "DEFAULT_SPACING",
+    "EntriesObserver",
+    "EntriesReport",
+    "build_entries",
+    "ensure_entries",
+    "parse_spacing",
+    "remove_entries",
+    "wrong_entries",
+]
+
+MAGIC = b"FLENTRY1"
+DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
+_GROUP = 64  # records a thread takes at a time
+_CHUNK = 1 << 16  # index entries at a time
+_SHARE = 40  # entry points are about this share of the records' bytes
+_JPEG = CODECS.index("jpeg")
+
+
+@dataclass(frozen=True)
+class EntriesReport:
+    """What :func:`build_entries` made."""
+
+    records: int  # of the dataset
+    with_entries: int  # JPEGs that have entry points now
+    entry_bytes: int  # of all entry points together
+    spacing: int  # pixels, 0: rows
+
+
+class EntriesObserver:
+    """Hears how far :func:`ensure_entries` is."""
+
+    def entries_started(self, folder: Path, records: int) -> None:
+        """The entry points of so many records will be made."""
+
+    def entries_advanced(self, records: int) -> None:
+        """So many more records are done."""
+
+
+def parse_spacing(text: str) -> int | None:
+    """The spacing for ``none`` (None), ``row`` (0) or a number of pixels.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if text in ("none", "row"):
+        return None if text == "none" else 0
+    if text.isdigit() and 8 <= int(text) <= 65535:
+        return int(text)
+    raise ValueError(f"The spacing of entry points must be none, row or 8 to 65535 pixels. Found: {text!r}.")
+
+
+def _groups(n: int) -> Iterator[npt.NDArray[np.uint64]]:
+    for first in range(0, n, _GROUP):
+        yield np.arange(first, min(n, first + _GROUP), dtype=np.uint64)
+
+
+def _map_in_order(
+    function: Callable[[npt.NDArray[np.uint64]], Any], n: int, threads: int, progress: Callable[[int], None]
+) -> Iterator[Any]:
+    """``function`` of each group of sample ids, in order, from ``threads`` threads, a few groups ahead."""
+    with started_pool(threads, "fastload-entries") as executor:
+        waiting = []
+        for group in _groups(n):
+            waiting.append((len(group), executor.submit(function, group)))
+            if len(waiting) > 2 * threads:
+                size, future = waiting.pop(0)
+                yield future.result()
+                progress(size)
+        for size, future in waiting:
+            yield future.result()
+            progress(size)
+
+
+def build_entries(
+    dataset: PackedFiles, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
+) -> EntriesReport:
+    """Make ``entries.fli`` in the dataset's folder, replacing one that is there: one entropy decode an image.
+
+    The file appears under its name when it is complete. Images that cannot have entry points
+    (progressive, damaged, not JPEG, with restart markers) have none.
+
+    Args:
+        dataset: the packed dataset.
+        spacing: pixels between entry points, 0: one for each row of MCUs.
+        threads: how many decode at a time.
+        progress: called with the number of records done since the last call.
+    """
+    final = dataset.folder / ENTRIES_NAME
+    temporary, packed_path, sizes_path = _temporaries(dataset.folder)
+    with_entries = 0
+
+    def packed_of(ids: npt.NDArray[np.uint64]) -> Any:
+        return _C.build_entries(dataset.reader, ids, spacing)
+
+    try:
+        with failed_writes_reported(temporary, dataset.manifest.data_bytes // _SHARE):
+            # Sizes go to a file, too: of a thousand million records they would not fit into memory.
+            with open(packed_path, "wb") as file, open(sizes_path, "wb") as sizes_file:
+                for packed, sizes in _map_in_order(packed_of, len(dataset), threads, progress):
+                    file.write(packed)
+                    sizes_file.write(sizes.astype("<u4").tobytes())
+                    with_entries += int(np.count_nonzero(sizes))
+            size = packed_path.stat().st_size
+            lengths = (np.frombuffer(piece, "<u4").astype(np.uint64) for piece in _pieces(sizes_path))
+            write_paged(temporary, MAGIC, (), lengths, _pieces(packed_path), spacing, dataset.index.digest)
+            publish(temporary, final)
+    finally:
+        _remove_temporaries(dataset.folder)
+    return EntriesReport(len(dataset), with_entries, size, spacing)
+
+
+def ensure_entries(
+    folder: Path, spacing: int, threads: int | None = None, observer: EntriesObserver | None = None
+) -> None:
+    """Make the dataset's entry points unless it has those of this spacing (or no JPEG).
+
+    Args:
+        folder: a packed dataset; the caller holds its lock.
+        spacing: as in :func:`build_entries`.
+        threads: how many decode at a time; None: one a CPU that this process may use.
+        observer: hears how far it is.
+    """
+    dataset, observer = PackedFiles(folder, entries=False), observer or EntriesObserver()
+    _remove_temporaries(folder)  # of one that was killed
+    if _spacing_of(dataset) == spacing or not _has_jpegs(dataset):
+        return
+    observer.entries_started(folder, len(dataset))
+    build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.entries_advanced)
+
+
+def remove_entries(folder: Path) -> None:
+    """Remove ``entries.fli``, and what an interrupted :func:`build_entries` left."""
+    remove(folder / ENTRIES_NAME)
+    _remove_temporaries(folder)
+
+
+def _temporaries(folder: Path) -> tuple[Path, Path, Path]:
+    temporary = temporary_of(folder / ENTRIES_NAME)
+    return temporary, temporary.with_suffix(".bytes"), temporary.with_suffix(".sizes")
+
+
+def _remove_temporaries(folder: Path) -> None:
+    for path in _temporaries(folder):
+        remove(path)
+
+
+def _spacing_of(dataset: PackedFiles) -> int | None:
+    """The spacing of the entry points that are there; None if there are none, or not this dataset's."""
+    path = dataset.folder / ENTRIES_NAME
+    try:
+        return int(_C.Entries(str(path), dataset.index).spacing) if path.exists() else None
+    except FastloadError:
+        return None
+
+
+def _has_jpegs(dataset: PackedFiles) -> bool:
+    records = dataset.records
+    return any(
+        (records[start : start + _CHUNK]["codec"] == _JPEG).any() for start in range(0, len(records), _CHUNK)
+    )
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 22):
+            yield piece
+
+
+def wrong_entries(
+    dataset: PackedFiles, threads: int, progress: Callable[[int], None] = lambda n: None
+) -> Iterator[int]:
+    """Compute all entry points again; the sample ids whose stored ones differ, one by one.
+
+    Raises:
+        FormatError: the dataset has no ``entries.fli``, or a damaged one.
+        ChecksumError: a page of it is damaged.
+    """
+    entries = _C.Entries(str(dataset.folder / ENTRIES_NAME), dataset.index)
+    entries.verify()
+
+    def differing(ids: npt.NDArray[np.uint64]) -> list[int]:
+        packed, sizes = _C.build_entries(dataset.reader, ids, entries.spacing)
+        ends = np.cumsum(sizes)
+        return [
+            int(i) for i, end, size in zip(ids, ends, sizes, strict=True)
+            if entries.get(int(i)) != packed[int(end) - int(size) : int(end)]
+        ]  # fmt: skip
+
+    for wrong in _map_in_order(differing, len(dataset), threads, progress):
+        yield from wrong

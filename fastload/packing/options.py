@@ -1,0 +1,115 @@
+"""What a pack is asked to do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.packing.entries import DEFAULT_SPACING
+
+__all__ = ["FORMATS", "PackOptions", "parse_bytes", "parse_pixels"]
+
+FORMATS = ("arrow", "lmdb", "hdf5")
+_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
+_BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+MIN_SHARD = 4096
+MAX_SIDE = 65500  # libjpeg's limit of a picture's side
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a human size: ``"256MB"`` (powers of 1000), ``"1GiB"`` (powers of 1024), ``"4096"``.
+
+    Raises:
+        PackError: not a size.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?)B?|B)?\s*", text.upper())
+    if match is None:
+        raise PackError(f"'{text}' is not a size; write for example 256MB, 1GiB or 500000000.")
+    number, unit, binary = match.groups()
+    factor = _BINARY[unit] if binary else _UNITS[unit or ""]
+    return int(float(number) * factor)
+
+
+def parse_pixels(text: str) -> tuple[int, int]:
+    """Width and height of ``"28x28"`` (or ``"28"``, a square).
+
+    Raises:
+        PackError: not a size, or a side outside [1, 65500].
+    """
+    match = re.fullmatch(r"\s*(\d+)\s*(?:[xX×]\s*(\d+))?\s*", text)
+    if match is None:
+        raise PackError(f"'{text}' is not a picture size; write WIDTHxHEIGHT, for example 28x28.")
+    width = int(match[1])
+    height = int(match[2] or match[1])
+    if not (1 <= width <= MAX_SIDE and 1 <= height <= MAX_SIDE):
+        raise PackError(f"size {width}x{height} is out of range; each side must be in [1, {MAX_SIDE}].")
+    return width, height
+
+
+@dataclass(frozen=True)
+class PackOptions:
+    """Options of :func:`fastload.packing.pack`; the command line has the same names.
+
+    Args:
+        format: "arrow", "lmdb" or "hdf5".
+        shard_size: bytes of source images a shard holds at most (one image at least).
+        num_proc: processes that write shards; None: one a CPU this process may use, fewer for small sets.
+        limit: pack only the first this many images of each split.
+        max_side: re-encode images whose longer side has more pixels; with ``raw``, scale them.
+        quality: JPEG quality of re-encoded images, 1 to 100.
+        baseline: store progressive JPEGs as baseline ones of the same coefficients, so the same pixels.
+        raw: store decoded uint8 RGB pixels in place of the files' bytes.
+        size: with ``raw``: every picture is scaled to this (width, height).
+        on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
+        restart: throw away an unfinished or finished pack in the output folder.
+        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
+    """
+
+    format: str = "arrow"
+    shard_size: int = 256 * 1000**2
+    num_proc: int | None = None
+    limit: int | None = None
+    max_side: int | None = None
+    quality: int = 90
+    baseline: bool = False
+    raw: bool = False
+    size: tuple[int, int] | None = None
+    on_error: str = "raise"
+    restart: bool = False
+    entries: int | None = DEFAULT_SPACING
+
+    def __post_init__(self) -> None:
+        checks = [
+            (self.format in FORMATS, f"format '{self.format}' is not one of {', '.join(FORMATS)}"),
+            (self.shard_size >= MIN_SHARD, f"shard size {self.shard_size} is below {MIN_SHARD} bytes"),
+            (self.num_proc is None or self.num_proc >= 1, f"num_proc is {self.num_proc}, must be >= 1"),
+            (self.limit is None or self.limit >= 1, f"limit is {self.limit}, must be >= 1"),
+            (1 <= self.quality <= 100, f"quality is {self.quality}, must be in [1, 100]"),
+            (self.on_error in ("raise", "skip"), f"on_error is '{self.on_error}', must be raise or skip"),
+            (self.size is None or self.raw, "size needs raw"),
+            (not (self.baseline and self.raw), "baseline and raw exclude each other"),
+            (self.size is None or self.max_side is None, "size and max_side exclude each other"),
+        ]
+        if self.max_side is not None:
+            found = f"max_side is {self.max_side}, must be in [1, {MAX_SIDE}]"
+            checks.append((1 <= self.max_side <= MAX_SIDE, found))
+        for good, text in checks:
+            if not good:
+                raise PackError(f"{text}.")
+
+    def identity(self) -> dict[str, Any]:
+        """The options that decide the output's bytes; JSON values only."""
+        facts: dict[str, Any] = {"format": self.format, "shard_size": self.shard_size, "limit": self.limit}
+        facts["raw"] = self.raw
+        facts["max_side"] = self.max_side
+        facts["size"] = list(self.size) if self.size else None
+        facts["quality"] = self.quality if self.max_side and not self.raw else None
+        facts["baseline"] = self.baseline or None  # None: as in packs of before there was the option
+        return facts
+
+    @property
+    def transcodes(self) -> bool:
+        """True when records may differ from the files' bytes."""
+        return self.raw or self.baseline or self.max_side is not None

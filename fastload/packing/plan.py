@@ -1,0 +1,190 @@
+"""Which file goes into which shard, and the work folder that makes a killed pack resumable."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.machine.sizes import counted
+from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.listing import Listing, ListingWriter, Totals
+from fastload.packing.names import encode_key, printable
+from fastload.packing.options import PackOptions
+from fastload.packing.source import Source
+from fastload.shard.formats import format_of
+from fastload.shard.manifest import names_fit
+
+__all__ = ["PLAN_NAME", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
+
+WORK_NAME = ".fastload-pack"
+PLAN_NAME = "plan.json"
+VERSION = 1
+MAX_LISTED = 20  # problems shown in one message
+_SUFFIXES = {"arrow": ".arrow", "lmdb": ".lmdb", "hdf5": ".h5"}
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """Files ``[start, stop)`` of the listing go into the shard ``name``; ``bytes`` is about its payload."""
+
+    name: str
+    start: int
+    stop: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A pack, decided: the same plan and files give the same output, byte for byte."""
+
+    identity: Mapping[str, Any]  # PackOptions.identity()
+    totals: Totals
+    classes: tuple[str, ...]
+    shards: tuple[ShardPlan, ...]
+    problems: tuple[tuple[str, str], ...] = ()  # unreadable folders: key, reason
+
+    def write(self, work: Path) -> None:
+        """Publish as ``plan.json``; from then on the work folder can be resumed."""
+        final = work / PLAN_NAME
+        temporary_of(final).write_text(json.dumps({"version": VERSION, **asdict(self)}), encoding="utf-8")
+        publish(temporary_of(final), final)
+
+    @classmethod
+    def read(cls, work: Path) -> Plan | None:
+        """The plan of a work folder; None if it was never finished.
+
+        Raises:
+            PackError: damaged, or of another version of this program.
+        """
+        try:
+            body = json.loads((work / PLAN_NAME).read_text(encoding="utf-8"))
+            if body["version"] != VERSION:
+                raise ValueError(f"version {body['version']}")
+            shards = tuple(ShardPlan(**shard) for shard in body["shards"])
+            problems = tuple((str(key), str(reason)) for key, reason in body["problems"])
+            return cls(body["identity"], Totals(**body["totals"]), tuple(body["classes"]), shards, problems)
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise PackError(
+                f"{work / PLAN_NAME} cannot be used ({error}); pack again with --restart."
+            ) from None
+
+
+def make_plan(
+    source: Source, options: PackOptions, stem: str, folder: Path, found: Callable[[int], None] | None = None
+) -> Plan:
+    """Walk the source, write its listing into ``folder`` and cut it into shards.
+
+    Args:
+        found: called with the number of files so far, now and then.
+
+    Raises:
+        PackError: nothing to pack, folders that cannot be read (unless they are to be skipped), or more names
+            than a manifest has room for.
+    """
+    size = options.size
+    listing = ListingWriter(folder, options.shard_size, size[0] * size[1] * 3 if size else None)
+    with contextlib.closing(listing):
+        for path, length, mtime_ns, label in source.files():
+            listing.add(path, length, mtime_ns, label)
+            if found is not None and listing.files % 2048 == 0:
+                found(listing.files)
+            if listing.files == options.limit:
+                break
+        totals = listing.finish()
+    problems = tuple((encode_key(path)[0].decode(), reason) for path, reason in source.problems)
+    if problems and options.on_error == "raise":
+        raise PackError(
+            f"{len(problems)} folder{'s' * (len(problems) != 1)} cannot be read:\n{_lines(problems)}\n"
+            f"--on-error skip goes on."
+        )
+    if not totals.files:
+        raise PackError(f"no images in {printable(source.root)}: no file has an image's extension.")
+    count, suffix = len(listing.shards), _SUFFIXES[options.format]
+    shards = tuple(
+        ShardPlan(f"{stem}-{i:05d}-of-{count:05d}{suffix}", start, stop, length)
+        for i, (start, stop, length) in enumerate(listing.shards)
+    )
+    wrong = names_fit(source.classes, [shard.name for shard in shards])
+    if wrong:
+        raise PackError(wrong)
+    return Plan(options.identity(), totals, source.classes, shards, problems)
+
+
+def _lines(problems: tuple[tuple[str, str], ...]) -> str:
+    shown = [f"  {key}: {reason}" for key, reason in problems[:MAX_LISTED]]
+    return "\n".join(shown + ["  ..."] * (len(problems) > MAX_LISTED))
+
+
+def resume_plan(
+    source: Source, options: PackOptions, stem: str, work: Path, found: Callable[[int], None] | None = None
+) -> Plan:
+    """The plan of ``work``: a new one, or the one that an interrupted pack left, checked against the source.
+
+    Raises:
+        PackError: the source or the options differ from those of the interrupted pack.
+    """
+    old = Plan.read(work) if work.exists() else None
+    if old is None:
+        remove(work)
+        work.mkdir()
+        plan = make_plan(source, options, stem, work, found)
+        plan.write(work)
+        return plan
+    check_options(old.identity, options, work.parent)
+    scan = work / ".tmp-scan"
+    remove(scan)
+    scan.mkdir()
+    new = make_plan(source, options, stem, scan, found)
+    if (new.totals, new.classes, new.shards) != (old.totals, old.classes, old.shards):
+        raise PackError(
+            f"the source has changed since this pack of {work.parent} was begun: "
+            f"{_difference(old, new, work, scan)}. "
+            f"--restart throws the unfinished pack away and begins anew."
+        )
+    remove(scan)
+    return old
+
+
+def check_options(old: Mapping[str, Any], options: PackOptions, output: Path) -> None:
+    """Raise PackError naming the options that differ from those of the pack in ``output``."""
+    new = options.identity()
+    different = [
+        f"{name} was {old.get(name)}, now {value}" for name, value in new.items() if old.get(name) != value
+    ]
+    if different:
+        raise PackError(
+            f"{output} holds a pack with other options: {'; '.join(different)}. "
+            f"Use the same options to go on, or --restart to throw it away and begin anew."
+        )
+
+
+def _difference(old: Plan, new: Plan, old_folder: Path, new_folder: Path) -> str:
+    if old.classes != new.classes:
+        return f"{counted(len(old.classes), 'class')} became {len(new.classes)}, or their names changed"
+    had, has = old.totals, new.totals
+    counts = f"{counted(had.files, 'file')} of {had.bytes} bytes, now {has.files} of {has.bytes}"
+    for before, now in zip_longest(Listing(old_folder).rows(), Listing(new_folder).rows()):
+        if before != now:
+            path = (now or before or (b"",))[0]
+            return f"{counts}; the first difference is at {printable(path)}"
+    return counts
+
+
+def planned_bytes(plan: Plan, work: Path, done: frozenset[str] = frozenset()) -> int:
+    """About how many bytes the shards not in ``done`` need on disk."""
+    shard_bytes = format_of(str(plan.identity["format"])).shard_bytes
+    listing = Listing(work)
+    needed = 1 << 20
+    for shard in plan.shards:
+        if shard.name not in done:
+            lengths = listing.read(shard.start, shard.stop)[1]["size"]
+            needed += shard_bytes(lengths) if not plan.identity["size"] else shard.bytes
+    return needed

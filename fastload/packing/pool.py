@@ -1,0 +1,197 @@
+"""Writing the shards of a job: in this process, or in several."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, cast
+
+from fastload.errors import PackError
+from fastload.machine.threads import started_pool
+from fastload.packing.part import Part
+from fastload.packing.shard_job import Advance, BadFiles, Job
+
+__all__ = ["write_shards"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def write_shards(job: Job, numbers: list[int], processes: int, advance: Advance) -> None:
+    """Write and publish the shards ``numbers``.
+
+    Raises:
+        BadFiles: with the bad files of all shards that were in work.
+        PackError: anything else that stops a pack.
+    """
+    if processes == 1 or len(numbers) <= 1:
+        runner = _Runner(job, advance)
+        try:
+            for number in numbers:
+                runner.write(number)
+            runner.drain()
+        finally:
+            runner.close()
+    else:
+        _Pool(job, min(processes, len(numbers)), advance).run(numbers)
+
+
+class _Runner:
+    """Writes shards one after another; each is synced and published while the next is written."""
+
+    def __init__(self, job: Job, advance: Advance) -> None:
+        self._job, self._advance = job, advance
+        self._thread = started_pool(1, "publish")
+        self._pending: Future[None] | None = None
+
+    def write(self, number: int) -> None:
+        """Write one; the one before it is published when this returns."""
+        part: Part = self._job.write(number, self._advance)
+        try:
+            self.drain()
+        except BaseException:
+            self._job.discard(number)
+            raise
+        self._pending = self._thread.submit(self._job.publish, number, part)
+
+    def drain(self) -> None:
+        """Wait until all that was written is published."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+
+def _serve(job: Job, pipe: Connection, parent: int) -> None:
+    """A process's main loop: shard numbers come in, progress and results go out."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    _die_with(parent)
+    runner = _Runner(job, lambda files, size: pipe.send(("advance", (files, size))))
+    last: tuple[str, Any]
+    try:
+        try:
+            while (number := pipe.recv()) is not None:
+                runner.write(number)
+                pipe.send(("ready", None))
+            runner.drain()
+        finally:
+            runner.close()  # before the last word: it may be the parent's cue to end this process
+        last = ("end", None)
+    except BadFiles as error:
+        last = ("bad", error.failures)
+    except (EOFError, BrokenPipeError):
+        return  # the parent is gone
+    except Exception as error:
+        last = ("error", str(error) if isinstance(error, PackError) else f"{type(error).__name__}: {error}")
+    with contextlib.suppress(BrokenPipeError):
+        pipe.send(last)
+
+
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """What this thread starts meanwhile never sees SIGINT: a new process inherits what is blocked."""
+    resource_tracker.ensure_running()  # now: its start unblocks SIGINT, whoever blocked it
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, former)
+
+
+def _die_with(parent: int) -> None:
+    """Be killed when the parent dies, however it dies."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+@dataclass
+class _Pool:
+    """Processes that take shard numbers from this one. They are spawned, so that nothing of a program
+    with threads (torch, a notebook) is forked."""
+
+    job: Job
+    size: int
+    advance: Advance
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    error: str | None = None
+
+    def run(self, numbers: list[int]) -> None:
+        """Write all shards.
+
+        Raises:
+            BadFiles, PackError: see :func:`write_shards`.
+        """
+        context = multiprocessing.get_context("spawn")
+        workers: dict[Connection, BaseProcess] = {}
+        try:
+            for _ in range(self.size):
+                here, there = context.Pipe()
+                process: BaseProcess = context.Process(
+                    target=_serve, args=(self.job, there, os.getpid()), daemon=True
+                )
+                with _interrupts_blocked():  # or a Ctrl-C while it imports would be a traceback
+                    process.start()
+                there.close()
+                workers[here] = process
+            self._distribute(workers, numbers)
+        finally:
+            for pipe, process in workers.items():
+                process.terminate()
+                process.join()
+                pipe.close()
+        if self.error is not None:
+            raise PackError(self.error)
+        if self.failures:
+            raise BadFiles(sorted(self.failures))
+
+    def _distribute(self, workers: dict[Connection, BaseProcess], numbers: list[int]) -> None:
+        waiting = list(reversed(numbers))
+        running = dict(workers)
+        for pipe in running:
+            self._give(pipe, waiting)
+        while running:
+            for ready in wait(list(running)):
+                pipe = cast("Connection", ready)
+                if not self._handle(pipe, waiting, running[pipe]):
+                    del running[pipe]
+
+    def _give(self, pipe: Connection, waiting: list[int]) -> None:
+        stop = self.error is not None or self.failures or not waiting
+        with contextlib.suppress(BrokenPipeError):
+            pipe.send(None if stop else waiting.pop())
+
+    def _handle(self, pipe: Connection, waiting: list[int], process: BaseProcess) -> bool:
+        """One message; False when its process has no more to say."""
+        try:
+            kind, value = pipe.recv()
+        except EOFError:
+            process.join()
+            self.error = self.error or (
+                f"a packing process ended with code {process.exitcode} (killed? out of memory?). "
+                f"Run the same command again: finished shards are kept."
+            )
+            return False
+        handlers: dict[str, Callable[[Any], None]] = {
+            "advance": lambda found: self.advance(*found),
+            "ready": lambda _: self._give(pipe, waiting),
+            "bad": self.failures.extend,
+            "error": self._fail,
+        }
+        if kind in handlers:
+            handlers[kind](value)
+        return kind in ("advance", "ready")
+
+    def _fail(self, text: str) -> None:
+        self.error = self.error or text

@@ -1,0 +1,136 @@
+"""From finished shards to a packed dataset: the index, then the manifest, last."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import fastload
+from fastload._native import _C
+from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.part import Part
+from fastload.packing.plan import Plan
+from fastload.packing.shard_job import part_path
+from fastload.packing.summary import Summary
+from fastload.shard.formats import format_of
+from fastload.shard.index import write_index
+from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
+
+__all__ = ["SKIPPED_NAME", "make_manifest", "publish_dataset", "publish_index", "write_skipped"]
+
+SKIPPED_NAME = "skipped.jsonl"
+
+
+class _Keys:
+    """The keys of all parts, a part at a time; ``write_index`` walks them twice."""
+
+    def __init__(self, parts: list[Path]) -> None:
+        self._parts = parts
+
+    def __iter__(self) -> Iterator[list[bytes]]:
+        return (Part.read(path).keys for path in self._parts)
+
+
+def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
+    """Combine the parts of all shards into ``index.fli`` and publish ``dataset.json``.
+
+    Shards all of whose files were skipped are removed.
+    """
+    format_name = str(plan.identity["format"])
+    data_file = format_of(format_name).data_file
+    parts = [part_path(output, shard.name) for shard in plan.shards]
+    summary, transcoded = Summary(), 0
+    shards: list[Shard] = []
+    skipped = list(plan.problems)
+    empty: list[str] = []
+
+    def records() -> Iterator[npt.NDArray[np.void]]:
+        nonlocal transcoded
+        for plan_of, path in zip(plan.shards, parts, strict=True):
+            part = Part.read(path)
+            transcoded += part.transcoded
+            skipped.extend(part.skipped)
+            if not len(part.records):
+                empty.append(plan_of.name)
+                continue
+            entries = part.records.copy()
+            entries["shard"] = len(shards)
+            summary.add(entries)
+            file = data_file(output / plan_of.name).relative_to(output)
+            shards.append(Shard(str(file), part.shard_bytes, len(entries)))
+            yield entries
+
+    size, digest = publish_index(output, records(), _Keys(parts))
+    write_skipped(output, skipped)
+    for name in empty:
+        remove(output / name)
+    facts: dict[str, Any] = {
+        "source": {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
+    }
+    if plan.identity.get("baseline"):
+        facts["transcoded"] = transcoded
+    manifest = make_manifest(
+        format_name,
+        summary,
+        plan.classes,
+        shards,
+        (size, digest),
+        {**plan.identity, **facts},
+        len(skipped),
+    )
+    manifest.write(output)
+    return manifest, summary
+
+
+def publish_index(
+    output: Path, records: Iterable[npt.NDArray[np.void]], keys: Iterable[list[bytes]]
+) -> tuple[int, int]:
+    """Write ``index.fli`` atomically. Returns its size in bytes and its digest."""
+    final = output / INDEX_NAME
+    temporary = temporary_of(final)
+    write_index(temporary, records, keys)
+    publish(temporary, final)
+    return final.stat().st_size, _C.Index(str(final)).digest
+
+
+def make_manifest(
+    format_name: str,
+    summary: Summary,
+    classes: tuple[str, ...],
+    shards: list[Shard],
+    index: tuple[int, int],
+    options: dict[str, Any],
+    skipped: int,
+) -> Manifest:
+    """The manifest of records that ``summary`` has seen; ``index`` is the index's size and digest."""
+    return Manifest(
+        format=format_name,
+        num_records=summary.records,
+        data_bytes=summary.bytes,
+        classes=classes,
+        shards=tuple(shards),
+        index_size=index[0],
+        index_crc=index[1],
+        codecs=summary.codecs,
+        options=options,
+        skipped=skipped,
+        writer=f"fastload {fastload.__version__}",
+    )
+
+
+def write_skipped(output: Path, skipped: list[tuple[str, str]]) -> None:
+    """List what was left out, with reasons, in ``skipped.jsonl``; no such file if nothing was."""
+    final = output / SKIPPED_NAME
+    if not skipped:
+        final.unlink(missing_ok=True)
+        return
+    lines = [
+        json.dumps({"path": key, "reason": reason}, ensure_ascii=False) + "\n" for key, reason in skipped
+    ]
+    temporary_of(final).write_text("".join(lines), encoding="utf-8")
+    publish(temporary_of(final), final)

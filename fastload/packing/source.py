@@ -1,0 +1,135 @@
+"""What can be packed: class folders, a flat folder, a parent of train/ and val/, a CSV or JSONL list."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.packing.folders import Problem, class_names, has_images, walk_images
+from fastload.packing.names import encode_key
+from fastload.packing.tables import Labels, read_table, table_path
+
+__all__ = ["Source", "open_sources"]
+
+SPLITS = frozenset({b"train", b"training", b"val", b"valid", b"validation", b"test"})
+File = tuple[bytes, int, int, int]  # path below the root, bytes, modification time in ns, label
+
+
+@dataclass(frozen=True)
+class Source:
+    """One set of images, to become one packed dataset.
+
+    ``files()`` walks it anew at every call, in sample-id order, and appends what it could not read to
+    ``problems``.
+    """
+
+    split: str  # "" unless one of several
+    root: bytes
+    kind: str  # "classes", "flat", "table"
+    classes: tuple[str, ...]
+    scan: Callable[[list[Problem]], Iterator[File]]
+    problems: list[Problem] = field(default_factory=list)
+
+    def files(self) -> Iterator[File]:
+        """Path below the root, size in bytes (0: stat failed), mtime in ns and label of each file."""
+        self.problems.clear()
+        return self.scan(self.problems)
+
+
+def open_sources(path: str | os.PathLike[str]) -> list[Source]:
+    """The sources at ``path``: several for a parent of train/ and val/, else one.
+
+    Raises:
+        PackError: nothing there that could be packed.
+    """
+    place = Path(path)
+    if place.is_file():
+        return [_table(place.absolute())]
+    if not place.is_dir():
+        raise PackError(f"{place} does not exist; give a folder of images or a .csv or .jsonl file.")
+    root = os.fsencode(place.absolute())
+    try:
+        folders = class_names(root)
+        if folders and SPLITS.issuperset(folders) and not has_images(root):
+            return _same_classes([_folder(os.path.join(root, name), os.fsdecode(name)) for name in folders])
+        return [_folder(root, "")]
+    except OSError as error:
+        raise PackError(f"cannot read the folder {place}: {error.strerror}.") from None
+
+
+def _folder(root: bytes, split: str) -> Source:
+    folders = class_names(root)
+    if not folders:
+        return Source(split, root, "flat", (), lambda problems: _flat(root, problems))
+    names = [encode_key(name)[0].decode() for name in folders]
+    if len(set(names)) != len(names):
+        raise PackError(f"two class folders of {os.fsdecode(root)} have the same name once encoded as UTF-8.")
+    return Source(
+        split, root, "classes", tuple(names), lambda problems: _by_class(root, folders, 0, problems)
+    )
+
+
+def _flat(root: bytes, problems: list[Problem]) -> Iterator[File]:
+    for path, size, mtime_ns in walk_images(root, b"", problems, nested=False):
+        yield path, size, mtime_ns, -1
+
+
+def _by_class(
+    root: bytes, folders: list[bytes], labels: list[int] | int, problems: list[Problem]
+) -> Iterator[File]:
+    for position, folder in enumerate(folders):
+        label = labels[position] if isinstance(labels, list) else position
+        for path, size, mtime_ns in walk_images(root, folder, problems):
+            yield path, size, mtime_ns, label
+
+
+def _same_classes(sources: list[Source]) -> list[Source]:
+    """Gives splits whose class folders differ one common list, so that a label means one class everywhere."""
+    common = tuple(sorted({name for source in sources for name in source.classes}))
+    return [_relabelled(s, common) if s.classes and s.classes != common else s for s in sources]
+
+
+def _relabelled(source: Source, classes: tuple[str, ...]) -> Source:
+    folders = class_names(source.root)
+    labels = [classes.index(encode_key(name)[0].decode()) for name in folders]
+    return replace(
+        source,
+        classes=classes,
+        scan=lambda problems: _by_class(source.root, folders, labels, problems),
+    )
+
+
+def _table(path: Path) -> Source:
+    labels = Labels(label for _, label in read_table(path))
+    root = os.fsencode(path.parent)
+    return Source("", root, "table", labels.classes, lambda _: _listed(path, root, labels))
+
+
+def _listed(path: Path, root: bytes, labels: Labels) -> Iterator[File]:
+    hashes = array("q")  # 8 bytes a file, where a set of names would need a hundred
+    for text, label in read_table(path):
+        name = table_path(root, text)
+        hashes.append(hash(name))
+        try:
+            status = os.stat(os.path.join(root, name))
+            yield name, status.st_size, status.st_mtime_ns, labels.number(label)
+        except OSError:
+            yield name, 0, 0, labels.number(label)
+    _refuse_repeats(path, root, np.frombuffer(hashes, np.int64))
+
+
+def _refuse_repeats(path: Path, root: bytes, hashes: npt.NDArray[np.int64]) -> None:
+    order = np.sort(hashes)
+    repeated = order[1:][order[1:] == order[:-1]]
+    if not len(repeated):
+        return
+    for text, _ in read_table(path):
+        if hash(table_path(root, text)) == repeated[0]:
+            raise PackError(f"{path} lists {text!r} more than once; a file can be packed once only.")

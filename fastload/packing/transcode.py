@@ -1,0 +1,160 @@
+"""Records that differ from their files: re-encoded smaller (``--max-side``), decoded (``--raw``), or
+progressive JPEGs made baseline (``--baseline``)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.dataset.pil import FORMATS, decode_with_pil
+from fastload.errors import FastloadError
+from fastload.packing.ingest import Group, as_rows
+from fastload.packing.names import ESCAPED
+from fastload.packing.options import PackOptions
+from fastload.packing.summary import CODECS, PROGRESSIVE
+
+__all__ = ["transcoder"]
+
+Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
+
+
+def transcoder(options: PackOptions) -> Callable[[Group], Group]:
+    """What ``options`` make of a group."""
+    if options.raw:
+        return _Raw(options).apply
+    if options.max_side is None:
+        return _baseline
+    smaller = _Smaller(options).apply
+    return (lambda group: _baseline(smaller(group))) if options.baseline else smaller
+
+
+def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
+    """Width and height scaled so that the longer side is ``max_side``; the shorter is rounded, at least 1."""
+    longer = max(width, height)
+    if longer <= max_side:
+        return width, height
+    return max(1, round(width * max_side / longer)), max(1, round(height * max_side / longer))
+
+
+def _rebuild(
+    group: Group, records: npt.NDArray[np.void], pieces: list[Pixels], failed: dict[int, str]
+) -> Group:
+    """The group with ``pieces`` (one a record that did not fail) as its data."""
+    good = [i for i in range(len(records)) if i not in failed]
+    records = records[good]
+    records["length"] = [piece.size for piece in pieces]
+    records["offset"] = np.cumsum(records["length"], dtype=np.uint64) - records["length"]
+    data = np.concatenate([*(piece.reshape(-1) for piece in pieces), np.zeros(0, np.uint8)])
+    marks = records["flags"] & ESCAPED
+    problems = _C.describe(data, as_rows(records))
+    records["flags"] |= marks
+    assert not problems, problems  # we made these bytes
+    failures = [*group.failures, *((group.keys[i], reason) for i, reason in failed.items())]
+    return replace(group, data=data, records=records, keys=[group.keys[i] for i in good], failures=failures)
+
+
+def _baseline(group: Group) -> Group:
+    """Progressive JPEGs become baseline ones of the same coefficients; those that cannot stay as they are."""
+    wanted = (group.records["codec"] == CODECS.index("jpeg")) & ((group.records["flags"] & PROGRESSIVE) != 0)
+    if not wanted.any():
+        return group
+    pieces: list[Pixels] = []
+    done = 0
+    for record, progressive in zip(group.records, wanted.tolist(), strict=True):
+        data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+        if progressive:
+            try:
+                pieces.append(cast(Pixels, _C.jpeg_to_baseline(data)))
+                done += 1
+                continue
+            except FastloadError:
+                pass  # kept; its entry in the index says that it is progressive, and so it is counted
+        pieces.append(data)
+    records = group.records.copy()
+    records["flags"] &= ESCAPED
+    return replace(_rebuild(group, records, pieces, {}), transcoded=done)
+
+
+class _Raw:
+    """Decoded by the core, scaled by its antialiased bilinear resize: the pixels that training sees."""
+
+    def __init__(self, options: PackOptions) -> None:
+        self._size, self._max_side = options.size, options.max_side
+        self._decoder = _C.Decoder(fallback=decode_with_pil)
+
+    def apply(self, group: Group) -> Group:
+        records, pieces, failed = group.records.copy(), [], {}
+        for i, record in enumerate(group.records):
+            data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+            try:
+                pixels = self._scaled(self._decoder.decode_rgb(data))
+            except (FastloadError, ValueError) as error:
+                failed[i] = f"does not decode: {error}"
+                continue
+            pieces.append(np.ascontiguousarray(pixels))
+            records[i]["height"], records[i]["width"] = pixels.shape[:2]
+        records["codec"], records["channels"] = CODECS.index("raw"), 3
+        records["flags"] &= ESCAPED
+        return _rebuild(group, records, pieces, failed)
+
+    def _scaled(self, pixels: Pixels) -> Pixels:
+        height, width = pixels.shape[:2]
+        target = self._size or (bounded(width, height, self._max_side) if self._max_side else (width, height))
+        if target == (width, height):
+            return pixels
+        whole = (0, 0, *target)
+        scaled: Pixels = _C.resize(pixels, ((0, 0, width, height), target, whole, False))
+        return scaled.reshape(target[1], target[0], 3)
+
+
+class _Smaller:
+    """Images above the limit are re-encoded as JPEG by Pillow; the others stay as they are."""
+
+    def __init__(self, options: PackOptions) -> None:
+        assert options.max_side is not None
+        self._max_side, self._quality = options.max_side, options.quality
+        self._decoder = _C.Decoder(fallback=decode_with_pil)
+
+    def apply(self, group: Group) -> Group:
+        records, pieces, failed = group.records.copy(), [], {}
+        for i, record in enumerate(group.records):
+            data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+            known = int(record["width"]) > 0
+            if known and max(int(record["width"]), int(record["height"])) <= self._max_side:
+                pieces.append(data)
+                continue
+            try:
+                # Pillow fills what a JPEG does not have with gray, and the result would look whole.
+                self._decoder.decode_rgb(data)
+                pieces.append(self._smaller(data))
+            except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
+                failed[i] = f"cannot be re-encoded: {error}"
+        records["flags"] &= ESCAPED
+        return _rebuild(group, records, pieces, failed)
+
+    def _smaller(self, data: Pixels) -> Pixels:
+        from PIL import Image, JpegImagePlugin
+
+        with Image.open(io.BytesIO(data.tobytes()), formats=FORMATS) as image:
+            size = bounded(image.width, image.height, self._max_side)
+            if size == image.size:
+                return data
+            sampling = JpegImagePlugin.get_sampling(image) if image.format == "JPEG" else -1
+            orientation = image.getexif().get(0x0112)
+            profile = image.info.get("icc_profile")
+            small = image.convert("L" if image.mode == "L" else "RGB").resize(size, Image.Resampling.BICUBIC)
+        exif = Image.Exif()
+        if orientation is not None:
+            exif[0x0112] = orientation
+        encoded = io.BytesIO()
+        small.save(
+            encoded, "JPEG", quality=self._quality, subsampling=sampling if sampling >= 0 else 2,
+            exif=exif.tobytes() if orientation is not None else b"", icc_profile=profile,
+        )  # fmt: skip
+        return np.frombuffer(encoded.getvalue(), np.uint8)

@@ -1,0 +1,1 @@
+"""Batches ahead of the consumer: slots, and the queue that the engine fills."""

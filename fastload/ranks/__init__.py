@@ -1,0 +1,1 @@
+"""Several processes: who is who, whether they agree, and how they end."""

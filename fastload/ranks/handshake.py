@@ -1,0 +1,270 @@
+"""Before the first batch the ranks compare their loaders: a difference is an error on all, not a hang.
+
+Each rank puts a description of its loader into the key-value store with which the process group was formed;
+the group's first rank compares them and puts the verdict there. No collective is issued, so nothing can be
+taken for one of the training loop's own, and ranks that make no loader are not waited for without end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from fastload import __version__
+from fastload.backends.options import Options
+from fastload.errors import WorldError
+from fastload.ranks.exchange import Exchange, in_words
+from fastload.ranks.world import World
+from fastload.sampler import Sampler
+from fastload.transforms.plan import Plan
+
+__all__ = ["Handshake", "describe", "site_of_loader"]
+
+WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own timeout is less
+_LOOK_SECONDS = 0.1  # how often a waiting rank looks whether another one was given no seed
+_LOOKED_AT = 64  # positions of the order
+_LONGEST_KEY = 160  # characters; longer ones are hashed
+
+_met: Counter[str] = Counter()  # handshakes of this process by the place where the loader was made
+
+
+def describe(
+    dataset: Any, length: int, sampler: Sampler, plan: Plan, options: Options, world: World, epoch: int
+) -> dict[str, Any]:
+    """What must be equal on all ranks: dataset id, options, order and version. JSON-able, about 1 kB.
+
+    Threads, prefetching and folders are not in it: they may differ, also between hosts.
+    """
+    own = getattr(dataset, "id", None)
+    return {
+        "dataset": own if isinstance(own, str) else f"{type(dataset).__module__}.{_name(type(dataset))}",
+        "samples": length,
+        "world_size": world.size,
+        "batch_size": options.batch_size,
+        "shuffle": options.shuffle,
+        "seed": options.seed,
+        "drop_last": options.drop_last,
+        "padding": "drop" if options.drop_padding else options.padding,
+        "on_error": options.on_error,
+        "max_pixels": options.max_pixels,
+        "cache_decoded": options.cache_decoded,
+        "sampler": type(sampler.order).__name__,
+        "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
+        **{f"transform's {part.name}": repr(getattr(plan, part.name)) for part in fields(plan)},
+        "transform's tail": ", ".join(map(_name, plan.tail)),
+        "batch_transform": _batch_transform(options.batch_transform),
+        "fastload": __version__,
+    }
+
+
+def _order(sampler: Sampler, epoch: int) -> str:
+    """A hash of some sample ids of the epoch: a user's sampler may draw others on each rank."""
+    total = sampler.total(epoch)
+    if total == 0:
+        return ""
+    positions = np.unique(np.linspace(0, total - 1, _LOOKED_AT).astype(np.int64))
+    ids = sampler.order.ids(positions, epoch)
+    return hashlib.sha256(f"{total} {ids.tolist()}".encode()).hexdigest()[:16]
+
+
+def _batch_transform(given: Any) -> str:
+    """fastload's own with their arguments, others by name."""
+    steps = given if isinstance(given, (list, tuple)) else [given]
+    own = (type(step).__module__.startswith("fastload.") for step in steps)
+    text = ", ".join(repr(step) if is_own else _name(step) for step, is_own in zip(steps, own, strict=True))
+    return re.sub(r" at 0x[0-9a-f]+", "", text)  # of callables within ours
+
+
+def _name(value: Any) -> str:
+    """A callable's name; what it holds (a device, a folder) may differ between ranks."""
+    return str(getattr(value, "__qualname__", type(value).__qualname__))
+
+
+class Handshake:
+    """One loader's comparison with those of the other ranks.
+
+    Loaders are matched by the file and function that make them and, there, by the order of their first
+    batches. Ranks that do not belong to a process group, or were given a rank and world size that are not the
+    group's, compare nothing.
+
+    Args:
+        world: this loader's rank and world size.
+        group: the process group that they are of; None: the default one.
+        policy: when some ranks have not come to their first batch after 60 seconds (or the process group's
+            timeout, if that is less): "warn", and compare when they do; "raise"; or "off": no handshake.
+        description: what to compare in an epoch.
+        site: where the loader is made; see :func:`site_of_loader`.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        group: Any,
+        policy: str,
+        description: Callable[[int], dict[str, Any]],
+        site: str,
+    ) -> None:
+        self._world = world
+        self._group = group
+        self._policy = policy
+        self._description = description
+        self._site = site
+        self._exchange: Exchange | None = None
+        self._seeds: Exchange | None = None  # which of the ranks were given a seed
+        self._settled = policy == "off" or world.size == 1
+        self._refused = ""  # why this loader gives no batches
+
+    def meet(self, epoch: int, position: int) -> None:
+        """Before each batch. The first time it waits for the other ranks; when they are equal, never again.
+
+        Args:
+            epoch, position: where this rank begins.
+
+        Raises:
+            WorldError: the loaders differ, or ranks are missing and the policy is "raise".
+        """
+        if self._settled:
+            return
+        if self._refused:
+            raise WorldError(self._refused)
+        if self._exchange is None:
+            self._exchange = self._begin(epoch, position)
+            if self._exchange is None:
+                self._settled = True
+                return
+            self._wait(self._exchange)
+        if self._exchange.done.is_set():
+            self._settle(self._exchange)
+
+    def agree(self, given: int | None, drawn: Callable[[], int]) -> int | None:
+        """The seed of the group's first rank, on all its ranks; None where there is no group to ask.
+
+        Args:
+            given: the seed where one was given, to this loader or by a state. All ranks have the same then.
+            drawn: draws one; called on all ranks, so that their generators go on alike.
+
+        Raises:
+            WorldError: some ranks were given a seed and others not, ranks are missing after 60 s, or the
+                process group's store fails.
+        """
+        proposal = drawn() if given is None else given
+        if self._world.size == 1 or (given is not None and self._policy == "off"):
+            return proposal
+        described = {"seed=": "not given" if given is None else "given"}
+        exchange = self._seeds = self._exchanging("seed", described, proposal)
+        if exchange is None or given is not None:
+            return given  # the handshake that follows compares
+        exchange.done.wait(_limit(exchange))
+        if exchange.verdict or exchange.failure is not None:
+            self._settle(exchange)
+        if exchange.verdict is not None:
+            return int(exchange.agreed)
+        exchange.given_up.set()
+        who = in_words(exchange.missing) if exchange.missing else "the process group's store"
+        raise WorldError(
+            f"The ranks could not agree on a seed for the loader made in {self._site}: {who} did not answer "
+            f"within {_limit(exchange):g} s. Pass seed=, the same on all ranks, or process_group=, the group "
+            "of those that make this loader."
+        )
+
+    def _begin(self, epoch: int, position: int) -> Exchange | None:
+        described = {**self._description(epoch), "epoch": epoch, "position": position}
+        return self._exchanging("", described, None)
+
+    def _exchanging(self, subject: str, description: dict[str, Any], proposal: Any) -> Exchange | None:
+        """An exchange that has begun; None where there is nobody to exchange with."""
+        found = _membership(self._world, self._group)
+        if found is None:
+            return None
+        store, members, own = found
+        site = f"fastload/{','.join(map(str, members))}/{self._site}{subject and '/' + subject}"
+        if len(site) > _LONGEST_KEY:
+            site = f"fastload/{hashlib.sha256(site.encode()).hexdigest()}"
+        key = f"{site}/{_met[site]}"
+        _met[site] += 1
+        exchange = Exchange(store, members, own, key, description, proposal)
+        weakref.finalize(self, exchange.given_up.set)
+        threading.Thread(target=exchange.run, name="fastload-handshake", daemon=True).start()
+        return exchange
+
+    def _wait(self, exchange: Exchange) -> None:
+        limit = _limit(exchange)
+        until = time.monotonic() + limit
+        while time.monotonic() < until:
+            if exchange.done.wait(_LOOK_SECONDS):
+                return
+            if self._seeds is not None and self._seeds.verdict:
+                self._settle(self._seeds)
+        if exchange.missing:
+            text = f"{in_words(exchange.missing)} did not come to the first batch of the loader"
+        else:
+            text = "the process group's store did not answer at the first batch of the loader"
+        text = f"After {limit:g} s {text} made in {self._site}. "
+        if self._policy == "raise":
+            exchange.given_up.set()
+            self._refused = f"{text}Look for what stopped them in their own output."
+            raise WorldError(self._refused)
+        warnings.warn(
+            f"{text}Going on without them. Where not all ranks make this loader, pass process_group= (the "
+            'group of those that do) or handshake="off".',
+            stacklevel=5,
+        )
+
+    def _settle(self, exchange: Exchange) -> None:
+        if exchange.failure is not None:
+            self._refused = (
+                f"The ranks' loaders made in {self._site} could not be compared: the process group's store "
+                f"failed ({exchange.failure}). A rank, or its host, is probably gone."
+            )
+        elif exchange.verdict:
+            self._refused = (
+                f"The ranks' loaders made in {self._site} differ: {exchange.verdict}. Give all ranks the "
+                "same data, options and fastload, and let them resume from the same state."
+            )
+        self._settled = not self._refused
+        if self._refused:
+            raise WorldError(self._refused) from exchange.failure
+
+
+def _limit(exchange: Exchange) -> float:
+    """Seconds to wait for the other ranks."""
+    return min(WAIT_SECONDS, float(exchange.store.timeout.total_seconds()))
+
+
+def _membership(world: World, group: Any) -> tuple[Any, list[int], int] | None:
+    """The store, the group's global ranks and this process's place among them; None: nothing to compare."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    group = distributed.group.WORLD if group is None else group
+    members = list(distributed.get_process_group_ranks(group))
+    if len(members) != world.size or members[world.rank] != distributed.get_rank():
+        return None  # a world of the user's own
+    if distributed.get_backend(group) == "fake":
+        return None
+    find_store = getattr(distributed.distributed_c10d, "_get_default_store", None)
+    store = find_store() if find_store is not None else None
+    return (store, members, world.rank) if hasattr(store, "check") else None
+
+
+def site_of_loader() -> str:
+    """Where the loader is made: file and function, which are the same on all ranks of one script.
+
+    For a call from within its constructor.
+    """
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fastload."):
+        frame = frame.f_back
+    code = frame.f_code
+    return f"{code.co_filename.rpartition('/')[2]}, {code.co_name}"
