@@ -21,9 +21,7 @@ void seal(const TableArg& table, uint64_t first) {
   seal_places(reinterpret_cast<CacheEntry*>(table.data()), table.shape(0), first);
 }
 
-CacheFile::Table table(int which) {
-  return which == 0 ? CacheFile::Table::kIndex : CacheFile::Table::kEntries;
-}
+Table table(int which) { return which == 0 ? Table::kIndex : Table::kEntries; }
 
 nb::dict counts(const CacheFile& file) {
   const CacheFile::Counts counts = file.counts();

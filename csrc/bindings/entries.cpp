@@ -8,6 +8,7 @@
 
 #include <memory>
 
+#include "cache/cache_file.h"
 #include "io/guarded_range.h"
 #include "pack/entries_of.h"
 #include "register.h"

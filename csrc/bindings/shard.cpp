@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "cache/cache_file.h"
 #include "io/guarded_range.h"
 #include "register.h"
 #include "shard/index.h"

@@ -63,7 +63,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "decode": {"base"},
     "transform": {"base"},
     "collate": {"base"},
-    "shard": {"base", "io", "cache"},
+    "shard": {"base", "io"},
     "cache": {"base", "io", "decode", "transform", "shard"},
     "sample": {"base", "io", "shard", "cache"},
     "read_ahead": {"base", "io", "shard", "cache"},

@@ -194,12 +194,12 @@ TEST(the_index_comes_from_its_copy_once_that_is_complete) {
   const Index& plain = a.set.reader().index();
   Index index(plain, a.cache);
   const Bytes whole = a.file.index();
-  CHECK(a.cache->write_copy(CacheFile::Table::kIndex, 0, whole.first(100)));
+  CHECK(a.cache->write_copy(Table::kIndex, 0, whole.first(100)));
   std::vector<Record> unused;
   const Record* const own = index.records(unused).data();
-  CHECK(!a.cache->write_copy(CacheFile::Table::kIndex, 100, whole));  // beyond its end
-  CHECK(!a.cache->write_copy(CacheFile::Table::kEntries, 0, whole));  // it has no room
-  CHECK(a.cache->write_copy(CacheFile::Table::kIndex, 100, whole.subspan(100)));
+  CHECK(!a.cache->write_copy(Table::kIndex, 100, whole));  // beyond its end
+  CHECK(!a.cache->write_copy(Table::kEntries, 0, whole));  // it has no room
+  CHECK(a.cache->write_copy(Table::kIndex, 100, whole.subspan(100)));
   CHECK(index.records(unused).data() != own);
   for (size_t id = 0; id < kCount; ++id) {
     CHECK_EQ(index.record(id).crc32c, a.set.record(id).crc32c);
@@ -214,7 +214,7 @@ TEST(a_damaged_copy_of_the_index_is_not_used) {
     Cached a;
     std::vector<uint8_t> copy(a.file.index().begin(), a.file.index().end());
     copy[std::min(place, copy.size() - 1)] ^= 4;
-    CHECK(a.cache->write_copy(CacheFile::Table::kIndex, 0, copy));
+    CHECK(a.cache->write_copy(Table::kIndex, 0, copy));
     Index index(Index(a.set.path("index")), a.cache);
     for (size_t id = 0; id < kCount; ++id) {
       CHECK_EQ(index.record(id).crc32c, a.set.record(id).crc32c);
@@ -226,7 +226,7 @@ TEST(a_damaged_copy_of_the_index_is_not_used) {
 
 TEST(a_copy_is_damaged_while_threads_use_it) {
   Cached a;
-  CHECK(a.cache->write_copy(CacheFile::Table::kIndex, 0, a.file.index()));
+  CHECK(a.cache->write_copy(Table::kIndex, 0, a.file.index()));
   const uint8_t byte = 0xAA;
   for (uint64_t at = 130; at < a.file.index().size(); at += 1000) {
     a.file.scribble(a.cache->header().index_offset + at, &byte, 1);

@@ -34,23 +34,25 @@
 #include "cache/layout.h"
 #include "cache/reservation.h"
 #include "io/guarded_range.h"
+#include "shard/kept.h"
 
 namespace fastload {
 
 // Safe to use from many threads.
-class CacheFile {
+class CacheFile final : public KeptTables, public KeptRecords {
  public:
   // Attaches to the file at `path`, which `descriptor` has open; owns the descriptor, also when it
   // throws. Opened for reading only, nothing is stored. Throws Error(kIo, kFormat, kTruncated,
   // kChecksum).
   CacheFile(int descriptor, std::string path);
-  ~CacheFile();
+  ~CacheFile() override;
   CacheFile(const CacheFile&) = delete;
   CacheFile& operator=(const CacheFile&) = delete;
 
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& path() const override { return path_; }
   [[nodiscard]] const CacheHeader& header() const { return header_; }
-  [[nodiscard]] uint64_t size() const { return header_.num_records; }
+  [[nodiscard]] uint64_t size() const override { return header_.num_records; }
+  [[nodiscard]] uint32_t index_digest() const override { return header_.index_digest; }
   [[nodiscard]] bool is_writable() const { return descriptor_ >= 0 && writable_ && !cut_; }
 
   struct Found {
@@ -60,8 +62,8 @@ class CacheFile {
   };
   // The record of sample `id`, unchecked.
   [[nodiscard]] Found look(uint64_t id) const noexcept;
-  [[nodiscard]] Bytes find(uint64_t id) const noexcept { return look(id).bytes; }
-  [[nodiscard]] bool is_ready(uint64_t id) const noexcept {
+  [[nodiscard]] Bytes find(uint64_t id) const noexcept override { return look(id).bytes; }
+  [[nodiscard]] bool is_ready(uint64_t id) const noexcept override {
     return id < header_.num_records && state(id).load(std::memory_order_acquire) == 1;
   }
   // Whether the record has a place, and what that is: file offset and length; length 0: none.
@@ -72,13 +74,16 @@ class CacheFile {
   };
   [[nodiscard]] Place place(uint64_t id) const noexcept;
   [[nodiscard]] bool has_room(uint64_t id) const noexcept { return place(id).length > 0; }
+  [[nodiscard]] bool wants(uint64_t id) const noexcept override {
+    return is_writable() && !is_ready(id) && has_room(id);
+  }
 
   // Whether bytes are a view of the mapping.
-  [[nodiscard]] bool has(Bytes bytes) const noexcept {
+  [[nodiscard]] bool has(Bytes bytes) const noexcept override {
     return bytes.data() >= data_ && bytes.data() < data_ + header_.file_size;
   }
   // For bytes of look() that have been used: whether the file still has them.
-  [[nodiscard]] bool is_there(Bytes bytes) noexcept {
+  [[nodiscard]] bool is_there(Bytes bytes) noexcept override {
     const auto offset = static_cast<uint64_t>(bytes.data() - data_);
     for (size_t i = 0; i < segments_.size() && !is_tail_there(bytes); ++i) {
       if (offset >= segments_[i].end) continue;
@@ -89,10 +94,10 @@ class CacheFile {
   }
 
   // Puts a record into its place, if it has one of that length and is not there yet.
-  void store(uint64_t id, Bytes bytes, uint32_t crc) noexcept;
+  void store(uint64_t id, Bytes bytes, uint32_t crc) noexcept override;
   // The record that was found is not what it should be: as if it were not there, until somebody
   // stores it again.
-  void reject(uint64_t id) noexcept;
+  void reject(uint64_t id) noexcept override;
 
   // Locks bytes [begin, end) of the file against claims by other CacheFiles, of this process or
   // another, until release() or until this object or its process ends. Never waits; false if it
@@ -100,9 +105,8 @@ class CacheFile {
   bool claim(uint64_t begin, uint64_t end) noexcept;
   void release(uint64_t begin, uint64_t end) noexcept;
 
-  enum class Table { kIndex = 0, kEntries = 1 };
   // The copy of the dataset's file, if it is complete; unchecked.
-  [[nodiscard]] Bytes copy(Table table) const noexcept;
+  [[nodiscard]] Bytes copy(Table table) const noexcept override;
   // Where the copy lies in the file: offset and size; size 0: it has no room.
   [[nodiscard]] std::pair<uint64_t, uint64_t> copy_range(Table table) const noexcept;
   // Writes bytes of the copy from `offset` in it on; the last ones make it complete. Who does so
@@ -110,8 +114,8 @@ class CacheFile {
   bool write_copy(Table table, uint64_t offset, Bytes bytes) noexcept;
 
   // A record was read, from here or from elsewhere.
-  void count_hit() noexcept { add(stripe().hits, 1); }
-  void count_miss() noexcept { add(stripe().misses, 1); }
+  void count_hit() noexcept override { add(stripe().hits, 1); }
+  void count_miss() noexcept override { add(stripe().misses, 1); }
 
   struct Counts {
     uint64_t hits = 0;                            // records read from here

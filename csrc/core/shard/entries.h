@@ -20,8 +20,8 @@ class Entries {
   // Throws as PagedFile, and Error(kFormat) if the file belongs to another index.
   Entries(const std::string& path, const Index& index);
   // The same entry points, for a user of a cache; see PagedFile. damaged() counts for all of them.
-  Entries(const Entries& entries, std::shared_ptr<CacheFile> cache)
-      : file_(entries.file_, std::move(cache)), damaged_(entries.damaged_) {}
+  Entries(const Entries& entries, std::shared_ptr<const KeptTables> cache)
+      : file_(entries.file_, std::move(cache), Table::kEntries), damaged_(entries.damaged_) {}
 
   [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
   [[nodiscard]] uint32_t spacing() const { return file_.header().spacing; }

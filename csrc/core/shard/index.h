@@ -34,8 +34,8 @@ class Index {
   // Throws as PagedFile.
   explicit Index(const std::string& path);
   // The same index, for a user of a cache; see PagedFile.
-  Index(const Index& index, std::shared_ptr<CacheFile> cache)
-      : file_(index.file_, std::move(cache)) {}
+  Index(const Index& index, std::shared_ptr<const KeptTables> cache)
+      : file_(index.file_, std::move(cache), Table::kIndex) {}
 
   [[nodiscard]] uint64_t size() const { return file_.header().num_records; }
   // Identifies the index's whole contents.

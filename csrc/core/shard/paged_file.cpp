@@ -32,11 +32,7 @@ std::string TableFile::remedy() const {
 
 TableFile::TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed,
                      bool has_table)
-    : path_(path),
-      table_(std::memcmp(magic, "FLINDEX1", 8) == 0 ? CacheFile::Table::kIndex
-                                                    : CacheFile::Table::kEntries),
-      file_(path),
-      data_(file_.at(0, 0).data()) {
+    : path_(path), file_(path), data_(file_.at(0, 0).data()) {
   check_header(magic);
   check_sizes(fixed, has_table);
   const Bytes table = file_.at(header_.pages_offset, file_.size() - header_.pages_offset);
@@ -178,16 +174,17 @@ void TableFile::lost() const {
                   remedy() + ".");
 }
 
-PagedFile::PagedFile(const PagedFile& file, std::shared_ptr<CacheFile> cache)
+PagedFile::PagedFile(const PagedFile& file, std::shared_ptr<const KeptTables> cache, Table table)
     : file_(file.file_),
       cache_(std::move(cache)),
+      table_(table),
       awaited_(true),
       checked_(std::make_unique<std::atomic<bool>[]>(file_->pages())) {}
 
 const uint8_t* PagedFile::copy() {
   if (!awaited_.load(std::memory_order_acquire)) [[likely]]
     return copy_.load(std::memory_order_acquire);
-  const Bytes bytes = cache_->copy(file_->table());
+  const Bytes bytes = cache_->copy(table_);
   if (!bytes.empty() && awaited_.exchange(false) && file_->is_same(bytes)) {
     copy_.store(bytes.data(), std::memory_order_release);
   }

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "cache/cache_file.h"
 #include "io/file_bytes.h"
+#include "shard/kept.h"
 
 namespace fastload {
 
@@ -51,7 +51,6 @@ class TableFile {
   [[nodiscard]] const PagedHeader& header() const { return header_; }
   // CRC-32C of header and page table: identifies the whole file's contents.
   [[nodiscard]] uint32_t digest() const { return digest_; }
-  [[nodiscard]] CacheFile::Table table() const { return table_; }
 
   // The file's bytes [begin, begin + length), inside the data region, checked; nullptr where they
   // do not stay in memory (see FileBytes), and read() gives them. Throws Error(kChecksum), and on
@@ -93,7 +92,6 @@ class TableFile {
   bool check_page(uint64_t number);
 
   const std::string path_;
-  const CacheFile::Table table_;  // which file it is
   FileBytes file_;
   const uint8_t* data_ = nullptr;  // the file's bytes
   PagedHeader header_{};
@@ -112,7 +110,7 @@ class PagedFile {
   // The same file, for a user of a cache: once that has a complete copy, values come from there:
   // memory, where the file may lie on slow storage. What is damaged in the copy is read from the
   // file. Views are valid as long as this object.
-  PagedFile(const PagedFile& file, std::shared_ptr<CacheFile> cache);
+  PagedFile(const PagedFile& file, std::shared_ptr<const KeptTables> cache, Table table);
 
   [[nodiscard]] const std::string& path() const { return file_->path(); }
   [[nodiscard]] const PagedHeader& header() const { return file_->header(); }
@@ -147,10 +145,11 @@ class PagedFile {
   bool check(const uint8_t* copy, uint64_t begin, uint64_t length);
 
   const std::shared_ptr<TableFile> file_;
-  const std::shared_ptr<CacheFile> cache_;        // nullptr: none
-  std::atomic<const uint8_t*> copy_{nullptr};     // its first byte; nullptr: not used
-  std::atomic<bool> awaited_{false};              // the copy was not there when it was looked for
-  std::unique_ptr<std::atomic<bool>[]> checked_;  // by page of the copy
+  const std::shared_ptr<const KeptTables> cache_;  // nullptr: none
+  const Table table_ = Table::kIndex;              // which of its copies
+  std::atomic<const uint8_t*> copy_{nullptr};      // its first byte; nullptr: not used
+  std::atomic<bool> awaited_{false};               // the copy was not there when it was looked for
+  std::unique_ptr<std::atomic<bool>[]> checked_;   // by page of the copy
 };
 
 }  // namespace fastload

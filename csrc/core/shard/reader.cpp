@@ -24,12 +24,12 @@ Reader::Reader(Index& index, std::vector<ShardFile> shards)
   shards_->checked = bits(index_.size());
 }
 
-Reader::Reader(const Reader& reader, Index& index, std::shared_ptr<CacheFile> cache)
+Reader::Reader(const Reader& reader, Index& index, std::shared_ptr<KeptRecords> cache)
     : index_(index),
       shards_(reader.shards_),
       cache_(std::move(cache)),
       checked_(bits(index.size())) {
-  if (cache_->size() == index_.size() && cache_->header().index_digest == index_.digest()) return;
+  if (cache_->size() == index_.size() && cache_->index_digest() == index_.digest()) return;
   throw Error(ErrorKind::kValue, cache_->path() + " is a cache of " +
                                      std::to_string(cache_->size()) + " records of another " +
                                      "dataset than " + index_.path() + " (" +
@@ -87,10 +87,7 @@ bool Reader::is_ready(uint64_t id) const noexcept {
   return cache_ != nullptr && cache_->is_ready(id);
 }
 
-bool Reader::wants(uint64_t id) const noexcept {
-  return cache_ != nullptr && cache_->is_writable() && !cache_->is_ready(id) &&
-         cache_->has_room(id);
-}
+bool Reader::wants(uint64_t id) const noexcept { return cache_ != nullptr && cache_->wants(id); }
 
 void Reader::keep(uint64_t id, const Record& record, Bytes bytes) noexcept {
   if (cache_ != nullptr) cache_->store(id, bytes, record.crc32c);
@@ -221,12 +218,6 @@ bool Reader::is_resident(const Record& record) {
     if (!file->is_resident(record.offset + at).value_or(true)) return false;
   }
   return true;
-}
-
-uint64_t Reader::total_bytes() const {
-  uint64_t sum = 0;
-  for (const ShardFile& shard : shards_->files) sum += shard.size;
-  return sum;
 }
 
 void Reader::check(uint64_t id, const Record& record, Bytes bytes) {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "cache/cache_file.h"
 #include "io/cold_file.h"
 #include "io/mapping.h"
 #include "shard/index.h"
+#include "shard/kept.h"
 
 namespace fastload {
 
@@ -32,7 +32,7 @@ class Reader {
   // Another reader of the same shards, which looks for records in the cache first, and puts those
   // there that it reads. `index` is of the same dataset. Throws Error(kValue) if the cache is
   // another's.
-  Reader(const Reader& reader, Index& index, std::shared_ptr<CacheFile> cache);
+  Reader(const Reader& reader, Index& index, std::shared_ptr<KeptRecords> cache);
 
   // The record's bytes: a view of the cache, the mapping, or of `scratch`, which must outlive the
   // view. Checks range and, on the record's first read, its CRC-32C; what is damaged in the cache
@@ -64,8 +64,6 @@ class Reader {
   void keep(uint64_t id, const Record& record, Bytes bytes) noexcept;
   // A record that was read by cold() is used.
   void count_miss() noexcept;
-  // Bytes of all shards.
-  [[nodiscard]] uint64_t total_bytes() const;
 
   [[nodiscard]] Index& index() const { return index_; }
   // The shard's path, for messages; "?" when the entry is damaged.
@@ -102,8 +100,8 @@ class Reader {
 
   Index& index_;
   const std::shared_ptr<Shards> shards_;
-  const std::shared_ptr<CacheFile> cache_;  // nullptr: none
-  const Checked checked_;                   // in the cache
+  const std::shared_ptr<KeptRecords> cache_;  // nullptr: none
+  const Checked checked_;                     // in the cache
 };
 
 }  // namespace fastload
