@@ -13,17 +13,44 @@ if TYPE_CHECKING:
     from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
     from fastload.loader.data_loader import DataLoader
     from fastload.loader.padding import valid
+    from fastload.sample.fields import (
+        Array,
+        Boxes,
+        Bytes,
+        Image,
+        Json,
+        Keypoints,
+        Label,
+        Mask,
+        Polygons,
+        Scalar,
+        Text,
+    )
     from fastload.sample.ragged import Ragged
+    from fastload.sample.schema import Field, Schema
     from fastload.sampler import SubsetSampler, WeightedSampler
 
 __all__ = [
     "IGNORE_LABEL",
+    "Array",
+    "Boxes",
+    "Bytes",
     "CacheSetting",
     "DataLoader",
+    "Field",
+    "Image",
+    "Json",
+    "Keypoints",
+    "Label",
+    "Mask",
     "MixedDataset",
     "PackedDataset",
+    "Polygons",
     "Ragged",
+    "Scalar",
+    "Schema",
     "SubsetSampler",
+    "Text",
     "WeightedSampler",
     "errors",
     "mix",
@@ -37,12 +64,25 @@ IGNORE_LABEL = -100
 
 # Each name's module. Those that are modules themselves have none.
 _LAZY = {
+    "Array": "fastload.sample.fields",
+    "Boxes": "fastload.sample.fields",
+    "Bytes": "fastload.sample.fields",
     "CacheSetting": "fastload.cache.settings",
     "DataLoader": "fastload.loader.data_loader",
+    "Field": "fastload.sample.schema",
+    "Image": "fastload.sample.fields",
+    "Json": "fastload.sample.fields",
+    "Keypoints": "fastload.sample.fields",
+    "Label": "fastload.sample.fields",
+    "Mask": "fastload.sample.fields",
     "MixedDataset": "fastload.dataset.pictures",
     "PackedDataset": "fastload.dataset.pictures",
+    "Polygons": "fastload.sample.fields",
     "Ragged": "fastload.sample.ragged",
+    "Scalar": "fastload.sample.fields",
+    "Schema": "fastload.sample.schema",
     "SubsetSampler": "fastload.sampler",
+    "Text": "fastload.sample.fields",
     "WeightedSampler": "fastload.sampler",
     "errors": None,
     "mix": "fastload.dataset.pictures",

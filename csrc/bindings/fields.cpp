@@ -1,4 +1,4 @@
-// The values of fields: columns.
+// Fields: the table of their kinds, and columns, which hold their values.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +9,7 @@
 
 #include "register.h"
 #include "sample/column.h"
+#include "sample/kinds.h"
 
 namespace nb = nanobind;
 
@@ -58,6 +59,13 @@ nb::bytes value(Column& column, uint64_t id) {
 }  // namespace
 
 void register_fields(nb::module_& m) {
+  nb::dict kinds;
+  for (const KindRow& row : kFieldKinds) {
+    const char* const storage = kStorageNames[static_cast<size_t>(row.storage)];
+    kinds[row.name] = nb::make_tuple(static_cast<int>(row.kind), storage);
+  }
+  m.attr("FIELD_KINDS") = kinds;  // number and storage by name
+
   nb::class_<Column>(m, "Column", "field-NN.fli: the values of one field, by sample id.")
       .def(
           "__init__",

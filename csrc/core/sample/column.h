@@ -7,17 +7,11 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "sample/kinds.h"
 #include "shard/index.h"
 #include "shard/paged_file.h"
 
 namespace fastload {
-
-// How the values of a field lie in its column.
-enum class Storage : uint8_t {
-  kRecord,  // byte ranges of shards, as in index.fli
-  kFixed,   // values of one width
-  kRagged,  // rows of one width, each sample with a number of its own
-};
 
 // Throws Error(kValue) for another word than "record", "fixed" and "ragged".
 Storage storage_of(std::string_view word);

@@ -1,0 +1,53 @@
+// The kinds of fields that a sample may have. The one table of them: Python gets it as
+// _C.FIELD_KINDS, and FORMAT.md has the same words.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace fastload {
+
+enum class FieldKind : uint8_t {
+  kImage = 0,
+  kMask = 1,
+  kLabel = 2,
+  kScalar = 3,
+  kArray = 4,
+  kBoxes = 5,
+  kPolygons = 6,
+  kKeypoints = 7,
+  kText = 8,
+  kBytes = 9,
+  kJson = 10,
+};
+
+// How the values of a field lie in its column.
+enum class Storage : uint8_t {
+  kRecord,  // byte ranges of shards, as in index.fli
+  kFixed,   // values of one width
+  kRagged,  // rows of one width, each sample with a number of its own
+};
+
+struct KindRow {
+  const char* name;
+  FieldKind kind;
+  Storage storage;  // an array whose first dimension is open is ragged
+};
+
+inline constexpr std::array<KindRow, 11> kFieldKinds{{
+    {"image", FieldKind::kImage, Storage::kRecord},
+    {"mask", FieldKind::kMask, Storage::kRecord},
+    {"label", FieldKind::kLabel, Storage::kFixed},
+    {"scalar", FieldKind::kScalar, Storage::kFixed},
+    {"array", FieldKind::kArray, Storage::kFixed},
+    {"boxes", FieldKind::kBoxes, Storage::kRagged},
+    {"polygons", FieldKind::kPolygons, Storage::kRagged},
+    {"keypoints", FieldKind::kKeypoints, Storage::kRagged},
+    {"text", FieldKind::kText, Storage::kRagged},
+    {"bytes", FieldKind::kBytes, Storage::kRagged},
+    {"json", FieldKind::kJson, Storage::kRagged},
+}};
+
+inline constexpr std::array<const char*, 3> kStorageNames{"record", "fixed", "ragged"};
+
+}  // namespace fastload

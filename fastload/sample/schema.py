@@ -1,0 +1,240 @@
+"""Schema: which fields a dataset's samples have, in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastload.sample import values
+from fastload.sample.fields import Image, Kind, Label, Mask, Storage
+from fastload.sample.kind_words import kind_of, words_of
+
+__all__ = ["MAX_FIELDS", "Field", "Schema"]
+
+MAX_FIELDS = 100  # their files have numbers of two digits
+MAX_NAME_BYTES = 128
+# Keys of a batch that are no field's: which positions are samples, and sizes of pictures.
+_VALID, _SIZES = "valid", "_sizes"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A named field of a sample.
+
+    Args:
+        name: in batches, and in the shards for other libraries.
+        kind: what it holds; see :mod:`fastload.sample.fields`.
+
+    Raises:
+        ValueError, TypeError: no legal name, or no kind.
+    """
+
+    name: str
+    kind: Kind
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or _wrong_name(self.name):
+            legal = _wrong_name(self.name) if isinstance(self.name, str) else "must be a str"
+            raise ValueError(f"A field's name {legal}. Found: {self.name!r}.")
+        object.__setattr__(self, "kind", kind_of(self.kind))
+
+    @property
+    def storage(self) -> Storage:
+        """How its values lie on disk: ``"record"``, ``"fixed"`` or ``"ragged"``."""
+        return self.kind.storage
+
+    @property
+    def item_dtype(self) -> np.dtype[Any]:
+        """Of a value (fixed), of a row (ragged; objects: bytes), or of a picture's pixels (record)."""
+        return self.kind.item_dtype
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        """Shape of a value (fixed), of a row (ragged; objects: bytes), or of a pixel (record)."""
+        return self.kind.item_shape
+
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a value (fixed), of a row (ragged), or of a pixel (record)."""
+        return self.kind.item_bytes
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes of a value; see :func:`fastload.sample.values.encode`."""
+        return values.encode(self.kind, value, self.name)
+
+    def decode(self, data: bytes) -> Any:
+        """The value of such bytes; see :func:`fastload.sample.values.decode`."""
+        return values.decode(self.kind, data, self.name)
+
+    def check(self, value: Any) -> None:
+        """Raise, in words, if the field cannot hold a value; see :func:`fastload.sample.values.encode`."""
+        self.encode(value)
+
+    def check_bytes(self, data: bytes) -> None:
+        """Raise, in words, if bytes are no value's; see :func:`fastload.sample.values.check_bytes`."""
+        values.check_bytes(self.kind, data, self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Name, kind and settings."""
+        return {"name": self.name, **self.kind.to_json()}
+
+    def __str__(self) -> str:
+        return f"{self.name}={words_of(self.kind)}"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The fields of a dataset's samples, in their order. Two of equal fields are equal.
+
+    Args:
+        fields: at least one Image or Mask among them; at most :data:`MAX_FIELDS`.
+
+    Raises:
+        ValueError: no legal schema.
+    """
+
+    fields: tuple[Field, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fields", tuple(self.fields))
+        names = [field.name for field in self.fields]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"Names of fields must differ. Found twice: {', '.join(twice)}.")
+        if len(names) > MAX_FIELDS:
+            raise ValueError(f"A schema has at most {MAX_FIELDS} fields. Found: {len(names)}.")
+        if not any(isinstance(field.kind, (Image, Mask)) for field in self.fields):
+            raise ValueError(
+                f"A schema needs at least one Image or Mask. Found: {', '.join(names) or 'no fields'}."
+            )
+        taken = {field.name + _SIZES for field in self.fields if field.storage == "record"}
+        for name in names:
+            if name in taken:
+                raise ValueError(
+                    f"A field cannot be called {name!r}: under this key a batch has the sizes of "
+                    f"the pictures of {name.removesuffix(_SIZES)!r}. Choose another name."
+                )
+
+    @classmethod
+    def of(cls, what: Any) -> Schema:
+        """A schema, from whatever says which.
+
+        Args:
+            what: a Schema; a mapping of kinds by name; or a sequence of Fields, pairs of name and kind, or
+                mappings as :meth:`Field.to_json` gives. Kinds may be words, as ``"boxes(xywh)"``.
+
+        Raises:
+            ValueError, TypeError: no legal schema.
+        """
+        if isinstance(what, Schema):
+            return what
+        if isinstance(what, Mapping):
+            return cls(tuple(Field(name, kind_of(kind)) for name, kind in what.items()))
+        if isinstance(what, (str, bytes)) or not isinstance(what, Iterable):
+            raise TypeError(
+                "A schema is a mapping of kinds by name, as {'image': Image(), 'boxes': Boxes()}, or a "
+                f"sequence of fields. Found: {what!r}."
+            )
+        return cls(tuple(_field_of(part) for part in what))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Schema:
+        """The schema that :meth:`to_json` described.
+
+        Raises:
+            ValueError, TypeError: no such text.
+        """
+        return cls.of(json.loads(text))
+
+    def to_json(self) -> str:
+        """As JSON: a list of the fields, each with name, kind and settings."""
+        return json.dumps([field.to_json() for field in self.fields], ensure_ascii=False)
+
+    @property
+    def index_field(self) -> Field:
+        """The field whose records are the index's: the first Image, else the first Mask."""
+        pictures = [field for field in self.fields if field.storage == "record"]
+        return next((field for field in pictures if isinstance(field.kind, Image)), pictures[0])
+
+    @property
+    def label_field(self) -> Field | None:
+        """The field whose values are the index's labels: the first Label."""
+        return next((field for field in self.fields if isinstance(field.kind, Label)), None)
+
+    @property
+    def columns(self) -> tuple[tuple[int, Field], ...]:
+        """The fields that have files of their own, with their positions in the schema."""
+        in_index = (self.index_field, self.label_field)
+        return tuple((number, field) for number, field in enumerate(self.fields) if field not in in_index)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an image and a label as version 1.0 has them: a batch is (images, labels)."""
+        return (
+            [field.name for field in self.fields] == ["image", "label"]
+            and self.fields[0].kind == Image()
+            and isinstance(self.fields[1].kind, Label)
+        )
+
+    @classmethod
+    def plain(cls, classes: Iterable[str] = ()) -> Schema:
+        """An image and a label, as version 1.0 has them."""
+        return cls((Field("image", Image()), Field("label", Label(tuple(classes)))))
+
+    def position(self, name: str) -> int:
+        """Where a field stands.
+
+        Raises:
+            KeyError: there is none of that name.
+        """
+        for number, field in enumerate(self.fields):
+            if field.name == name:
+                return number
+        raise KeyError(f"There is no field {name!r}. Fields: {', '.join(self.names)}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the fields, in their order."""
+        return tuple(field.name for field in self.fields)
+
+    def __getitem__(self, name: str) -> Field:
+        return self.fields[self.position(name)]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.fields)
+
+    def __len__(self) -> int:
+        return len(self.fields)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.fields))
+
+
+def _field_of(part: Any) -> Field:
+    if isinstance(part, Field):
+        return part
+    if isinstance(part, Mapping):
+        if "name" not in part:
+            raise ValueError(f"A field needs a 'name'. Found: {dict(part)!r}.")
+        return Field(part["name"], Kind.from_json(part))
+    if isinstance(part, (tuple, list)) and len(part) == 2:
+        return Field(part[0], kind_of(part[1]))
+    raise TypeError(f"A field is a Field, a pair of name and kind, or a mapping. Found: {part!r}.")
+
+
+def _wrong_name(name: str) -> str | None:
+    """What is not legal about a field's name; None: nothing."""
+    if not name or name.startswith(".") or "/" in name or not name.isprintable():
+        return "must be printable characters without '/', and not begin with '.'"
+    if len(name.encode("utf-8", "replace")) > MAX_NAME_BYTES:
+        return f"must have at most {MAX_NAME_BYTES} bytes of UTF-8"
+    if name == _VALID:
+        return f"must not be {_VALID!r}: under this key a batch says which of its positions are samples"
+    return None
