@@ -29,7 +29,8 @@ from fastload.prefetch.feeder import SlotShape
 from fastload.transfer.convert import Converter
 from fastload.transfer.cuda import CudaGpu, find_gpu
 from fastload.transfer.ring import Ring, RingSlot, SlotLayout
-from fastload.transforms.plan import Plan, compile_plan
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.plan import Plan
 
 NUMBERS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 STEP_CYCLES = 5_000_000  # of the device's clock: some milliseconds

@@ -77,7 +77,7 @@ def feed(pipeline: Any, batch: dict[str, Any]) -> None:
 def ready_batches(job: Job, packed: Path, count: int) -> Iterator[dict[str, Any]]:
     """Records (mapped, in the page cache) and windows of the loader's own first batches, over and over."""
     from fastload._native import _C
-    from fastload.transforms.plan import compile_plan
+    from fastload.transforms.compiler import compile_plan
 
     dataset, sampler = PackedDataset(packed), loader_of(job, packed, backend="native").sampler
     feed = _C.RecordFeed(

@@ -30,7 +30,8 @@ from fastload.transfer.cuda import check_device, find_gpu, goes_to_gpu
 from fastload.transfer.outputs import Outputs
 from fastload.transfer.streams import Gpu
 from fastload.transforms.batch import ColorJitter
-from fastload.transforms.plan import Plan, name_of
+from fastload.transforms.compiler import name_of
+from fastload.transforms.plan import Plan
 
 __all__ = [
     "Backend",

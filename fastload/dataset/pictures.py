@@ -18,8 +18,9 @@ from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
 from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.tickets import deliver
-from fastload.transforms.plan import compile_plan
-from fastload.transforms.specs import SPECS, Compose
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.compose import Compose
+from fastload.transforms.operations.registry import SPECS
 
 if TYPE_CHECKING:
     from PIL import Image

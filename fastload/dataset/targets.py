@@ -10,7 +10,7 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import _C
-from fastload.transforms.plan import name_of
+from fastload.transforms.compiler import name_of
 
 __all__ = ["TargetCollate", "with_targets"]
 

@@ -24,7 +24,7 @@ from fastload.sampler import Sampler
 from fastload.sampler.mapped import MappedSampler
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.tickets import deliver
-from fastload.transforms.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 __all__ = [
     "ConcatView",

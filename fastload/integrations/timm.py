@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastload.integrations.torch_loader import from_torch
-from fastload.transforms.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 __all__ = ["create_loader"]
 

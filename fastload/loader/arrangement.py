@@ -46,7 +46,7 @@ from fastload.sampler import (
     make_sampler,
 )
 from fastload.shard.dataset import PackedFiles
-from fastload.transforms.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 __all__ = ["Arrangement"]
 

@@ -16,7 +16,8 @@ from fastload.errors import SlowPathWarning
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.sampler import Sampler
 from fastload.transfer.augment import parts_of
-from fastload.transforms.plan import Plan, Step, name_of
+from fastload.transforms.compiler import name_of
+from fastload.transforms.plan import Plan, Step
 
 __all__ = ["Explained", "Explanation", "explain", "warn_slow_path"]
 

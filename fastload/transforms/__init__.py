@@ -8,17 +8,16 @@ W)`` tensor behind a transform that makes tensors (:class:`ToDtype`, :class:`Nor
 
 from __future__ import annotations
 
-from fastload.transforms.plan import Plan, compile_plan
-from fastload.transforms.specs import (
-    CenterCrop,
-    Compose,
-    Normalize,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomResizedCrop,
-    Resize,
-    ToDtype,
-)
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.compose import Compose
+from fastload.transforms.operations.center_crop import CenterCrop
+from fastload.transforms.operations.normalize import Normalize
+from fastload.transforms.operations.random_crop import RandomCrop
+from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
+from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
+from fastload.transforms.operations.resize import Resize
+from fastload.transforms.operations.to_dtype import ToDtype
+from fastload.transforms.plan import Plan
 
 __all__ = [
     "CenterCrop",

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastload.transforms.specs import (
-    CenterCrop,
-    Normalize,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomResizedCrop,
-    Resize,
-    Spec,
-    ToDtype,
-)
+from fastload.transforms.operations.center_crop import CenterCrop
+from fastload.transforms.operations.normalize import Normalize
+from fastload.transforms.operations.operation import from_torchvision_antialias
+from fastload.transforms.operations.registry import OPERATIONS
+from fastload.transforms.operations.resize import Resize
+from fastload.transforms.operations.to_dtype import ToDtype
 
 __all__ = ["advice", "composed", "makes_tensor", "on_tensor", "refusal", "translate"]
 
@@ -42,7 +38,7 @@ def composed(item: Any) -> list[Any] | None:
     return list(item.transforms) if _class_name(item) == "Compose" else None
 
 
-def translate(item: Any) -> tuple[Spec, ...] | None:
+def translate(item: Any) -> tuple[Any, ...] | None:
     """The specs that equal a known transform: none for a no-op on RGB pictures.
 
     None for what we do not equal (another filter, ``antialias=False``, per-type dtypes, other classes).
@@ -105,33 +101,10 @@ def unchanged(tensor: Any) -> Any:
     return tensor
 
 
-def _antialias(item: Any) -> bool:
-    # None and "warn" were the defaults of older releases, where pictures were antialiased anyway.
-    return getattr(item, "antialias", True) in (True, None, "warn")
-
-
-def _random_resized_crop(item: Any) -> tuple[Spec, ...]:
-    return (RandomResizedCrop(item.size, item.scale, item.ratio, item.interpolation, _antialias(item)),)
-
-
-def _resize(item: Any) -> tuple[Spec, ...]:
-    return (Resize(item.size, item.interpolation, item.max_size, _antialias(item)),)
-
-
-def _random_crop(item: Any) -> tuple[Spec, ...]:
-    if item.padding is not None or item.pad_if_needed:
-        raise ValueError("RandomCrop pads nothing here. Found padding or pad_if_needed")
-    return (RandomCrop(item.size),)
-
-
-def _to_float32(item: Any) -> tuple[Spec, ...]:
-    return (ToDtype("float32", scale=True),)
-
-
-def _image_classification(item: Any) -> tuple[Spec, ...]:
+def _image_classification(item: Any) -> tuple[Any, ...]:
     """What ``weights.transforms()`` of torchvision's classification models gives."""
     return (
-        Resize(item.resize_size, item.interpolation, None, _antialias(item)),
+        Resize(item.resize_size, item.interpolation, None, from_torchvision_antialias(item)),
         CenterCrop(item.crop_size),
         ToDtype("float32", scale=True),
         Normalize(item.mean, item.std),
@@ -151,26 +124,16 @@ _CONVERTERS = {
     f"{_TIMM}.MaybeToTensor",
     f"{_TIMM}.MaybePILToTensor",
 }
-_MAKERS: dict[str, Callable[[Any], tuple[Spec, ...]]] = {
-    "RandomResizedCrop": _random_resized_crop,
-    "Resize": _resize,
-    "CenterCrop": lambda item: (CenterCrop(item.size),),
-    "RandomCrop": _random_crop,
-    "RandomHorizontalFlip": lambda item: (RandomHorizontalFlip(item.p),),
-    "ToTensor": _to_float32,
-    "Normalize": lambda item: (Normalize(item.mean, item.std),),
-    "ToDtype": lambda item: (ToDtype(item.dtype, bool(item.scale)),),
-    "ConvertImageDtype": lambda item: (ToDtype(item.dtype, scale=True),),
+# Of classes that mean one operation, and of those that mean several.
+_MAKERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
+    **{name: make for operation in OPERATIONS for name, make in operation.torchvision.items()},
     "ImageClassification": _image_classification,
-    f"{_TIMM}.RandomResizedCropAndInterpolation": _random_resized_crop,
-    f"{_TIMM}.MaybeToTensor": _to_float32,
 }
 _BATCHES = "works on whole batches, on the device if there is one: batch_transform="
 _ADVICE = {
+    **{name: keep for operation in OPERATIONS for name, keep in operation.advice.items()},
     "RandomErasing": f"fastload.transforms.batch.RandomErasing {_BATCHES}RandomErasing(...)",
     "ColorJitter": f"fastload.transforms.batch.ColorJitter {_BATCHES}ColorJitter(...)",
     "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",
     "CutMix": f"fastload.transforms.batch.CutMix {_BATCHES}CutMix(num_classes)",
-    "RandomResizedCropAndInterpolation": "one interpolation, bilinear or bicubic, instead of 'random'",
-    "RandomCrop": "a RandomCrop without padding, behind a Resize to at least its size",
 }

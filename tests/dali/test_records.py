@@ -15,7 +15,7 @@ from fastload import PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.errors import StateError
-from fastload.transforms.plan import compile_plan
+from fastload.transforms.compiler import compile_plan
 
 ALL = (1 << 64) - 1
 TRAIN = T.Compose([T.RandomResizedCrop(48), T.RandomHorizontalFlip()])

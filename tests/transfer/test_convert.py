@@ -11,7 +11,8 @@ import torch
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.transfer.convert import Converter, crosses_as
-from fastload.transforms.plan import Plan, compile_plan
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.plan import Plan
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 ODD = ((0.0, -1.0, 2.0), (-0.5, 1e-3, 40.0))

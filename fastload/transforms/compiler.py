@@ -1,0 +1,116 @@
+"""Compiles transforms into a :class:`Plan`: what the core does, and the callables that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from fastload.transforms import torchvision_objects
+from fastload.transforms.compose import Compose
+from fastload.transforms.operations.normalize import Normalize
+from fastload.transforms.operations.operation import ORDER, Draft, Misplaced
+from fastload.transforms.operations.registry import OF_SPEC, SPECS
+from fastload.transforms.operations.to_dtype import ToDtype
+from fastload.transforms.plan import Plan, Step
+
+__all__ = ["compile_plan", "name_of"]
+
+_SAME = "the core does the same to the same pixels"
+
+
+def compile_plan(transform: Any) -> Plan:
+    """The plan of a transform: a spec, a torchvision object, a callable, a Compose of those, or None.
+
+    The longest prefix of known transforms in an order that the core can do becomes native; from the first
+    other callable on, everything is the tail. Pictures are PIL's until a transform makes a tensor of them,
+    as in torchvision's chain; only where nothing but specs of ours is there, and no callable, they are
+    tensors in any case.
+
+    Raises:
+        ValueError: one of fastload's transforms out of order, twice, or behind a foreign callable.
+        TypeError: something that is neither a transform nor callable.
+    """
+    compiler = _Compiler()
+    for item in _flatten(transform):
+        compiler.add(item)
+    return compiler.plan()
+
+
+def _flatten(transform: Any) -> Iterator[Any]:
+    if transform is None:
+        return
+    own = isinstance(transform, Compose)
+    parts = transform.transforms if own else torchvision_objects.composed(transform)
+    if parts is None:
+        yield transform
+        return
+    for part in parts:
+        yield from _flatten(part)
+
+
+def _callable(item: Any) -> Callable[[Any], Any]:
+    if not callable(item):
+        raise TypeError(f"A transform must be one of fastload.transforms or callable. Found: {item!r}.")
+    return item  # type: ignore[no-any-return]
+
+
+def name_of(item: Any) -> str:
+    """A transform in a word or two: ours with its arguments, a function's name, else the class's."""
+    if isinstance(item, SPECS):
+        return repr(item)
+    kind = type(item)
+    return getattr(item, "__qualname__", None) or f"{kind.__module__}.{kind.__qualname__}"
+
+
+class _Compiler:
+    """Takes the items of a transform one by one."""
+
+    def __init__(self) -> None:
+        self._draft = Draft()
+        self._tail: list[Any] = []
+        self._steps: list[Step] = []
+        self._is_tensor = False
+        self._only_ours = True
+
+    def add(self, item: Any) -> None:
+        own = isinstance(item, SPECS)
+        self._only_ours &= own
+        specs = (item,) if own else torchvision_objects.translate(item)
+        if self._tail:
+            if own:
+                raise ValueError(
+                    f"{item!r} stands behind {name_of(self._tail[0])}, which runs in Python; fastload's "
+                    f"transforms run in the core, before any callable. Move it forward, or use torchvision's "
+                    f"of that name."
+                )
+            first = name_of(self._tail[0])
+            keep = f"put it before {first}, if that is the same to you" if specs else ""
+            self._leave(item, f"behind {first}", keep)
+            return
+        if specs is None:
+            self._leave(item, torchvision_objects.refusal(item), torchvision_objects.advice(item))
+            return
+        draft = self._draft
+        try:
+            for spec in specs:
+                draft = OF_SPEC[type(spec)].add(draft, spec, not own)
+            self._draft = draft
+        except Misplaced as error:
+            if own:
+                raise ValueError(str(error)) from None
+            self._leave(item, str(error), f"the order {ORDER}")
+            return
+        why = _SAME if specs else "nothing to do: pictures are RGB, and become tensors at the end"
+        self._steps.append(Step(name_of(item), True, why))
+        self._is_tensor |= isinstance(item, (ToDtype, Normalize)) or torchvision_objects.makes_tensor(item)
+
+    def _leave(self, item: Any, why: str, keep: str) -> None:
+        run = torchvision_objects.on_tensor(item) if self._is_tensor else item
+        self._tail.append(_callable(run))
+        self._steps.append(Step(name_of(item), False, why, keep))
+
+    def plan(self) -> Plan:
+        picture = not self._is_tensor and (bool(self._tail) or not self._only_ours)
+        tail, steps = tuple(self._tail), tuple(self._steps)
+        return replace(self._draft.plan, tail=tail, picture=picture, steps=steps)

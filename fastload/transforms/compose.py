@@ -1,0 +1,30 @@
+"""Specs of whole chains: :class:`Compose`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.transforms.operations.operation import set_field
+from fastload.transforms.operations.registry import SPECS
+
+__all__ = ["Compose"]
+
+
+@dataclass(frozen=True)
+class Compose:
+    """Transforms, one after the other. May hold other :class:`Compose` objects and any callables.
+
+    Raises:
+        TypeError: something that is neither a transform nor callable.
+    """
+
+    transforms: Iterable[Any]
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.transforms)
+        for part in parts:
+            if not isinstance(part, (*SPECS, Compose)) and not callable(part):
+                raise TypeError(f"Compose takes transforms and callables. Found: {part!r}.")
+        set_field(self, "transforms", parts)

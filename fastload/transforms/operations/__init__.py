@@ -1,0 +1,1 @@
+"""Operations of the core, a file each; :mod:`fastload.transforms.operations.registry` has the list."""

@@ -1,0 +1,42 @@
+"""The middle of the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.transforms import arguments
+from fastload.transforms.operations.operation import (
+    Draft,
+    Operation,
+    Stage,
+    as_pair,
+    geometry,
+    set_field,
+)
+
+__all__ = ["OPERATION", "CenterCrop"]
+
+
+@dataclass(frozen=True)
+class CenterCrop:
+    """The middle ``(height, width)`` pixels; a smaller picture is padded with zeros, as torchvision does.
+
+    Raises:
+        TypeError, ValueError: a side outside [1, 65500] pixels.
+    """
+
+    size: int | Sequence[int]
+
+    def __post_init__(self) -> None:
+        set_field(self, "size", arguments.pair("CenterCrop.size", self.size))
+
+
+def _add(draft: Draft, spec: CenterCrop, strict: bool) -> Draft:
+    height, width = as_pair(spec.size)
+    window: dict[str, Any] = {"center_height": height, "center_width": width}
+    return geometry(draft, spec, Stage.WINDOW, flip_place="before_window", **window)
+
+
+OPERATION = Operation(CenterCrop, _add, {"CenterCrop": lambda item: (CenterCrop(item.size),)})

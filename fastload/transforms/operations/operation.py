@@ -1,0 +1,104 @@
+"""What the compiler knows of an operation: its spec, its place in the order, torchvision's names for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from fastload.transforms.plan import Plan
+
+__all__ = [
+    "ORDER",
+    "Draft",
+    "Misplaced",
+    "Operation",
+    "Stage",
+    "as_pair",
+    "from_torchvision_antialias",
+    "geometry",
+    "misplaced",
+    "set_field",
+]
+
+ORDER = (
+    "[RandomResizedCrop | Resize] -> [CenterCrop | RandomCrop] -> [ToDtype] -> [Normalize] -> [ToDtype], "
+    "with one RandomHorizontalFlip anywhere"
+)
+
+
+class Stage(IntEnum):
+    """The core's order: what follows must be of a higher stage."""
+
+    NOTHING = 0
+    RESIZE = 1
+    WINDOW = 2
+    DTYPE = 3
+    NORMALIZE = 4
+    FINAL_DTYPE = 5
+
+
+class Misplaced(ValueError):
+    """A spec that cannot follow what came before it; the message says why."""
+
+
+def misplaced(spec: Any) -> Misplaced:
+    """The refusal of what comes too late, or twice."""
+    return Misplaced(f"{spec!r} is out of order or there twice. The core's order is {ORDER}.")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What the core does so far, the stage reached, and whether a flip was there."""
+
+    plan: Plan = field(default_factory=Plan)
+    stage: Stage = Stage.NOTHING
+    flipped: bool = False
+
+    def then(self, stage: Stage, **fields: Any) -> Draft:
+        """The draft with these fields of its plan changed, at ``stage``."""
+        return replace(self, plan=replace(self.plan, **fields), stage=stage)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A row of the registry.
+
+    ``add(draft, spec, strict)`` gives the draft with the operation behind what is there, or raises
+    :class:`Misplaced`; ``strict``: only what torchvision means, too. ``torchvision`` has, for each class of
+    torchvision's (``timm.data.transforms.X``: timm's) that may mean the same, what makes specs of an object
+    of it; it raises AttributeError, TypeError or ValueError where the object means something else.
+    """
+
+    spec: type
+    add: Callable[[Draft, Any, bool], Draft]
+    torchvision: Mapping[str, Callable[[Any], tuple[Any, ...]]]
+    # By the classes' names: what would keep an object in the core that means something else.
+    advice: Mapping[str, str] = field(default_factory=dict)
+
+
+def geometry(draft: Draft, spec: Any, stage: Stage, flip_place: str = "last", **fields: Any) -> Draft:
+    """The draft with a step of the geometry; ``flip_place``: what a flip that came before it is before."""
+    if stage <= draft.stage:
+        raise misplaced(spec)
+    if draft.flipped and draft.plan.flip_place == "last":
+        fields["flip_place"] = flip_place
+    return draft.then(stage, **fields)
+
+
+def as_pair(size: Any) -> tuple[int, int]:
+    """The checked size of a spec, which is ``(height, width)``."""
+    height, width = size
+    return height, width
+
+
+def set_field(spec: Any, name: str, value: Any) -> None:
+    """Writes a checked field of a frozen dataclass, during its construction."""
+    object.__setattr__(spec, name, value)
+
+
+def from_torchvision_antialias(item: Any) -> bool:
+    """Whether an object of torchvision's resizes antialiased."""
+    # None and "warn" were the defaults of older releases, where pictures were antialiased anyway.
+    return getattr(item, "antialias", True) in (True, None, "warn")

@@ -1,0 +1,44 @@
+"""The picture mirrored, or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fastload.transforms import arguments
+from fastload.transforms.operations.operation import (
+    Draft,
+    Operation,
+    misplaced,
+    set_field,
+)
+
+__all__ = ["OPERATION", "RandomHorizontalFlip"]
+
+
+@dataclass(frozen=True)
+class RandomHorizontalFlip:
+    """The picture mirrored left to right with probability ``p``, in [0, 1].
+
+    Raises:
+        ValueError: ``p`` outside its range.
+    """
+
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        (probability,) = arguments.floats("RandomHorizontalFlip.p", (self.p,), 1)
+        if not 0.0 <= probability <= 1.0:
+            raise ValueError(f"RandomHorizontalFlip.p must be in [0, 1]. Found: {self.p!r}.")
+        set_field(self, "p", probability)
+
+
+def _add(draft: Draft, spec: RandomHorizontalFlip, strict: bool) -> Draft:
+    """At any stage: the core's is the last thing done to the geometry, which equals one at any place."""
+    if draft.flipped:
+        raise misplaced(spec)
+    return replace(draft.then(draft.stage, flip_probability=spec.p), flipped=True)
+
+
+OPERATION = Operation(
+    RandomHorizontalFlip, _add, {"RandomHorizontalFlip": lambda item: (RandomHorizontalFlip(item.p),)}
+)
