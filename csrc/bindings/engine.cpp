@@ -124,8 +124,10 @@ void register_engine(nb::module_& m) {
           [](PyEngine* self, const nb::sequence& sources, const GeometrySpec& geometry,
              const StoreSpec& store, int out_height, int out_width, uint64_t seed, int threads,
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
-             uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels) {
-            SamplePlan plan{geometry, store, out_width, out_height, seed, {}, decoded_side};
+             uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
+             const PixelSpec& operations) {
+            SamplePlan plan{geometry, store, out_width, out_height,
+                            seed,     {},    decoded_side, operations};
             plan.limits.max_pixels = max_pixels;
             new (self) PyEngine{make_engine(read_sources(sources, pixels, decoded_side), plan,
                                             {threads, most_threads, std::move(cpus)},
@@ -137,6 +139,7 @@ void register_engine(nb::module_& m) {
           nb::arg("fallback").none(), nb::arg("most_threads") = 0,
           nb::arg("cpus") = std::vector<int>{}, nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0,
           nb::arg("decoded_side") = 0, nb::arg("pixels") = nb::tuple(),
+          nb::arg("operations") = PixelSpec{},
           "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
           "source, [] for the same. threads: at once, of the process's pool; set_threads() goes up "
           "to most_threads. cpus: where the pool's threads run from now on, [] for anywhere. "
@@ -144,7 +147,7 @@ void register_engine(nb::module_& m) {
           "bytes of buffers, 0 for none. keep: share of the set that stays in the page cache once "
           "read. decoded_side: crops are cut from the picture scaled to this longest side; 0 for "
           "as it is, UNBOUNDED for no scaling. pixels: a CacheFile of that tier, or None, for each "
-          "source.")
+          "source. operations: on the pixels, between resize and store.")
       .def("submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
            nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
            "Queues a batch: images (n * sample_bytes,) uint8 and labels (n,) int64 are filled, ids "

@@ -11,6 +11,7 @@ void register_entries(nanobind::module_& m);
 void register_decode(nanobind::module_& m);
 void register_jpeg(nanobind::module_& m);
 void register_transform(nanobind::module_& m);
+void register_pixels(nanobind::module_& m);
 void register_pack(nanobind::module_& m);
 void register_shard(nanobind::module_& m);
 void register_fields(nanobind::module_& m);

@@ -28,7 +28,8 @@ constexpr PhiloxWords philox4x32(PhiloxWords c, PhiloxKey k) {
 }
 
 // What a draw is for; part of the counter, so that operations never share numbers.
-// 4 to 7 are drawn in Python: tail.py and transfer/draws.py.
+// 4 to 7 are drawn in Python: tail.py and transfer/draws.py. 64 and up: operations on pixels, see
+// transform/pixels/operation.h.
 enum class DrawOp : uint32_t { kCrop = 1, kFlip = 2, kSubstitute = 3, kDecoder = 8 };
 
 // The randomness of one sample in one epoch: key (seed, epoch), counter (sample id, draw, op,

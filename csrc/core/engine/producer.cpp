@@ -17,6 +17,7 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
       stats_(stats),
       decoder_(scratch.decoder),
       resampler_(scratch.resampler),
+      pixels_(scratch.pixels),
       store_(plan.store),
       scratch_(scratch.record),
       entries_(scratch.entries),
@@ -144,11 +145,16 @@ void Producer::cut(Batch& batch, uint32_t position, const ImageInfo& info,
   const auto id = static_cast<uint64_t>(batch.id(position));
   const View view = draw(info, batch, position, id);
   store_.begin(batch.image(position), plan_.out_width, plan_.out_height);
-  resampler_.begin(view, plan_.geometry.filter, store_);
+  RowSink& pixels = pixels_.begin(plan_.pixels, {key_, id, batch.draw(position)}, plan_.out_width,
+                                  plan_.out_height, store_);
+  resampler_.begin(view, plan_.geometry.filter, pixels);
   TimedSink sink(resampler_);
   decoder_.decode(source_rect(view, plan_.geometry.filter), sink, entries);
   resampler_.end();
   resize_ns_ += sink.spent();
+  const uint64_t before = now_ns();
+  pixels_.end();
+  resize_ns_ += now_ns() - before;
 }
 
 EntryPoints Producer::entries_of(const Source& source, uint64_t id) {

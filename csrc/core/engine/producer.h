@@ -11,6 +11,7 @@
 #include "engine/sources.h"
 #include "engine/stats.h"
 #include "read_ahead/read_ahead.h"
+#include "transform/pixels/stage.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -28,6 +29,7 @@ struct SamplePlan {
   // Crops are cut from the picture scaled to this longest side: kUnbounded, or pixels; 0: as the
   // record has it.
   uint32_t decoded_side = 0;
+  PixelSpec pixels = {};
 
   [[nodiscard]] size_t sample_bytes() const {
     return dtype_size(store.dtype) * 3 * static_cast<size_t>(out_width) * out_height;
@@ -66,6 +68,7 @@ class Producer {
   ThreadStats& stats_;
   Decoder& decoder_;
   Resampler& resampler_;
+  PixelStage& pixels_;
   Store store_;
   std::vector<uint8_t>& scratch_;
   std::vector<uint8_t>& entries_;

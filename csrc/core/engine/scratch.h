@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decode/decode.h"
+#include "transform/pixels/stage.h"
 #include "transform/resample.h"
 
 namespace fastload {
@@ -13,6 +14,7 @@ namespace fastload {
 struct Scratch {
   Decoder decoder;
   Resampler resampler;
+  PixelStage pixels;
   std::vector<uint8_t> record;   // encoded bytes from remote file systems
   std::vector<uint8_t> entries;  // entry points of which not all stay in memory
   std::vector<uint8_t> bounded;  // a picture that a crop is cut from; see bounded.h

@@ -1,0 +1,23 @@
+// All operations on pixels. An operation is a row here and a file beside this one.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "transform/pixels/operation.h"
+
+namespace fastload {
+
+#define FASTLOAD_PIXEL_OPERATIONS(row) \
+  row(kGrayscale) row(kInvert) row(kSolarize)
+
+#define FASTLOAD_DECLARE(name) extern const PixelOperation name;
+FASTLOAD_PIXEL_OPERATIONS(FASTLOAD_DECLARE)
+#undef FASTLOAD_DECLARE
+
+std::span<const PixelOperation* const> pixel_operations();
+
+// Throws Error(kValue) where there is none of that name.
+const PixelOperation& pixel_operation(std::string_view name);
+
+}  // namespace fastload
