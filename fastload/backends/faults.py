@@ -6,18 +6,19 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload import errors
-from fastload._native import _C, ERROR_CLASSES
+from fastload._native import _C
+from fastload.dataset.decoding import bad_sample
 from fastload.dataset.mixture import Packed
+from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Feeder, Pending
 from fastload.sampler import BatchIds, Sampler
 
-__all__ = ["ON_ERROR", "SAMPLE_ERRORS", "Fault", "FaultPolicy", "SampleReport"]
+__all__ = ["ON_ERROR", "SAMPLE_ERRORS", "FaultPolicy", "SampleReport"]
 
 ON_ERROR = ("raise", "skip", "replace")
 _MAX_REPORTS = 10_000
@@ -40,17 +41,6 @@ class SampleReport:
     error: str  # exception class
     message: str
     substitute: int | None  # sample id that took its place (on_error="replace")
-
-
-class Fault(NamedTuple):
-    """A bad sample that was dealt with where it was decoded."""
-
-    position: int  # in the batch
-    sample: int  # sample id
-    cls: type[Exception]
-    message: str
-    substitute: int | None = None  # sample id that took its place
-    fatal: bool = False  # it is an error all the same
 
 
 class FaultPolicy:
@@ -104,24 +94,23 @@ class FaultPolicy:
             )
             raise OSError(error.errno, reason, os.fspath(self._log)) from None
 
-    def apply(self, feeder: Feeder, pending: Pending, faults: list[tuple[int, int, int, str]]) -> None:
+    def apply(self, feeder: Feeder, pending: Pending, faults: list[Fault]) -> None:
         """Deal with the faults of a complete batch.
 
         Raises:
             SampleError: as the policy says, or when no substitute could be decoded.
             MemoryError: there was none for a sample, whatever the policy.
         """
-        for position, sample, kind, message in faults:
-            cls = ERROR_CLASSES[kind]
-            if cls is MemoryError:
-                raise self._no_memory(pending.key, sample, message)
-            if self._on_error == "raise" or not issubclass(cls, SAMPLE_ERRORS):
-                self._report(pending.key, Fault(position, sample, cls, message))
-                raise self._error(sample, message) from cls(message)
+        for fault in faults:
+            if fault.kind is MemoryError:
+                raise self._no_memory(pending.key, fault.sample, fault.message)
+            if self._on_error == "raise" or not issubclass(fault.kind, SAMPLE_ERRORS):
+                self._report(pending.key, fault)
+                raise self._error(fault.sample, fault.message) from fault.kind(fault.message)
             substitute = None
             if self._on_error == "replace":
-                substitute = self._replace(feeder, pending, position, sample)
-            self._report(pending.key, Fault(position, sample, cls, message, substitute))
+                substitute = self._replace(feeder, pending, fault.position, fault.sample)
+            self._report(pending.key, fault._replace(substitute=substitute))
 
     def note(self, key: BatchKey, faults: list[Fault]) -> None:
         """Report the faults of a batch that were dealt with where it was decoded.
@@ -131,11 +120,11 @@ class FaultPolicy:
             MemoryError: there was none for a sample.
         """
         for fault in faults:
-            if issubclass(fault.cls, MemoryError):
+            if issubclass(fault.kind, MemoryError):
                 raise self._no_memory(key, fault.sample, fault.message)
             self._report(key, fault)
             if fault.fatal:
-                cause = fault.cls if issubclass(fault.cls, errors.FastloadError) else RuntimeError
+                cause = fault.kind if issubclass(fault.kind, errors.FastloadError) else RuntimeError
                 raise self._error(fault.sample, fault.message) from cause(fault.message)
 
     def substitutes(self, key: BatchKey, batch: BatchIds) -> npt.NDArray[np.int64] | None:
@@ -179,8 +168,8 @@ class FaultPolicy:
             faults = feeder.refill(pending, position, candidate)
             if not faults:
                 return candidate
-            message = faults[0][3]
-            if ERROR_CLASSES[faults[0][2]] is MemoryError:
+            message = faults[0].message
+            if faults[0].kind is MemoryError:
                 raise self._no_memory(pending.key, candidate, message)
         raise self._error(sample, f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}")
 
@@ -193,14 +182,7 @@ class FaultPolicy:
         )
 
     def _error(self, sample: int, message: str) -> errors.SampleError:
-        part, own = self._dataset.locate(sample)
-        shard, key = part.reader.shard_path(own), part.key(own)
-        error = errors.SampleError(
-            f"Sample {sample} (key {key!r} in {shard}): {message.rstrip('.')}. Check the set with "
-            f'\'fastload verify {part.folder} --decode\', or pass on_error="skip" or on_error="replace".'
-        )
-        error.sample, error.key, error.shard = sample, key, shard
-        return error
+        return bad_sample(self._dataset, sample, message, ', or pass on_error="skip" or on_error="replace"')
 
     def _report(self, key: BatchKey, fault: Fault) -> None:
         part, own = self._dataset.locate(fault.sample)
@@ -211,7 +193,7 @@ class FaultPolicy:
             fault.sample,
             part.reader.shard_path(own),
             part.key(own),
-            fault.cls.__name__,
+            fault.kind.__name__,
             fault.message,
             fault.substitute,
         )

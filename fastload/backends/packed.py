@@ -24,6 +24,7 @@ from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import decode_with_pil
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.autotune import Autotuner, Bounds, Setting
+from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Feeder, Pending, SlotPool, Slots, SlotShape
 from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.prefetch.shared_slots import SharedSlots
@@ -280,11 +281,11 @@ class PackedBackend:
     def _complete(self, pending: Pending) -> None:
         self.resolve(pending, self.wait(pending))
 
-    def wait(self, pending: Pending) -> list[tuple[int, int, int, str]]:
+    def wait(self, pending: Pending) -> list[Fault]:
         """Block until it is complete; its faults."""
         return self.feeder.wait(pending, self._options.timeout)
 
-    def resolve(self, pending: Pending, faults: list[tuple[int, int, int, str]]) -> None:
+    def resolve(self, pending: Pending, faults: list[Fault]) -> None:
         """Apply the error policy to the faults of a complete batch."""
         if faults:
             self._policy.apply(self.feeder, pending, faults)

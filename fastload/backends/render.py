@@ -10,11 +10,12 @@ import numpy.typing as npt
 import torch
 
 from fastload._native import _C
-from fastload.backends.faults import SAMPLE_ERRORS, Fault
+from fastload.backends.faults import SAMPLE_ERRORS
 from fastload.backends.tail import SampleKey
 from fastload.cache.tier import bounded_sizes
 from fastload.dataset.decoding import decode_record
 from fastload.dataset.mixture import Packed
+from fastload.prefetch.fault import Fault
 from fastload.transforms.plan import Plan
 
 __all__ = ["Rendered", "Renderer", "Request", "Stopped"]

@@ -13,6 +13,7 @@ import torch
 
 from fastload import errors
 from fastload._native import _C
+from fastload.dataset.decoding import sample_error
 from fastload.dataset.mixture import Packed
 from fastload.machine.generators import set_generators
 
@@ -136,12 +137,5 @@ def _pil(image: torch.Tensor) -> Any:
 
 def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleError:
     """The error of a callable, with the sample it happened on."""
-    sample = max(sample, 0)
-    part, own = dataset.locate(sample)
-    shard, key = part.reader.shard_path(own), part.key(own)
-    wrapped = errors.SampleError(
-        f"Sample {sample} (key {key!r} in {shard}): the "
-        f"transform or collate function raised {type(error).__name__}: {error}"
-    )
-    wrapped.sample, wrapped.key, wrapped.shard = sample, key, shard
-    return wrapped
+    what = f"the transform or collate function raised {type(error).__name__}: {error}"
+    return sample_error(dataset, max(sample, 0), what)

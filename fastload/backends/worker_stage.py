@@ -23,12 +23,12 @@ from torch.utils.data import DataLoader as TorchLoader  # by name: users replace
 from torch.utils.data import Dataset
 
 from fastload.backends.callables import Parts
-from fastload.backends.faults import Fault
 from fastload.backends.options import Options
 from fastload.backends.render import Request, Stopped
 from fastload.backends.tail import CallableError, failed
 from fastload.errors import StateError
 from fastload.machine.threads import started_pool
+from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Pending
 from fastload.prefetch.shared_slots import SharedSlot, SharedSlots
 

@@ -15,7 +15,7 @@ from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import decode_with_pil
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["bad_sample", "decode_record", "decode_sample"]
+__all__ = ["bad_sample", "decode_record", "decode_sample", "sample_error"]
 
 _RAW = _C.codec_names().index("raw")
 _decoders = threading.local()  # a thread's own: none is locked by another thread when a process forks
@@ -55,16 +55,20 @@ def decode_sample(dataset: Packed, sample: int) -> npt.NDArray[np.uint8]:
         raise bad_sample(dataset, sample, str(error)) from error
 
 
-def bad_sample(dataset: Packed, sample: int, message: str) -> errors.SampleError:
-    """The error of a record that cannot be decoded."""
+def sample_error(dataset: Packed, sample: int, message: str) -> errors.SampleError:
+    """The error of one sample: its id, key and shard, then ``message``."""
     part, own = dataset.locate(sample)
     shard, key = part.reader.shard_path(own), part.key(own)
-    error = errors.SampleError(
-        f"Sample {sample} (key {key!r} in {shard}): {message.rstrip('.')}. Check the set with "
-        f"'fastload verify {part.folder} --decode'."
-    )
+    error = errors.SampleError(f"Sample {sample} (key {key!r} in {shard}): {message}")
     error.sample, error.key, error.shard = sample, key, shard
     return error
+
+
+def bad_sample(dataset: Packed, sample: int, message: str, remedy: str = "") -> errors.SampleError:
+    """The error of a record that cannot be decoded; ``remedy`` goes on with what can be done."""
+    folder = dataset.locate(sample)[0].folder
+    check = f"Check the set with 'fastload verify {folder} --decode'{remedy}."
+    return sample_error(dataset, sample, f"{message.rstrip('.')}. {check}")
 
 
 def _decoder(max_pixels: int) -> Any:

@@ -16,6 +16,7 @@ import torch
 
 from fastload._native import _C
 from fastload.errors import NotDelivered, StateError
+from fastload.prefetch.fault import Fault, faults_of_core
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["BatchKey", "Feeder", "Pending", "Slot", "SlotPool", "SlotShape", "Slots"]
@@ -179,8 +180,8 @@ class Feeder:
         how far a huge depth looks ahead is bounded by the work there is."""
         return key.epoch > self._epoch + 1 and len(self._queue) >= _ENOUGH
 
-    def wait(self, pending: Pending, timeout: float = 0.0) -> list[tuple[int, int, int, str]]:
-        """Block until the batch is complete; its faults as (position, sample id, error kind, message).
+    def wait(self, pending: Pending, timeout: float = 0.0) -> list[Fault]:
+        """Block until the batch is complete; its faults.
 
         Raises:
             NotDelivered: it took more than ``timeout`` seconds (0: no bound), as torch's DataLoader does.
@@ -200,8 +201,7 @@ class Feeder:
             raise
         self.waited += time.monotonic() - start
         self._report_losses()
-        faults: list[tuple[int, int, int, str]] = self._engine.collect(pending.ticket)
-        return faults
+        return faults_of_core(self._engine.collect(pending.ticket))
 
     def _report_losses(self) -> None:
         """Say which mapped files were cut. A shard's or the index's records are errors besides."""
@@ -214,7 +214,7 @@ class Feeder:
                 ", ".join(_C.lost_files()),
             )
 
-    def refill(self, pending: Pending, position: int, sample: int) -> list[tuple[int, int, int, str]]:
+    def refill(self, pending: Pending, position: int, sample: int) -> list[Fault]:
         """Fill one position of a collected batch again, with another sample."""
         size = self._slots.shape.sample_bytes
         draws = pending.batch.draws

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 import torch
 
 from fastload.errors import StateError
+from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Feeder, Pending
 from fastload.transfer.outputs import Outputs
 from fastload.transfer.ring import Ring, RingSlot
@@ -34,17 +35,16 @@ __all__ = ["DEVICE_SLOTS", "Pipeline", "TransferClock"]
 
 DEVICE_SLOTS = 2  # one that the consumer reads, one that the next batch is copied to
 
-Faults = list[tuple[int, int, int, str]]
 Deliver = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor]], None]
 
 
 class HostBatches(Protocol):
     """Where host batches come from; see :class:`fastload.backends.packed.PackedBackend`."""
 
-    def wait(self, pending: Pending) -> Faults:
+    def wait(self, pending: Pending) -> list[Fault]:
         """Block until it is complete."""
 
-    def resolve(self, pending: Pending, faults: Faults) -> None:
+    def resolve(self, pending: Pending, faults: list[Fault]) -> None:
         """Apply the error policy to a complete batch."""
 
 
@@ -112,7 +112,7 @@ class Pipeline:
         self._slots = [self._device_slot() for _ in range(DEVICE_SLOTS)]
         self._issued = 0
         self._flights: deque[Flight] = deque()
-        self._faulty: tuple[Pending, Faults] | None = None  # complete, but the policy has not seen it
+        self._faulty: tuple[Pending, list[Fault]] | None = None  # complete, but the policy has not seen it
 
     def _device_slot(self) -> DeviceSlot:
         # Memory of the copy stream: no kernel of the consumer's can still be using it.
@@ -152,7 +152,7 @@ class Pipeline:
         self._faulty = None
         return pending
 
-    def _wait(self, pending: Pending) -> Faults:
+    def _wait(self, pending: Pending) -> list[Fault]:
         try:
             return self._host.wait(pending)
         except BaseException:  # the engine no longer writes it

@@ -17,7 +17,7 @@ from fastload.backends.dali.graph import Graph, GraphSpec
 from fastload.backends.dali.host import HostPlace
 from fastload.backends.dali.memory import decoded_bytes, decoder_padding
 from fastload.backends.dali.queue import Queue, Work
-from fastload.backends.dali.recovery import Faults, Recovery
+from fastload.backends.dali.recovery import Recovery
 from fastload.backends.dali.share import DecodeShare
 from fastload.backends.faults import SampleReport
 from fastload.backends.options import Options
@@ -25,6 +25,7 @@ from fastload.backends.packed import PackedBackend, planned_shape
 from fastload.dataset.mixture import Packed
 from fastload.errors import StateError
 from fastload.machine.cpu_budget import ThreadPlan
+from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey
 from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
@@ -142,10 +143,10 @@ class DaliBackend:
             raise
         self._count(work, pixels)
         if faults:
-            self._host.resolve(work.parts[0], sorted(faults))
+            self._host.resolve(work.parts[0], sorted(faults, key=lambda fault: fault.position))
         return self._place.finish(work, pixels)
 
-    def _decoded(self, key: BatchKey) -> tuple[Work, torch.Tensor | None, Faults]:
+    def _decoded(self, key: BatchKey) -> tuple[Work, torch.Tensor | None, list[Fault]]:
         work = self._queue.take(key)
         first = work.parts[0] if work.parts else None
         native_late = first is not None and not self._host.feeder.is_complete(first)
@@ -157,14 +158,14 @@ class DaliBackend:
         ended = time.perf_counter()
         self._seconds["dali"] += middle - began
         self._seconds["native"] += ended - middle
-        self._feed.accept(np.setdiff1d(work.batch.ids, [fault[1] for fault in faults]))
+        self._feed.accept(np.setdiff1d(work.batch.ids, [fault.sample for fault in faults]))
         self._share.observe(native_late and ended - middle > _LATE, middle - began > _LATE)
         return work, pixels, faults
 
-    def _pixels(self, work: Work) -> tuple[torch.Tensor | None, Faults]:
+    def _pixels(self, work: Work) -> tuple[torch.Tensor | None, list[Fault]]:
         """DALI's pixels; where it failed, none, and the faults of our own decoder."""
         pixels: torch.Tensor | None = None
-        faults: Faults = []
+        faults: list[Fault] = []
         while len(work.records) and self._queue.flights:
             flight = self._queue.flights.popleft()
             try:

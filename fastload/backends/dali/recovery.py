@@ -13,16 +13,15 @@ from fastload._native import _C
 from fastload.backends.dali.graph import Graph
 from fastload.backends.dali.queue import Queue, Work
 from fastload.backends.packed import PackedBackend
+from fastload.prefetch.fault import Fault
 
-__all__ = ["Faults", "Recovery"]
+__all__ = ["Recovery"]
 
 _EXPLAINED = 8  # failures by bad samples, after which DALI gets only samples that were decoded before
 _UNEXPLAINED = 3  # failures without a bad sample, within ...
 _WITHIN = 10_000  # batches
 _DEVICE = re.compile(r"CUDA (runtime|driver) API error")
 _SAMPLE = re.compile(r"[Ff]ailed to decode sample #(\d+)")
-
-Faults = list[tuple[int, int, int, str]]
 
 
 def _is_damaged(record: Any) -> bool:
@@ -50,7 +49,7 @@ class Recovery:
         self.failures = 0
         self.refused = 0  # samples that DALI is given no more
 
-    def recover(self, work: Work, error: RuntimeError) -> Faults:
+    def recover(self, work: Work, error: RuntimeError) -> list[Fault]:
         """``work`` failed in DALI: decode it here, and go on with the batches behind it.
 
         Returns:
@@ -72,13 +71,13 @@ class Recovery:
         self._queue.again(lost)
         return faults
 
-    def _decode(self, work: Work, error: RuntimeError) -> Faults:
+    def _decode(self, work: Work, error: RuntimeError) -> list[Fault]:
         ids = np.full(len(work.batch.ids), _C.ELSEWHERE, np.int64)
         ids[work.records.positions] = work.dali_ids()
         faults = self._host.wait(self._queue.native(work, ids))
         suspects = self._suspects(work, str(error))
         damaged = [i for i in suspects if _is_damaged(work.records.records[i])]
-        bad = np.array([fault[1] for fault in faults] + work.dali_ids()[damaged].tolist(), np.int64)
+        bad = np.array([fault.sample for fault in faults] + work.dali_ids()[damaged].tolist(), np.int64)
         if not len(bad):
             bad = work.dali_ids()[suspects]
             self._count_unexplained(work, error)
