@@ -154,6 +154,11 @@ def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
                 "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
                 "backend='native'."
             )
+        if plan.pixels:
+            raise ValueError(
+                f"backend='dali' crops, resizes and mirrors; {plan.pixels[0].name} in transform is an "
+                "operation of the native decoder's. Leave it out, or use backend='native'."
+            )
         find_dali()
     if options.device_memory != "fresh" and not native:
         raise ValueError(

@@ -197,6 +197,7 @@ class PackedBackend:
             read_ahead=self._ahead.buffer_bytes,
             keep=self._ahead.keep,
             decoded_side=decoded_side(self._options.cache_decoded),
+            operations=self._plan.pixel_spec(),
             pixels=self._cache.files if self._options.cache_decoded is not None else [],
         )
 

@@ -122,10 +122,7 @@ class Renderer:
         part, own = self._dataset.locate(key.sample)
         picture: Any = decode_record(part, own, self._max_pixels)
         picture = _bounded(picture, self._side)
-        height, width = picture.shape[:2]
-        geometry = self._plan.geometry_spec()
-        view = _C.draw_view(geometry, width, height, key.seed, key.epoch, key.sample, key.draw)
-        stored = _C.resize_store(picture, view, geometry.filter, self._plan.store_spec())
+        stored = self._plan.made_of(picture, key.seed, key.epoch, key.sample, key.draw)
         return torch.from_numpy(stored).view(getattr(torch, self._plan.dtype)).permute(2, 0, 1)
 
     def _black(self, key: SampleKey) -> torch.Tensor:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 import torch.utils.data
 
-from fastload._native import _C
 from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
@@ -292,9 +291,7 @@ def _transformed(pixels: Any, transform: Any) -> Any:
         return transform(_as_pil(pixels))
     plan = compile_plan(transform)
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_().item())
-    geometry, (height, width) = plan.geometry_spec(), pixels.shape[:2]
-    view = _C.draw_view(geometry, width, height, seed, 0, 0)
-    stored = _C.resize_store(pixels, view, geometry.filter, plan.store_spec())
+    stored = plan.made_of(pixels, seed)
     image: Any = torch.from_numpy(stored).view(getattr(torch, plan.dtype)).permute(2, 0, 1)
     if plan.tail and plan.picture:
         image = _as_pil(stored.reshape(*stored.shape[:2], -1))

@@ -229,13 +229,7 @@ class Arrangement:
         """Whether order or augmentation depend on the seed."""
         given, plan = self.given, self.plan
         drawn = given["shuffle"] or given["sampler"] is not None or given["batch_sampler"] is not None
-        return bool(
-            drawn
-            or plan.kind == "random_resized_crop"
-            or plan.flip_probability not in (0.0, 1.0)
-            or plan.tail
-            or given["batch_transform"] is not None
-        )
+        return bool(drawn or plan.is_random or plan.tail or given["batch_transform"] is not None)
 
     def start(self, sampler: RankSampler) -> Backend:
         """A back end."""

@@ -14,6 +14,7 @@ __all__ = [
     "floats",
     "interpolation_name",
     "pair",
+    "probability",
     "require_antialias",
     "side",
 ]
@@ -51,6 +52,14 @@ def floats(where: str, value: Any, count: int) -> tuple[float, ...]:
     if len(numbers) != count or not all(math.isfinite(number) for number in numbers):
         raise ValueError(f"{where} must be {count} finite numbers. Found: {value!r}.")
     return numbers
+
+
+def probability(where: str, value: Any) -> float:
+    """``value`` as a probability."""
+    (number,) = floats(where, (value,), 1)
+    if not 0.0 <= number <= 1.0:
+        raise ValueError(f"{where} must be in [0, 1]. Found: {value!r}.")
+    return number
 
 
 def interpolation_name(where: str, value: Any) -> str:

@@ -91,6 +91,10 @@ class _Compiler:
         if specs is None:
             self._leave(item, torchvision_objects.refusal(item), torchvision_objects.advice(item))
             return
+        if not own and self._is_tensor and any(OF_SPEC[type(spec)].pictures_only for spec in specs):
+            why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
+            self._leave(item, why, "put it before what makes tensors")
+            return
         draft = self._draft
         try:
             for spec in specs:

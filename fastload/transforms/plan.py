@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload._native import _C
 
-__all__ = ["Plan", "Step"]
+__all__ = ["PixelUse", "Plan", "Step"]
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,19 @@ class Step:
 
 
 @dataclass(frozen=True)
+class PixelUse:
+    """An operation on pixels as the core takes it: its name in ``_C.PIXEL_OPERATIONS``, the probability with
+    which it happens to a sample, and its numbers."""
+
+    name: str
+    probability: float
+    numbers: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
-    """What the core does to each picture (the fields of GeometrySpec and StoreSpec), then the ``tail``.
+    """What the core does to each picture: geometry (the fields of GeometrySpec), ``pixels``, store (those of
+    StoreSpec); then the ``tail``.
 
     ``tail`` holds the callables to run, in order: on a PIL picture, if ``picture``, else on a ``(C, H, W)``
     tensor of ``dtype``. ``steps`` says of each item of the transform where it runs, and why.
@@ -41,6 +52,7 @@ class Plan:
     random_window: bool = False  # the window of center_height and center_width lies anywhere
     flip_probability: float = 0.0
     flip_place: str = "last"  # "last", "before_window", "before_crop"
+    pixels: tuple[PixelUse, ...] = ()  # on the cut picture, in order, before it is stored
     dtype: str = "uint8"
     scale: bool = False
     normalize: bool = False
@@ -59,6 +71,13 @@ class Plan:
             return self.out_height, self.out_width
         return None
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the core draws for each sample."""
+        drawn = self.kind == "random_resized_crop" or self.random_window
+        chances = (self.flip_probability, *(use.probability for use in self.pixels))
+        return drawn or any(0.0 < chance < 1.0 for chance in chances)
+
     def geometry_spec(self) -> _C.GeometrySpec:
         """The core's description of crop, resize, window and flip."""
         return _C.GeometrySpec(
@@ -76,6 +95,10 @@ class Plan:
             flip_place=self.flip_place,
         )
 
+    def pixel_spec(self) -> _C.PixelSpec:
+        """The core's description of the operations on pixels."""
+        return _C.PixelSpec([(use.name, use.probability, list(use.numbers)) for use in self.pixels])
+
     def store_spec(self, channels_last: bool = True) -> _C.StoreSpec:
         """The core's description of dtype, scaling and layout (``channels_last``: HWC in memory, else CHW).
 
@@ -90,3 +113,13 @@ class Plan:
             mean=self.mean,
             std=self.std,
         )
+
+    def made_of(self, picture: Any, seed: int, epoch: int = 0, sample: int = 0, draw: int = 0) -> Any:
+        """What the core makes of one (height, width, 3) uint8 picture outside a batch: (h, w, 3 * itemsize)
+        bytes of ``dtype``."""
+        geometry, (height, width) = self.geometry_spec(), picture.shape[:2]
+        view = _C.draw_view(geometry, width, height, seed, epoch, sample, draw)
+        if not self.pixels:
+            return _C.resize_store(picture, view, geometry.filter, self.store_spec())
+        pixels = _C.resize(picture, view, geometry.filter)
+        return _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), self.store_spec())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-from fastload.transforms.plan import Plan
+from fastload.transforms.plan import PixelUse, Plan
 
 __all__ = [
     "ORDER",
@@ -19,24 +19,26 @@ __all__ = [
     "from_torchvision_antialias",
     "geometry",
     "misplaced",
+    "pixels",
     "set_field",
 ]
 
 ORDER = (
-    "[RandomResizedCrop | Resize] -> [CenterCrop | RandomCrop] -> [ToDtype] -> [Normalize] -> [ToDtype], "
-    "with one RandomHorizontalFlip anywhere"
+    "[RandomResizedCrop | Resize] -> [CenterCrop | RandomCrop] -> [operations on pixels, as "
+    "RandomGrayscale] -> [ToDtype] -> [Normalize] -> [ToDtype], with one RandomHorizontalFlip anywhere"
 )
 
 
 class Stage(IntEnum):
-    """The core's order: what follows must be of a higher stage."""
+    """The core's order: what follows must be of a higher stage; any number of operations are on pixels."""
 
     NOTHING = 0
     RESIZE = 1
     WINDOW = 2
-    DTYPE = 3
-    NORMALIZE = 4
-    FINAL_DTYPE = 5
+    PIXELS = 3
+    DTYPE = 4
+    NORMALIZE = 5
+    FINAL_DTYPE = 6
 
 
 class Misplaced(ValueError):
@@ -74,8 +76,10 @@ class Operation:
     spec: type
     add: Callable[[Draft, Any, bool], Draft]
     torchvision: Mapping[str, Callable[[Any], tuple[Any, ...]]]
+    # Whether torchvision's of a tensor gives other pixels than Pillow's of a picture, which are the core's.
+    pictures_only: bool = field(default=False, kw_only=True)
     # By the classes' names: what would keep an object in the core that means something else.
-    advice: Mapping[str, str] = field(default_factory=dict)
+    advice: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
 def geometry(draft: Draft, spec: Any, stage: Stage, flip_place: str = "last", **fields: Any) -> Draft:
@@ -85,6 +89,15 @@ def geometry(draft: Draft, spec: Any, stage: Stage, flip_place: str = "last", **
     if draft.flipped and draft.plan.flip_place == "last":
         fields["flip_place"] = flip_place
     return draft.then(stage, **fields)
+
+
+def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: float) -> Draft:
+    """The draft with an operation on pixels. A flip behind it is done before it: all of them are the same
+    for a picture and its mirror image."""
+    if draft.stage > Stage.PIXELS:
+        raise misplaced(spec)
+    use = PixelUse(name, probability, numbers)
+    return draft.then(Stage.PIXELS, pixels=(*draft.plan.pixels, use))
 
 
 def as_pair(size: Any) -> tuple[int, int]:

@@ -52,5 +52,5 @@ OPERATION = Operation(
     RandomCrop,
     _add,
     {"RandomCrop": _from_torchvision},
-    {"RandomCrop": "a RandomCrop without padding, behind a Resize to at least its size"},
+    advice={"RandomCrop": "a RandomCrop without padding, behind a Resize to at least its size"},
 )

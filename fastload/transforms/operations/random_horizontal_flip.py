@@ -26,10 +26,7 @@ class RandomHorizontalFlip:
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        (probability,) = arguments.floats("RandomHorizontalFlip.p", (self.p,), 1)
-        if not 0.0 <= probability <= 1.0:
-            raise ValueError(f"RandomHorizontalFlip.p must be in [0, 1]. Found: {self.p!r}.")
-        set_field(self, "p", probability)
+        set_field(self, "p", arguments.probability("RandomHorizontalFlip.p", self.p))
 
 
 def _add(draft: Draft, spec: RandomHorizontalFlip, strict: bool) -> Draft:

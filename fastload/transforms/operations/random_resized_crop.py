@@ -89,5 +89,7 @@ OPERATION = Operation(
         "RandomResizedCrop": _from_torchvision,
         "timm.data.transforms.RandomResizedCropAndInterpolation": _from_torchvision,
     },
-    {"RandomResizedCropAndInterpolation": "one interpolation, bilinear or bicubic, instead of 'random'"},
+    advice={
+        "RandomResizedCropAndInterpolation": "one interpolation, bilinear or bicubic, instead of 'random'"
+    },
 )

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from fastload.transforms.operations import (
     center_crop,
+    grayscale,
     normalize,
     random_crop,
+    random_grayscale,
     random_horizontal_flip,
+    random_invert,
     random_resized_crop,
+    random_solarize,
     resize,
     to_dtype,
 )
@@ -26,6 +30,10 @@ OPERATIONS: tuple[Operation, ...] = (
     center_crop.OPERATION,
     random_crop.OPERATION,
     random_horizontal_flip.OPERATION,
+    grayscale.OPERATION,
+    random_grayscale.OPERATION,
+    random_invert.OPERATION,
+    random_solarize.OPERATION,
     to_dtype.OPERATION,
     normalize.OPERATION,
 )
