@@ -1,0 +1,119 @@
+// transform/pixels: the stage between resize and store. What the operations do is compared with
+// Pillow in tests/transform/test_pixels.py.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "random.h"
+#include "transform/pixels/registry.h"
+#include "transform/pixels/stage.h"
+
+namespace {
+
+using fastload::ErrorKind;
+using fastload::Picture;
+using fastload::PixelSpec;
+using fastload::PixelStage;
+using fastload::RowSink;
+using fastload::SampleRng;
+using fastload::test::Random;
+using Bytes = std::vector<uint8_t>;
+
+class Collected final : public RowSink {
+ public:
+  Collected(int width, int height)
+      : row_(size_t{3} * static_cast<size_t>(width)), bytes(row_ * static_cast<size_t>(height)) {}
+  void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
+    for (int i = 0; i < count; ++i) {
+      const uint8_t* from = pixels + stride * static_cast<size_t>(i);
+      std::copy(from, from + row_, bytes.begin() + static_cast<std::ptrdiff_t>(row_) * (y + i));
+    }
+  }
+  void restart() override {}
+
+ private:
+  size_t row_;
+
+ public:
+  Bytes bytes;
+};
+
+// The picture in chunks, each in a block that ends with the slack; now and then from the start again.
+void feed(RowSink& sink, const Bytes& pixels, int width, int height, Random& random) {
+  const auto row = static_cast<std::ptrdiff_t>(3) * width;
+  bool again = random.coin();
+  for (int y = 0; y < height;) {
+    const int count = std::min(random.in(1, 7), height - y);
+    Bytes block(pixels.begin() + row * y, pixels.begin() + row * (y + count));
+    block.resize(block.size() + RowSink::kSlack);
+    block.shrink_to_fit();
+    sink.rows(block.data(), static_cast<size_t>(row), y, count);
+    y += count;
+    if (again && random.in(0, 3) == 0) {
+      sink.restart();
+      again = false;
+      y = 0;
+    }
+  }
+}
+
+PixelSpec random_spec(Random& random) {
+  PixelSpec spec;
+  for (int i = random.in(0, 4); i > 0; --i) {
+    const auto all = fastload::pixel_operations();
+    const auto& operation = *all[static_cast<size_t>(random.in(0, static_cast<int>(all.size()) - 1))];
+    std::vector<double> numbers(operation.parameters.size(), random.in(0, 256));
+    spec.add(operation.name, random.in(0, 2) * 0.5, std::move(numbers));
+  }
+  return spec;
+}
+
+TEST(rows_in_any_portions_are_one_picture) {
+  Random random(5);
+  PixelStage stage;
+  int changed = 0;
+  for (int i = 0; i < 400; ++i) {
+    const int width = random.in(1, 40);
+    const int height = random.in(1, 40);
+    const PixelSpec spec = random_spec(random);
+    const SampleRng rng{{1, 2}, static_cast<uint64_t>(i), 0};
+    Bytes pixels(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height));
+    for (uint8_t& value : pixels) value = random.sample();
+    Collected found(width, height);
+    RowSink& first = stage.begin(spec, rng, width, height, found);
+    CHECK_EQ(&first == &found, !spec.happens(rng));
+    feed(first, pixels, width, height, random);
+    stage.end();
+    Bytes wanted = pixels;
+    wanted.resize(wanted.size() + RowSink::kSlack);
+    wanted.shrink_to_fit();
+    spec.apply(rng, {wanted.data(), width, height});
+    wanted.resize(pixels.size());
+    CHECK(found.bytes == wanted);
+    changed += wanted != pixels;
+  }
+  CHECK(changed > 100);
+}
+
+TEST(without_operations_rows_go_straight_to_the_store) {
+  const PixelSpec none;
+  PixelStage stage;
+  Collected out(4, 4);
+  CHECK(&stage.begin(none, {}, 4, 4, out) == &out);
+  stage.end();
+  CHECK(out.bytes == Bytes(48));
+}
+
+TEST(every_operation_draws_numbers_of_its_own) {
+  const auto all = fastload::pixel_operations();
+  for (const auto* a : all) {
+    for (const auto* b : all) CHECK(a == b || a->number != b->number);
+    CHECK(&fastload::pixel_operation(a->name) == a);
+  }
+  PixelSpec spec;
+  CHECK_THROWS(kValue, "must be one of", spec.add("sharpen", 1, {}));
+  CHECK_THROWS(kValue, "takes 1 numbers. Found: 0", spec.add("solarize", 1, {}));
+}
+
+}  // namespace
