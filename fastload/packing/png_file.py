@@ -15,18 +15,19 @@ __all__ = ["png_file"]
 
 _LEVEL = 3  # of zlib: most of what more would save, in a third of the time
 _UP = 2  # each byte as its difference to the one above
-_RGB = 2
+_COLOUR = {1: 0, 2: 4, 3: 2, 4: 6}  # colour type by channels: gray, gray and alpha, RGB, RGB and alpha
 
 
-def png_file(pixels: npt.NDArray[np.uint8]) -> bytes:
-    """A PNG of (height, width, 3) uint8 RGB pixels."""
-    height, width = pixels.shape[:2]
-    rows = pixels.reshape(height, width * 3)
-    filtered = np.empty((height, 1 + width * 3), np.uint8)
+def png_file(pixels: npt.NDArray[np.uint8] | npt.NDArray[np.uint16]) -> bytes:
+    """A PNG of (height, width, channels) pixels, uint8 or uint16, of 1 to 4 channels."""
+    height, width, channels = pixels.shape
+    bits = 8 * pixels.itemsize
+    rows = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
+    filtered = np.empty((height, 1 + rows.shape[1]), np.uint8)
     filtered[:, 0] = _UP
     filtered[:1, 1:] = rows[:1]
     np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
-    header = struct.pack(">IIBBBBB", width, height, 8, _RGB, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, bits, _COLOUR[channels], 0, 0, 0)
     data = zlib.compress(filtered.tobytes(), _LEVEL)
     return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
 

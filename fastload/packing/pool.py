@@ -19,7 +19,7 @@ from fastload.machine.threads import started_pool
 from fastload.packing.part import Part
 from fastload.packing.shard_job import Advance, BadFiles, Job
 
-__all__ = ["write_shards"]
+__all__ = ["die_with", "interrupts_blocked", "write_shards"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -74,7 +74,7 @@ class _Runner:
 def _serve(job: Job, pipe: Connection, parent: int) -> None:
     """A process's main loop: shard numbers come in, progress and results go out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    _die_with(parent)
+    die_with(parent)
     runner = _Runner(job, lambda files, size: pipe.send(("advance", (files, size))))
     last: tuple[str, Any]
     try:
@@ -97,7 +97,7 @@ def _serve(job: Job, pipe: Connection, parent: int) -> None:
 
 
 @contextlib.contextmanager
-def _interrupts_blocked() -> Iterator[None]:
+def interrupts_blocked() -> Iterator[None]:
     """What this thread starts meanwhile never sees SIGINT: a new process inherits what is blocked."""
     resource_tracker.ensure_running()  # now: its start unblocks SIGINT, whoever blocked it
     former = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -107,7 +107,7 @@ def _interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Be killed when the parent dies, however it dies."""
     import ctypes
 
@@ -141,7 +141,7 @@ class _Pool:
                 process: BaseProcess = context.Process(
                     target=_serve, args=(self.job, there, os.getpid()), daemon=True
                 )
-                with _interrupts_blocked():  # or a Ctrl-C while it imports would be a traceback
+                with interrupts_blocked():  # or a Ctrl-C while it imports would be a traceback
                     process.start()
                 there.close()
                 workers[here] = process

@@ -148,7 +148,7 @@ class Job:
 
     def _locate(self, temporary: Path, records: npt.NDArray[np.void]) -> None:
         """Set the records' offsets to where the format's library put them, and look whether it is so."""
-        located = self.format.locate(temporary)
+        [located] = self.format.locate(temporary)
         if not np.array_equal(located.lengths, records["length"]):
             raise PackError(
                 f"{temporary} does not read back: {len(located.lengths)} records, {len(records)} written, or "

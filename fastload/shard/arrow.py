@@ -8,6 +8,7 @@ silently becomes a dict.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastload.errors import FormatError
+from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
@@ -37,6 +39,12 @@ def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
 
 def schema_of(spec: ShardSpec) -> pa.Schema:
     """The schema with its ``huggingface`` metadata."""
+    if spec.schema is not None:
+        from fastload.shard.arrow_fields import feature_of, type_of
+
+        found = [pa.field(field.name, type_of(field)) for field in spec.schema]
+        shown = {field.name: feature_of(field) for field in spec.schema}
+        return pa.schema(found, metadata={"huggingface": json.dumps({"info": {"features": shown}})})
     label: dict[str, Any] = {"dtype": "int64", "_type": "Value"}
     if spec.classes:
         label = {"names": list(spec.classes), "_type": "ClassLabel"}
@@ -58,11 +66,21 @@ class Writer:
 
     def __init__(self, path: Path, spec: ShardSpec) -> None:
         self._raw = spec.raw
+        self._fields = spec.schema
         self._schema = schema_of(spec)
         self._file = pa.OSFile(str(path), "wb")
         self._stream = pa.ipc.new_stream(self._file, self._schema)
 
-    def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
+    def append(
+        self,
+        data: npt.NDArray[np.uint8],
+        records: npt.NDArray[np.void],
+        keys: list[bytes],
+        further: Sequence[Chunk] = (),
+    ) -> None:
+        if self._fields is not None:
+            self._append_fields(Chunk(data, records["length"].astype(np.uint64), records), keys, further)
+            return
         count = len(records)
         starts = np.append(records["offset"], records["offset"][-1] + records["length"][-1]).astype(np.int32)
         ends = np.zeros(count + 1, np.int32)
@@ -76,6 +94,20 @@ class Writer:
         if self._raw:
             columns += [_integers(pa.int32(), records[name].astype(np.int32)) for name in ("height", "width")]
         self._stream.write_batch(pa.record_batch(columns, schema=self._schema))
+
+    def _append_fields(self, pictures: Chunk, keys: list[bytes], further: Sequence[Chunk]) -> None:
+        from fastload.shard.arrow_fields import array_of
+
+        assert self._fields is not None and pictures.records is not None
+        columns: dict[str, pa.Array] = {}
+        first, label = self._fields.index_field, self._fields.label_field
+        columns[first.name] = array_of(first, pictures, keys)
+        if label is not None:
+            columns[label.name] = _integers(pa.int64(), pictures.records["label"].astype(np.int64))
+        for (_, field), chunk in zip(self._fields.columns, further, strict=True):
+            columns[field.name] = array_of(field, chunk)
+        ordered = [columns[field.name] for field in self._fields]
+        self._stream.write_batch(pa.record_batch(ordered, schema=self._schema))
 
     def close(self) -> None:
         self._stream.close()
@@ -150,10 +182,11 @@ def _locate(mapped: _Mapped, column: str) -> Located:
     return Located(np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts]))
 
 
-def locate(path: Path) -> Located:
-    """Where the images of a shard of our own lie, by the addresses of its buffers in a memory map."""
+def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
+    """Where the pictures of a shard of our own lie, by the addresses of its buffers in a memory map."""
     with damage_reported(path, "Arrow IPC stream"):
-        return _locate(_Mapped(path), "image")
+        mapped = _Mapped(path)
+        return [_locate(mapped, name) for name in names]
 
 
 def read_foreign(path: Path, column: str | None) -> Foreign:

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FastloadError, FormatError, ShardError
+from fastload.sample.schema import Schema
+from fastload.shard.chunk import Chunk
 
 __all__ = ["FORMATS", "Foreign", "Format", "Located", "ShardSpec", "Writer", "format_of"]
 
@@ -36,6 +38,7 @@ class ShardSpec:
     data_bytes: int  # about
     raw: bool = False  # records are pixels: readers need each one's width and height
     size: tuple[int, int] | None = None  # raw: width and height of every record
+    schema: Schema | None = None  # None: an image and a label, and nothing else
 
 
 @dataclass(frozen=True)
@@ -60,9 +63,15 @@ class Foreign:
 class Writer(Protocol):
     """Writes one shard. The caller gives a temporary path, syncs and renames."""
 
-    def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
+    def append(
+        self,
+        data: npt.NDArray[np.uint8],
+        records: npt.NDArray[np.void],
+        keys: list[bytes],
+        further: Sequence[Chunk] = (),
+    ) -> None:
         """Add records: ``RECORD`` entries whose offset counts from the start of ``data`` (borrowed for
-        the call), back to back, with UTF-8 ``keys``."""
+        the call), back to back, with UTF-8 ``keys``. ``further``: the values of the schema's ``columns``."""
 
     def close(self) -> None:
         """Finish the file (not synced)."""
@@ -89,8 +98,8 @@ class Format(Protocol):
         """About how large the data file of records of these lengths becomes."""
 
     @staticmethod
-    def locate(path: Path) -> Located:
-        """Where the records of a shard of our own lie."""
+    def locate(path: Path, names: Sequence[str] = ...) -> list[Located]:
+        """Where the pictures of a shard of our own lie, for each field of ``names``, the index's first."""
 
     @staticmethod
     def read_foreign(path: Path, column: str | None) -> Foreign:

@@ -8,6 +8,7 @@ found in the file itself: :mod:`fastload.shard.hdf5_heap`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
+from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
+from fastload.shard.hdf5_fields import FieldDatasets, append_rows, key_name
 from fastload.shard.hdf5_file import WrittenFile
 from fastload.shard.hdf5_heap import heap_ranges, read_references
 
@@ -61,6 +64,12 @@ class Writer:
         if spec.classes:
             self._write_classes(list(spec.classes))
         self._raw, self._size = spec.raw, spec.size
+        self._names = ("image", "label", key_name(spec.schema))
+        self._fields: FieldDatasets | None = None
+        if spec.schema is not None:
+            label = spec.schema.label_field
+            self._names = (spec.schema.index_field.name, label.name if label else "", self._names[2])
+            self._fields = FieldDatasets(self._file, spec.schema, self._under.check)
         self._labels: list[npt.NDArray[np.int64]] = []
         self._shapes: list[npt.NDArray[np.int32]] = []
         self._keys: list[bytes] = []
@@ -69,7 +78,7 @@ class Writer:
             width, height = spec.size
             self._images = self._create("image", (spec.records, height, width, 3), np.uint8)
         else:
-            self._images = self._create("image", (spec.records,), h5py.vlen_dtype(np.uint8))
+            self._images = self._create(self._names[0], (spec.records,), h5py.vlen_dtype(np.uint8))
 
     def _write_classes(self, classes: list[str]) -> None:
         # An attribute's array must fit into a 64 KB object header, 16 bytes a string; one string need not.
@@ -81,12 +90,20 @@ class Writer:
         extra = {"chunks": (_CHUNK,), "maxshape": (None,)} if vlen else {}
         return self._file.create_dataset(name, shape, dtype, track_times=False, **extra)
 
-    def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
+    def append(
+        self,
+        data: npt.NDArray[np.uint8],
+        records: npt.NDArray[np.void],
+        keys: list[bytes],
+        further: Sequence[Chunk] = (),
+    ) -> None:
         count = len(records)
         if self._size is not None:
             self._images[self._count : self._count + count] = data.reshape(count, *self._images.shape[1:])
         else:
             self._write_rows(data, records)
+        if self._fields is not None:
+            self._fields.append(self._count, further)
         self._under.check()
         self._labels.append(records["label"].astype(np.int64))
         self._shapes.append(np.stack([records["height"], records["width"]], axis=1).astype(np.int32))
@@ -98,23 +115,23 @@ class Writer:
         ranges = zip(records["offset"].tolist(), records["length"].tolist(), strict=True)
         for i, (begin, length) in enumerate(ranges):
             rows[i] = data[begin : begin + length]
-        # Not by slicing: h5py would take rows of equal length for a two-dimensional array.
-        target = self._images.id.get_space()
-        target.select_hyperslab((self._count,), (len(rows),))
-        self._images.id.write(h5py.h5s.create_simple((len(rows),)), target, rows)
+        append_rows(self._images, self._count, rows)
 
     def close(self) -> None:
         if self._size is None:
             self._images.resize((self._count,))
         elif self._count < len(self._images):
             self._drop_unused_rows()
-        self._add("label", np.concatenate([*self._labels, np.zeros(0, np.int64)]))
+        if self._names[1]:
+            self._add(self._names[1], np.concatenate([*self._labels, np.zeros(0, np.int64)]))
+        if self._fields is not None:
+            self._fields.close()
         if self._raw and self._size is None:
             shapes = np.concatenate([*self._shapes, np.zeros((0, 2), np.int32)])
             self._add("height", shapes[:, 0])
             self._add("width", shapes[:, 1])
         self._file.create_dataset(
-            "path", data=self._keys, dtype=h5py.string_dtype("utf-8"), track_times=False
+            self._names[2], data=self._keys, dtype=h5py.string_dtype("utf-8"), track_times=False
         )
         self._file.close()
         self._under.close()
@@ -143,10 +160,10 @@ def _open(path: Path) -> h5py.File:
     return h5py.File(path, "r", locking=False)
 
 
-def locate(path: Path) -> Located:
+def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
     """Where the rows of a shard of our own lie."""
     with damage_reported(path, "HDF5 file"), _open(path) as file:
-        return _locate(path, file, file["image"])
+        return [_locate(path, file, file[name]) for name in names]
 
 
 def _locate(path: Path, file: h5py.File, images: h5py.Dataset) -> Located:

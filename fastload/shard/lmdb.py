@@ -1,9 +1,12 @@
-"""LMDB shards: keys ``%08d``, values the encoded bytes, nothing else, so that any LMDB reader is at home."""
+"""LMDB shards: keys ``%08d``, values the encoded bytes, so that any LMDB reader is at home.
+
+Nothing else, unless samples have further fields: those are at ``%08d/NAME``.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import numpy.typing as npt
 
 from fastload.errors import FormatError, ShardError
 from fastload.machine.sizes import counted
+from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Located, ShardSpec
 
 __all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
@@ -49,6 +53,7 @@ class Writer:
 
     def __init__(self, path: Path, spec: ShardSpec) -> None:
         path.mkdir()
+        self._fields = spec.schema
         size = spec.data_bytes + spec.records * (_PAGE + 64) + 4 * _SLACK
         # No lock file (one writer, a private name), no sync (the publisher does it), and no writemap:
         # it would turn a full disk into SIGBUS.
@@ -59,17 +64,48 @@ class Writer:
             )
         self._count = 0
 
-    def append(self, data: npt.NDArray[np.uint8], records: npt.NDArray[np.void], keys: list[bytes]) -> None:
+    def append(
+        self,
+        data: npt.NDArray[np.uint8],
+        records: npt.NDArray[np.void],
+        keys: list[bytes],
+        further: Sequence[Chunk] = (),
+    ) -> None:
         view = data.data
         offsets, lengths = records["offset"].tolist(), records["length"].tolist()
         items = [
             (b"%08d" % (self._count + i), view[begin : begin + length])
             for i, (begin, length) in enumerate(zip(offsets, lengths, strict=True))
         ]
+        if self._fields is not None:
+            values = self._named(records, further)
+            items = [item for i, item in enumerate(items) for item in (item, *(of[i] for of in values))]
         with _failures_reported():
             while not self._put(items):
                 self._env.set_mapsize(2 * self._env.info()["map_size"])
-        self._count += len(items)
+        self._count += len(records)
+
+    def _named(
+        self, records: npt.NDArray[np.void], further: Sequence[Chunk]
+    ) -> list[list[tuple[bytes, memoryview]]]:
+        """Keys and values of each field but the index's, in the order of their keys."""
+        assert self._fields is not None
+        chunks = {field.name: chunk for (_, field), chunk in zip(self._fields.columns, further, strict=True)}
+        if self._fields.label_field is not None:
+            labels = np.ascontiguousarray(records["label"])
+            sizes = np.full(len(labels), labels.itemsize, np.uint64)
+            chunks[self._fields.label_field.name] = Chunk(labels.view(np.uint8), sizes)
+        found = []
+        for name, chunk in sorted((name.encode(), chunk) for name, chunk in chunks.items()):
+            view, ends = chunk.data.data, np.cumsum(chunk.lengths).tolist()
+            starts = [0, *ends[:-1]]
+            found.append(
+                [
+                    (b"%08d/%s" % (self._count + i, name), view[begin:end])
+                    for i, (begin, end) in enumerate(zip(starts, ends, strict=True))
+                ]
+            )
+        return found
 
     def _put(self, items: list[tuple[bytes, memoryview]]) -> bool:
         """False if the map is full; the transaction is undone then."""
@@ -148,12 +184,21 @@ def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[b
         env.close()
 
 
-def locate(path: Path) -> Located:
-    """Where the values of a shard of our own lie, by their addresses in LMDB's memory map."""
+def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
+    """Where the pictures of a shard of our own lie, by their addresses in LMDB's memory map.
+
+    The first name's have the records' own keys, the others' theirs, with the name.
+    """
     located, keys = _walk(path)
-    if keys != [b"%08d" % i for i in range(len(keys))]:
+    plain = np.array([b"/" not in key for key in keys], np.bool_)
+    if [key for key, mine in zip(keys, plain, strict=True) if mine] != [b"%08d" % i for i in range(plain.sum())]:
         raise FormatError(f"{path} does not have the keys that this program writes.")
-    return located
+    found = [Located(located.offsets[plain], located.lengths[plain])]
+    for name in names[1:]:
+        suffix = b"/" + name.encode()
+        mine = np.array([key[8:] == suffix for key in keys], np.bool_)
+        found.append(Located(located.offsets[mine], located.lengths[mine]))
+    return found
 
 
 def read_foreign(path: Path, column: str | None) -> Foreign:

@@ -1,0 +1,161 @@
+"""What a sample has for a picture: a path, the bytes of a file, Pillow's picture, or an array of pixels.
+
+Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; with other than one to four
+channels, which PNG does not have, they are stored raw.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.packing.png_file import png_file
+from fastload.packing.summary import CODECS, SIXTEEN_BIT
+from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
+
+__all__ = ["Picture", "is_path", "is_picture", "path_of", "picture_of"]
+
+MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
+_PNG_CHANNELS = (1, 2, 3, 4)
+_ASARRAY = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "I;16L", "I;16B")  # Pillow's modes that NumPy gets as they are
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The bytes of a record; ``raw``: what its index entry says if they are pixels."""
+
+    data: bytes
+    raw: dict[str, int] | None = None
+
+
+def is_path(value: Any) -> bool:
+    """Whether a value names a file."""
+    return isinstance(value, (str, os.PathLike))
+
+
+def is_picture(value: Any) -> bool:
+    """Whether a value is pixels of a picture, Pillow's or NumPy's."""
+    if _is_pillow(value):
+        return True
+    return isinstance(value, np.ndarray) and value.ndim in (2, 3) and value.dtype in (np.uint8, np.uint16, np.bool_)
+
+
+def path_of(value: Any) -> bytes | None:
+    """The path that a value names or that goes with its bytes; None: it has none."""
+    if isinstance(value, Mapping):
+        value = value.get("path")
+    return os.fsencode(value) if value and is_path(value) else None
+
+
+def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
+    """The record of a picture.
+
+    Args:
+        kind: its field's.
+        value: path (relative to ``root``), bytes, ``{"bytes", "path"}``, a picture of Pillow's, or an array of
+            (height, width) or (height, width, channels), uint8 or uint16; of a mask any integers that fit its bits.
+
+    Raises:
+        OSError: a file cannot be read.
+        TypeError, ValueError: no picture, or one that the field cannot hold.
+    """
+    if isinstance(value, Mapping):
+        value = value["bytes"] if value.get("bytes") is not None else value.get("path")
+    if is_path(value):
+        return _encoded(kind, _read(os.path.join(root, os.fsencode(value))))
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return _encoded(kind, bytes(value))
+    if _is_pillow(value):
+        return _from_pillow(kind, value)
+    if isinstance(value, np.ndarray):
+        return _from_pixels(kind, value)
+    advice = " Of a tensor give t.permute(1, 2, 0).numpy()." if type(value).__module__.startswith("torch") else ""
+    raise TypeError(
+        f"a picture must be a path, bytes, a PIL image or a NumPy array. Found: {type(value).__name__}.{advice}"
+    )
+
+
+def _is_pillow(value: Any) -> bool:
+    return any(cls.__module__ == "PIL.Image" and cls.__name__ == "Image" for cls in type(value).__mro__)
+
+
+def _read(path: bytes) -> bytes:
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > MAX_VALUE_BYTES:
+            raise ValueError(f"the file has {size} bytes; a record has at most {MAX_VALUE_BYTES}")
+        return file.read(MAX_VALUE_BYTES + 1)
+
+
+def _encoded(kind: Image | Mask, data: bytes) -> Picture:
+    if isinstance(kind, Image) and kind.channels not in (1, 3):
+        raise ValueError(
+            f"pictures of {kind.channels} channels are stored as pixels: give an array of (height, width, "
+            f"{kind.channels})"
+        )
+    return Picture(data)
+
+
+def _from_pillow(kind: Image | Mask, picture: Any) -> Picture:
+    if picture.mode in _ASARRAY or (picture.mode == "P" and isinstance(kind, Mask)):
+        return _from_pixels(kind, np.asarray(picture))
+    if picture.mode != "P":
+        raise TypeError(
+            f"a PIL image of mode {picture.mode!r} has no PNG file; give the bytes of its file, or image.convert('RGB')"
+        )
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    return _encoded(kind, out.getvalue())
+
+
+def _from_pixels(kind: Image | Mask, pixels: npt.NDArray[Any]) -> Picture:
+    if pixels.ndim not in (2, 3) or not pixels.size:
+        raise ValueError(f"pixels must be (height, width) or (height, width, channels). Found: {pixels.shape}")
+    if pixels.ndim == 2:
+        pixels = pixels[:, :, None]
+    if isinstance(kind, Mask):
+        return Picture(png_file(_ids(kind, pixels)))
+    if pixels.dtype == np.bool_:
+        pixels = pixels.astype(np.uint8) * np.uint8(255)
+    if pixels.dtype == np.int32 and pixels.shape[2] == 1 and 0 <= pixels.min() and pixels.max() < 1 << 16:
+        pixels = pixels.astype(np.uint16)  # Pillow's mode I
+    if pixels.dtype not in (np.uint8, np.uint16):
+        raise TypeError(f"pixels must be uint8 or uint16. Found: {pixels.dtype}")
+    channels = pixels.shape[2]
+    if kind.channels in (1, 3):
+        if channels not in _PNG_CHANNELS:
+            raise ValueError(f"the field has {kind.channels} channels, the pixels {channels}: name the number, as image(channels={channels})")
+        return Picture(png_file(pixels))
+    if channels != kind.channels:
+        raise ValueError(f"the field has {kind.channels} channels. Found: {channels}")
+    return _raw(kind, pixels)
+
+
+def _raw(kind: Image, pixels: npt.NDArray[Any]) -> Picture:
+    if pixels.dtype != np.dtype(kind.item_dtype):
+        raise TypeError(f"the field has {kind.bits} bits a channel. Found: {pixels.dtype}")
+    height, width, channels = pixels.shape
+    if max(height, width) > MAX_SIDE:
+        raise ValueError(f"sides of raw pixels must be at most {MAX_SIDE}. Found: {width} x {height}")
+    flags = SIXTEEN_BIT if kind.bits == 16 else 0
+    facts = {"codec": CODECS.index("raw"), "width": width, "height": height, "channels": channels, "flags": flags}
+    return Picture(pixels.astype(pixels.dtype.newbyteorder("<")).tobytes(), facts)
+
+
+def _ids(kind: Mask, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if pixels.shape[2] != 1:
+        raise ValueError(f"a mask must be (height, width). Found: {pixels.shape}")
+    if pixels.dtype.kind not in "bui":
+        raise TypeError(f"a mask must have integers. Found: {pixels.dtype}")
+    most = (1 << kind.bits) - 1
+    if pixels.min() < 0 or pixels.max() > most:
+        raise ValueError(
+            f"ids of a mask of {kind.bits} bits must be from 0 to {most}. Found: {pixels.min()} to {pixels.max()}"
+        )
+    return cast(npt.NDArray[Any], pixels.astype(np.uint8 if kind.bits == 8 else np.uint16))

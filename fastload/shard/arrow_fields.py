@@ -1,0 +1,142 @@
+"""Arrow columns of natural types for the fields of a sample, and what HF ``datasets`` calls those types.
+
+Where a field's bytes are Arrow's own layout (numbers, lists of numbers, texts), the column points at them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from fastload.sample.fields import Image, Json, Label, Polygons, Scalar
+from fastload.sample.schema import Field
+from fastload.shard.chunk import Chunk
+
+__all__ = ["array_of", "feature_of", "is_file", "type_of"]
+
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])
+_RLE = pa.struct([("size", pa.list_(pa.int32())), ("counts", pa.list_(pa.int64()))])
+_OUTLINES = pa.list_(pa.list_(pa.float32()))  # of an object: its polygons, each x, y, x, y, ...
+
+
+def is_file(field: Field) -> bool:
+    """Whether the pictures of a field are image files; those of other channels are pixels as they are."""
+    return not isinstance(field.kind, Image) or field.kind.channels in (1, 3)
+
+
+def type_of(field: Field) -> pa.DataType:
+    """The type of a field's column."""
+    kind = field.kind
+    if kind.storage == "record":
+        return PICTURE if is_file(field) else RAW_PICTURE
+    if isinstance(kind, Label):
+        return pa.int64()
+    if isinstance(kind, Polygons):
+        return pa.list_(_OUTLINES if kind.format == "polygons" else _RLE)
+    if kind.name in ("text", "json"):
+        return pa.string()
+    if kind.name == "bytes":
+        return pa.binary()
+    found = pa.from_numpy_dtype(np.dtype(kind.item_dtype))
+    for _ in range(_depth(field)):
+        found = pa.list_(found)
+    return found
+
+
+def feature_of(field: Field) -> Any:
+    """What the ``huggingface`` metadata says about a field."""
+    kind = field.kind
+    if kind.storage == "record" and is_file(field):
+        return {"_type": "Image"}
+    if isinstance(kind, Label) and kind.classes:
+        return {"names": list(kind.classes), "_type": "ClassLabel"}
+    return _feature(type_of(field))
+
+
+def _feature(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return {kind.field(i).name: _feature(kind.field(i).type) for i in range(kind.num_fields)}
+    if pa.types.is_list(kind):
+        return {"feature": _feature(kind.value_type), "length": -1, "_type": "Sequence"}
+    names = {"double": "float64", "float": "float32", "halffloat": "float16"}
+    return {"dtype": names.get(str(kind), str(kind)), "_type": "Value"}
+
+
+def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None) -> pa.Array:
+    """The column of some samples; ``keys``: the records' names, where the field has the index's records."""
+    kind = field.kind
+    if kind.storage == "record":
+        return _pictures(field, chunk, keys)
+    if isinstance(kind, Label):
+        return numbers(chunk.data.view("<i4").astype(np.int64))
+    if isinstance(kind, Polygons):
+        return pa.array(_values(field, chunk), type_of(field))
+    if kind.name in ("text", "json", "bytes"):
+        return _texts(type_of(field), chunk, isinstance(kind, Json))
+    found = numbers(chunk.data.view(np.dtype(kind.item_dtype)))
+    if isinstance(kind, Scalar):
+        return found
+    for side in reversed(kind.item_shape if kind.has_rows else kind.item_shape[1:]):
+        found = _lists(found, np.arange(0, len(found) + 1, side))
+    if kind.has_rows:
+        rows = chunk.lengths // np.uint64(kind.item_bytes)
+    else:
+        rows = np.full(len(chunk), kind.item_shape[0], np.uint64)
+    return _lists(found, _ends(rows))
+
+
+def _depth(field: Field) -> int:
+    kind = field.kind
+    return 0 if isinstance(kind, Scalar) else len(kind.item_shape) + kind.has_rows
+
+
+def numbers(values: npt.NDArray[Any]) -> pa.Array:
+    """A column of numbers; their memory is shared, but for booleans."""
+    # Not pa.array: where pandas is installed that imports it, which takes longer than packing 200 MB.
+    kind = pa.from_numpy_dtype(values.dtype)
+    held = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(held)])
+
+
+def _ends(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+    ends = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    return ends
+
+
+def _lists(values: pa.Array, ends: npt.NDArray[Any]) -> pa.Array:
+    places = pa.py_buffer(ends.astype(np.int32))
+    return pa.Array.from_buffers(pa.list_(values.type), len(ends) - 1, [None, places], children=[values])
+
+
+def _texts(kind: pa.DataType, chunk: Chunk, null: bool) -> pa.Array:
+    """Strings or binaries; with ``null``, those without bytes are null."""
+    there = None
+    if null and not chunk.lengths.all():
+        there = pa.py_buffer(np.packbits(chunk.lengths > 0, bitorder="little"))
+    return pa.Array.from_buffers(
+        kind, len(chunk), [there, pa.py_buffer(_ends(chunk.lengths)), pa.py_buffer(chunk.data)]
+    )
+
+
+def _pictures(field: Field, chunk: Chunk, keys: list[bytes] | None) -> pa.Array:
+    assert chunk.records is not None
+    parts = [_texts(pa.binary(), chunk, False)]
+    if keys is None:
+        parts.append(pa.nulls(len(chunk), pa.string()))
+    else:
+        parts.append(_texts(pa.string(), Chunk.of(keys), False))
+    if not is_file(field):
+        parts += [numbers(chunk.records[name].astype(np.int32)) for name in ("height", "width")]
+    return pa.StructArray.from_arrays(parts, fields=list(type_of(field)))
+
+
+def _values(field: Field, chunk: Chunk) -> list[Any]:
+    ends = np.cumsum(chunk.lengths).tolist()
+    starts = [0, *ends[:-1]]
+    data = chunk.data.tobytes()
+    return [field.decode(data[begin:end]) for begin, end in zip(starts, ends, strict=True)]
