@@ -14,7 +14,7 @@ from fastload.packing.listing import Listing
 from fastload.packing.names import ESCAPED, encode_key, outside_key
 from fastload.shard.index import RECORD
 
-__all__ = ["GROUP_BYTES", "Group", "as_rows", "read_groups"]
+__all__ = ["GROUP_BYTES", "GROUP_RECORDS", "Group", "as_rows", "read_groups"]
 
 GROUP_BYTES = 16 << 20  # of records in memory at a time; also an Arrow record batch
 GROUP_RECORDS = 1000

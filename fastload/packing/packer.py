@@ -49,7 +49,13 @@ class Observer(EntriesObserver):
         """Writing begins; ``files`` and ``size`` (bytes) of the plan were already done before."""
 
     def advanced(self, files: int, size: int) -> None:
-        """So many more files and bytes are written."""
+        """So many more files (or samples) and bytes are written."""
+
+    def samples_started(self, output: Path, done: int, count: int | None) -> None:
+        """Writing samples begins, ``done`` of ``count`` were written before; None: nobody knows how many there are."""
+
+    def begins_anew(self, output: Path) -> None:
+        """A pack that was interrupted is thrown away: its samples cannot be asked by position."""
 
 
 @dataclass(frozen=True)

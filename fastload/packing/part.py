@@ -9,15 +9,24 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
 from fastload.packing.files import publish, temporary_of
+from fastload.shard.chunk import Chunk
 from fastload.shard.index import RECORD
 
 __all__ = ["Part"]
+
+
+_DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def _damaged(path: Path, error: Exception) -> PackError:
+    return PackError(f"{path} is damaged ({error}); pack again with --restart.")
 
 
 @dataclass(frozen=True)
@@ -29,12 +38,19 @@ class Part:
     skipped: list[tuple[str, str]]  # key, reason
     shard_bytes: int
     transcoded: int = 0  # progressive JPEGs that became baseline ones
+    further: tuple[Chunk, ...] = ()  # the values of the schema's columns; not read by read()
+    stop: int = 0  # of samples: one past the last position that the shard covers
 
     def write(self, path: Path) -> None:
         """Publish atomically; from then on the shard counts as finished."""
         ends = np.cumsum([len(key) for key in self.keys], dtype=np.uint64)
         facts = {"skipped": self.skipped, "shard_bytes": self.shard_bytes, "transcoded": self.transcoded}
-        texts = json.dumps(facts).encode()
+        texts = json.dumps({**facts, "stop": self.stop}).encode()
+        columns: dict[str, npt.NDArray[Any]] = {}
+        for number, chunk in enumerate(self.further):
+            columns |= {f"data{number}": chunk.data, f"lengths{number}": chunk.lengths}
+            if chunk.records is not None:
+                columns[f"records{number}"] = chunk.records.view(np.uint8)
         temporary = temporary_of(path)
         with open(temporary, "wb") as file:
             np.savez(
@@ -43,6 +59,7 @@ class Part:
                 ends=ends,
                 keys=np.frombuffer(b"".join(self.keys), np.uint8),
                 texts=np.frombuffer(texts, np.uint8),
+                **columns,
             )
         publish(temporary, path)
 
@@ -62,9 +79,27 @@ class Part:
             starts: Sequence[int] = [0, *ends[:-1]]
             keys = [blob[begin:end] for begin, end in zip(starts, ends, strict=False)]
             skipped = [(str(key), str(reason)) for key, reason in texts["skipped"]]
-            return cls(records, keys, skipped, int(texts["shard_bytes"]), int(texts.get("transcoded", 0)))
-        except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            raise PackError(f"{path} is damaged ({error}); pack again with --restart.") from None
+            transcoded, stop = int(texts.get("transcoded", 0)), int(texts.get("stop", 0))
+            return cls(records, keys, skipped, int(texts["shard_bytes"]), transcoded, stop=stop)
+        except _DAMAGE as error:
+            raise _damaged(path, error) from None
+
+    @staticmethod
+    def read_column(path: Path, number: int) -> Chunk:
+        """The values of one of the schema's columns that :meth:`write` wrote; the others are not read.
+
+        Raises:
+            PackError: damaged.
+        """
+        try:
+            with np.load(path) as arrays:
+                name = f"records{number}"
+                records = arrays[name].view(RECORD) if name in arrays else None
+                if records is not None:
+                    return Chunk(np.zeros(0, np.uint8), arrays[f"lengths{number}"], records)
+                return Chunk(arrays[f"data{number}"], arrays[f"lengths{number}"])
+        except _DAMAGE as error:
+            raise _damaged(path, error) from None
 
     @staticmethod
     def finished(path: Path, data_file: Path) -> bool:

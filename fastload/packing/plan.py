@@ -20,13 +20,13 @@ from fastload.packing.source import Source
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import names_fit
 
-__all__ = ["PLAN_NAME", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
+__all__ = ["PLAN_NAME", "SUFFIXES", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
 
 WORK_NAME = ".fastload-pack"
 PLAN_NAME = "plan.json"
 VERSION = 1
 MAX_LISTED = 20  # problems shown in one message
-_SUFFIXES = {"arrow": ".arrow", "lmdb": ".lmdb", "hdf5": ".h5"}
+SUFFIXES = {"arrow": ".arrow", "lmdb": ".lmdb", "hdf5": ".h5"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def make_plan(
         )
     if not totals.files:
         raise PackError(f"no images in {printable(source.root)}: no file has an image's extension.")
-    count, suffix = len(listing.shards), _SUFFIXES[options.format]
+    count, suffix = len(listing.shards), SUFFIXES[options.format]
     shards = tuple(
         ShardPlan(f"{stem}-{i:05d}-of-{count:05d}{suffix}", start, stop, length)
         for i, (start, stop, length) in enumerate(listing.shards)

@@ -35,6 +35,9 @@ class Given(Protocol):
     def identity(self) -> dict[str, Any] | None:
         """What tells these samples from others, JSON values only; None: nothing does, they come once."""
 
+    def newest_ns(self) -> int:
+        """The latest modification time of the files that they are known to come from; 0: there are none."""
+
 
 class Stream:
     """Samples that come once, in their order."""
@@ -62,6 +65,9 @@ class Stream:
 
     def identity(self) -> dict[str, Any] | None:
         return None
+
+    def newest_ns(self) -> int:
+        return 0
 
     def _next(self) -> Iterator[Sample]:
         try:
@@ -97,6 +103,9 @@ class Positions:
         for sample in self.first():
             hashed.update(_shown(sample))
         return {"samples": self._count, "some": hashed.hexdigest()}
+
+    def newest_ns(self) -> int:
+        return 0
 
     def _spread(self) -> list[int]:
         """Positions over the whole sequence, the first and the last among them."""

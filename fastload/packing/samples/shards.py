@@ -1,0 +1,241 @@
+"""Writing encoded samples into shards, one after another, in the order of the source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fastload._native import _C
+from fastload.errors import PackError
+from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
+from fastload.packing.ingest import GROUP_BYTES, GROUP_RECORDS, as_rows
+from fastload.packing.part import Part
+from fastload.packing.samples.encode import Encoded
+from fastload.packing.shard_job import BadFiles
+from fastload.sample.schema import Schema
+from fastload.shard.chunk import Chunk
+from fastload.shard.formats import Format, ShardSpec, Writer
+from fastload.shard.index import RECORD
+
+__all__ = ["Shards"]
+
+_SPOT_CHECKS = 16  # records of a field whose bytes are read back
+_NO_RECORDS = np.zeros(0, RECORD)
+
+
+class Shards:
+    """The shards of one pack, in its work folder.
+
+    A shard is cut before the sample that would take it over ``shard_size`` bytes, and batches within it by the
+    same rule, so that where writing was interrupted, and by how many processes samples are made, changes nothing.
+
+    Args:
+        work: the work folder; shards and parts are called by their numbers in it.
+        shards: the format.
+        suffix: of shards' names.
+        schema: the fields.
+        shard_size: bytes of samples a shard holds at most (one sample at least).
+        skip: whether samples that cannot be packed are left out.
+        advance: called with numbers of samples and bytes that were written.
+    """
+
+    def __init__(
+        self, work: Path, shards: Format, suffix: str, schema: Schema, shard_size: int, skip: bool,
+        advance: Callable[[int, int], None],
+    ) -> None:  # fmt: skip
+        self._work, self._format, self._suffix = work, shards, suffix
+        self._schema, self._shard_size, self._skip, self._advance = schema, shard_size, skip, advance
+        self._failures: list[tuple[int, str, str]] = []
+        self._open: _Open | None = None
+        self.number = 0  # of the shard that comes next
+
+    def path(self, number: int) -> Path:
+        """A shard in the work folder."""
+        return self._work / f"{number:05d}{self._suffix}"
+
+    def part_path(self, number: int) -> Path:
+        """Its part of the index."""
+        return self._work / f"{number:05d}.part"
+
+    def finished(self) -> int:
+        """Take up what was finished before; returns the position of the first sample that is still to be packed."""
+        stop = 0
+        while True:
+            path = self.path(self.number)
+            if not Part.finished(self.part_path(self.number), self._format.data_file(path)):
+                return stop
+            stop = Part.read(self.part_path(self.number)).stop
+            self.number += 1
+
+    def write(self, pieces: Iterable[Encoded]) -> None:
+        """Write all samples.
+
+        Raises:
+            BadFiles: some cannot be packed, and they are not to be skipped.
+            PackError: no room, or what was written does not read back.
+        """
+        stop = 0
+        try:
+            for piece in pieces:
+                self._failures += piece.failures
+                stop = piece.stop
+                if self._failures and not self._skip:
+                    raise BadFiles([(key, reason) for _, key, reason in self._failures])
+                self._add(piece)
+            if self._open is not None or self._failures:
+                self._finish(stop)
+        finally:
+            if self._open is not None:
+                self._open.abort()
+
+    def _add(self, piece: Encoded) -> None:
+        sizes = piece.sizes.tolist()
+        begin = 0
+        for i, size in enumerate(sizes):
+            if self._open is not None and self._open.bytes + size > self._shard_size:
+                self._take(piece, begin, i)
+                begin = i
+                self._finish(int(piece.positions[i]))
+            if self._open is None:
+                self._open = self._begin()
+            if not self._open.fits(size):
+                self._take(piece, begin, i)
+                begin = i
+                self._open.flush()
+            self._open.count(size)
+        if self._open is not None:
+            self._take(piece, begin, len(sizes))
+        self._advance(len(sizes), sum(sizes))
+
+    def _take(self, piece: Encoded, begin: int, end: int) -> None:
+        if end > begin:
+            assert self._open is not None
+            self._open.take(piece.keys[begin:end], [chunk.slice(begin, end) for chunk in piece.fields])
+
+    def _begin(self) -> _Open:
+        return _Open(self.path(self.number), self._format, self._schema, self._shard_size)
+
+    def _finish(self, stop: int) -> None:
+        """End the shard: all positions before ``stop`` are in it, or in those before it, or failed."""
+        if self._open is None:
+            self._open = self._begin()
+        part = self._open.finish()
+        self._open = None
+        mine = [(key, reason) for position, key, reason in self._failures if position < stop]
+        self._failures = [failure for failure in self._failures if failure[0] >= stop]
+        replace(part, skipped=mine, stop=stop).write(self.part_path(self.number))
+        self.number += 1
+
+
+class _Open:
+    """A shard that is being written."""
+
+    def __init__(self, final: Path, shards: Format, schema: Schema, about: int) -> None:
+        self._final, self._format, self._schema = final, shards, schema
+        self._temporary = temporary_of(final)
+        remove(self._temporary)
+        self._classes = schema.label_field.kind.classes if schema.label_field is not None else ()  # type: ignore[attr-defined]
+        spec = ShardSpec(self._classes, 0, about, schema=None if schema.is_plain else schema)
+        self._about = about
+        with failed_writes_reported(final, about):
+            self._writer: Writer = shards.Writer(self._temporary, spec)
+        self._batch: list[tuple[list[bytes], list[Chunk]]] = []
+        self._batch_samples = self._batch_bytes = 0
+        self._records: list[Chunk] = []
+        self._keys: list[bytes] = []
+        self._further: list[list[Chunk]] = []
+        self.bytes = 0
+
+    def fits(self, size: int) -> bool:
+        """Whether a sample of so many bytes goes into the batch that is collected."""
+        full = self._batch_samples >= GROUP_RECORDS or self._batch_bytes + size > GROUP_BYTES
+        return not self._batch_samples or not full
+
+    def count(self, size: int) -> None:
+        """A sample of so many bytes will be taken."""
+        self.bytes += size
+        self._batch_bytes += size
+        self._batch_samples += 1
+
+    def take(self, keys: list[bytes], fields: list[Chunk]) -> None:
+        """Samples of the batch."""
+        self._batch.append((keys, fields))
+
+    def flush(self) -> None:
+        """Write the batch."""
+        if not self._batch:
+            return
+        keys = [key for part, _ in self._batch for key in part]
+        fields = [Chunk.join(parts) for parts in zip(*(fields for _, fields in self._batch), strict=True)]
+        self._batch.clear()
+        self._batch_samples = self._batch_bytes = 0
+        index, label = self._schema.index_field, self._schema.label_field
+        pictures = fields[self._schema.position(index.name)]
+        assert pictures.records is not None
+        values = fields[self._schema.position(label.name)].data.view("<i4") if label is not None else -1
+        pictures.records["label"] = values
+        further = [fields[number] for number, _ in self._schema.columns]
+        with failed_writes_reported(self._final, self._about):
+            self._writer.append(pictures.data, pictures.records, keys, further)
+        self._keys += keys
+        nothing = np.zeros(0, np.uint8)
+        self._records.append(Chunk(nothing, pictures.lengths, pictures.records))
+        self._further.append(
+            [Chunk(nothing if c.records is not None else c.data, c.lengths, c.records) for c in further]
+        )
+
+    def finish(self) -> Part:
+        """Write what is left, find the records in the file, and publish it in the work folder."""
+        try:
+            self.flush()
+            with failed_writes_reported(self._final, self._about):
+                self._writer.close()
+            records, further = self._joined()
+            self._locate([records, *(chunk for chunk in further if chunk.records is not None)])
+            size = os.stat(self._format.data_file(self._temporary)).st_size
+            with failed_writes_reported(self._final, self._about):
+                publish(self._temporary, self._final)
+        except BaseException:
+            self.abort()
+            raise
+        assert records.records is not None
+        return Part(records.records, self._keys, [], size, further=tuple(further))
+
+    def abort(self) -> None:
+        """Let go of the file, and remove it."""
+        self._writer.abort()
+        remove(self._temporary)
+
+    def _joined(self) -> tuple[Chunk, list[Chunk]]:
+        none = Chunk(np.zeros(0, np.uint8), np.zeros(0, np.uint64), _NO_RECORDS)
+        records = Chunk.join(self._records, like=none)
+        columns = self._schema.columns
+        if not self._further:
+            like = [none if field.storage == "record" else Chunk.of([]) for _, field in columns]
+            return records, like
+        return records, [Chunk.join(parts) for parts in zip(*self._further, strict=True)]
+
+    def _locate(self, pictures: list[Chunk]) -> None:
+        """Set the records' offsets to where the format's library put them, and look whether it is so."""
+        names = [self._schema.index_field.name]
+        names += [field.name for _, field in self._schema.columns if field.storage == "record"]
+        data_file = os.fsencode(self._format.data_file(self._temporary))
+        for name, chunk, located in zip(names, pictures, self._format.locate(self._temporary, names), strict=True):
+            assert chunk.records is not None
+            if not np.array_equal(located.lengths, chunk.lengths):
+                raise PackError(
+                    f"{self._temporary} does not read back: {len(located.lengths)} records of {name!r}, "
+                    f"{len(chunk)} written, or other lengths. Either this program or the format's library is at "
+                    "fault; please report it."
+                )
+            chunk.records["offset"] = located.offsets
+            some = np.ascontiguousarray(chunk.records[:: max(1, len(chunk) // _SPOT_CHECKS)])
+            failures = _C.verify_file(data_file, as_rows(some))
+            if failures:
+                raise PackError(
+                    f"{self._temporary} does not read back: {failures[0][1].decode()}. Check the disk."
+                )
