@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import tempfile
@@ -13,11 +14,12 @@ from pathlib import Path
 from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
 from fastload.packing.complete import check_complete, remove_scans
-from fastload.packing.entries import EntriesObserver, ensure_entries, remove_entries
+from fastload.packing.entries import EntriesObserver, ensure_entries
 from fastload.packing.entry_facts import EntryFacts, entry_facts
-from fastload.packing.files import remove, require_space, sync_folder
-from fastload.packing.lock import LOCK_NAME, folder_lock
+from fastload.packing.files import remove, require_space
+from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
+from fastload.packing.output import OutputFolder
 from fastload.packing.plan import (
     MAX_LISTED,
     WORK_NAME,
@@ -32,7 +34,7 @@ from fastload.packing.shard_job import BadFiles, Job
 from fastload.packing.source import Source, open_sources
 from fastload.packing.summary import Summary
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import Manifest
 
 __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
 
@@ -52,7 +54,7 @@ class Observer(EntriesObserver):
         """So many more files (or samples) and bytes are written."""
 
     def samples_started(self, output: Path, done: int, count: int | None) -> None:
-        """Writing samples begins, ``done`` of ``count`` were written before; None: nobody knows how many there are."""
+        """Writing samples begins; ``done`` of ``count`` (None: nobody knows) were written before."""
 
     def begins_anew(self, output: Path) -> None:
         """A pack that was interrupted is thrown away: its samples cannot be asked by position."""
@@ -152,22 +154,24 @@ def _refuse_nesting(source: Path, output: Path) -> None:
 
 def _pack_one(source: Source, output: Path, options: PackOptions, observer: Observer) -> PackResult:
     began = time.monotonic()
-    work = output / WORK_NAME
+    folder = OutputFolder(output)
     remove_scans(output)
     if options.restart:
-        _discard(output)
-    elif (output / MANIFEST_NAME).exists():
+        folder.discard()
+    state = folder.state()
+    if state == "foreign":
+        raise folder.refusal()
+    if state == "complete":
         manifest = check_complete(source, output, options, lambda files: observer.scanning(output, files))
-        remove(work)
+        remove(folder.work)
         packed = time.monotonic()
         facts = _entries(output, options, observer)
         return PackResult(output, manifest, facts, None, packed - began, time.monotonic() - packed, 0)
-    else:
-        _refuse_strangers(output)
-    plan = resume_plan(source, options, output.name, work, lambda files: observer.scanning(output, files))
+    found = functools.partial(observer.scanning, output)
+    plan = resume_plan(source, options, output.name, folder.work, found)
     written = _write(Job(output, source.root, options, plan), observer)
     manifest, summary = publish_dataset(output, plan)
-    remove(work)
+    remove(folder.work)
     packed = time.monotonic()
     facts = _entries(output, options, observer)
     return PackResult(output, manifest, facts, summary, packed - began, time.monotonic() - packed, written)
@@ -211,40 +215,3 @@ def _bad_files(failures: list[tuple[str, str]]) -> str:
         f"{counted(len(failures), 'file')} cannot be packed:\n" + "\n".join(lines) + "\n"
         "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."
     )
-
-
-def _refuse_strangers(output: Path) -> None:
-    if (output / WORK_NAME).exists():
-        return
-    others = [name for name in os.listdir(output) if name != LOCK_NAME and not name.startswith(".tmp-")]
-    if others:
-        raise PackError(
-            f"{output} is not empty and holds no pack (found {sorted(others)[0]!r}); choose another folder."
-        )
-
-
-def _discard(output: Path) -> None:
-    """Remove what a pack has made here, and nothing else; the manifest first: no half passes for a whole."""
-    work = output / WORK_NAME
-    names = {
-        INDEX_NAME,
-        SKIPPED_NAME,
-        f".tmp-{INDEX_NAME}",
-        f".tmp-{MANIFEST_NAME}",
-        f".tmp-{SKIPPED_NAME}",
-    }
-    if (output / MANIFEST_NAME).exists():
-        names |= {
-            Path(shard.file).parts[0]
-            for shard in Manifest.read(output).shards
-            if not Path(shard.file).is_absolute()
-        }
-        remove(output / MANIFEST_NAME)
-        sync_folder(output)
-    plan = Plan.read(work) if work.exists() else None
-    if plan is not None:
-        names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
-    for name in sorted(names - {"..", "."}):
-        remove(output / name)
-    remove_entries(output)
-    remove(work)

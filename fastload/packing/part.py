@@ -46,7 +46,7 @@ class Part:
         ends = np.cumsum([len(key) for key in self.keys], dtype=np.uint64)
         facts = {"skipped": self.skipped, "shard_bytes": self.shard_bytes, "transcoded": self.transcoded}
         texts = json.dumps({**facts, "stop": self.stop}).encode()
-        columns: dict[str, npt.NDArray[Any]] = {}
+        columns: dict[str, Any] = {}
         for number, chunk in enumerate(self.further):
             columns |= {f"data{number}": chunk.data, f"lengths{number}": chunk.lengths}
             if chunk.records is not None:

@@ -98,7 +98,8 @@ class Writer:
     def _append_fields(self, pictures: Chunk, keys: list[bytes], further: Sequence[Chunk]) -> None:
         from fastload.shard.arrow_fields import array_of
 
-        assert self._fields is not None and pictures.records is not None
+        assert self._fields is not None
+        assert pictures.records is not None
         columns: dict[str, pa.Array] = {}
         first, label = self._fields.index_field, self._fields.label_field
         columns[first.name] = array_of(first, pictures, keys)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastload.sample.fields import Image, Json, Label, Polygons, Scalar
+from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
 
@@ -98,7 +99,8 @@ def numbers(values: npt.NDArray[Any]) -> pa.Array:
     """A column of numbers; their memory is shared, but for booleans."""
     # Not pa.array: where pandas is installed that imports it, which takes longer than packing 200 MB.
     kind = pa.from_numpy_dtype(values.dtype)
-    held = np.packbits(values, bitorder="little") if values.dtype == np.bool_ else np.ascontiguousarray(values)
+    bits = values.dtype == np.bool_
+    held = np.packbits(values, bitorder="little") if bits else np.ascontiguousarray(values)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(held)])
 
 
@@ -139,4 +141,4 @@ def _values(field: Field, chunk: Chunk) -> list[Any]:
     ends = np.cumsum(chunk.lengths).tolist()
     starts = [0, *ends[:-1]]
     data = chunk.data.tobytes()
-    return [field.decode(data[begin:end]) for begin, end in zip(starts, ends, strict=True)]
+    return [plain_value(field, data[begin:end]) for begin, end in zip(starts, ends, strict=True)]

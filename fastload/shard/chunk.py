@@ -40,7 +40,8 @@ class Chunk:
         begin = int(self.lengths[:start].sum())
         lengths = self.lengths[start:stop]
         data = self.data[begin : begin + int(lengths.sum())]
-        return Chunk(data, lengths, self._placed(lengths, None if self.records is None else self.records[start:stop]))
+        records = None if self.records is None else self.records[start:stop]
+        return Chunk(data, lengths, self._placed(lengths, records))
 
     def keep(self, good: npt.NDArray[np.bool_]) -> Chunk:
         """The samples for which ``good`` is true."""
@@ -68,6 +69,6 @@ class Chunk:
     ) -> npt.NDArray[np.void] | None:
         if records is None:
             return None
-        placed = records.copy()
+        placed: npt.NDArray[np.void] = records.copy()
         placed["offset"] = np.cumsum(lengths) - lengths
         return placed

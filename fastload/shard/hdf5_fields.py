@@ -1,7 +1,7 @@
 """HDF5 datasets of natural types for the further fields of a sample.
 
-Numbers of one shape are one dataset of shape (N, ...); what has rows of numbers is a variable-length row of them, flat,
-with the shape of one in the attribute ``row``; texts are strings.
+Numbers of one shape are one dataset of shape (N, ...); what has rows of numbers is a variable-length row of
+them, flat, with the shape of one in the attribute ``row``; texts are strings.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field, Schema
 from fastload.shard.chunk import Chunk
 
@@ -119,5 +120,5 @@ def _rows(field: Field, chunk: Chunk) -> npt.NDArray[Any]:
 
 def _text(field: Field, data: bytes) -> bytes:
     if field.kind.name == "polygons":
-        return json.dumps(field.decode(data)).encode()
+        return json.dumps(plain_value(field, data)).encode()
     return data

@@ -191,7 +191,8 @@ def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
     """
     located, keys = _walk(path)
     plain = np.array([b"/" not in key for key in keys], np.bool_)
-    if [key for key, mine in zip(keys, plain, strict=True) if mine] != [b"%08d" % i for i in range(plain.sum())]:
+    own = [key for key, mine in zip(keys, plain, strict=True) if mine]
+    if own != [b"%08d" % i for i in range(len(own))]:
         raise FormatError(f"{path} does not have the keys that this program writes.")
     found = [Located(located.offsets[plain], located.lengths[plain])]
     for name in names[1:]:

@@ -48,7 +48,8 @@ class Encoded:
     @property
     def sizes(self) -> npt.NDArray[np.uint64]:
         """Bytes of each sample."""
-        total: npt.NDArray[np.uint64] = np.sum([chunk.lengths for chunk in self.fields], axis=0, dtype=np.uint64)
+        lengths = [chunk.lengths for chunk in self.fields]
+        total: npt.NDArray[np.uint64] = np.sum(lengths, axis=0, dtype=np.uint64)
         return total
 
 
@@ -84,7 +85,7 @@ class Encoder:
             KeyError, OSError, TypeError, ValueError, and what Pillow raises: it cannot be packed.
         """
         if not isinstance(sample, Mapping):
-            raise TypeError(f"a sample must be a dict of values by field name. Found: {type(sample).__name__}")
+            raise TypeError(f"a sample must be a dict of values by field. Found: {type(sample).__name__}")
         found: list[Picture | bytes] = []
         for named in self.schema:
             if named.name not in sample:
@@ -98,7 +99,7 @@ class Encoder:
                 continue
             data = named.encode(value)
             if self.strings and named.kind.name == "text" and b"\0" in data:
-                raise ValueError(f"field {named.name!r}: HDF5's strings cannot hold a NUL; use another format")
+                raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")
             found.append(data)
         return found
 
@@ -133,7 +134,8 @@ class _Piece:
         try:
             if isinstance(sample, Failed):
                 raise sample.error
-            path = self._encoder.key(sample) if isinstance(sample, Mapping) and self._has_picture(sample) else path
+            if isinstance(sample, Mapping) and self._encoder.schema.index_field.name in sample:
+                path = self._encoder.key(sample)
             values = self._encoder.values(sample)
         except Exception as error:  # Pillow and users' code raise anything
             self._failures.append((position, self._name(position, path), _words(error)))
@@ -142,9 +144,6 @@ class _Piece:
         self._paths.append(path)
         self._values.append(values)
         self._bytes += sum(len(value.data if isinstance(value, Picture) else value) for value in values)
-
-    def _has_picture(self, sample: Mapping[str, Any]) -> bool:
-        return self._encoder.schema.index_field.name in sample
 
     def _name(self, position: int, path: bytes) -> str:
         return encode_key(path)[0].decode() if path else f"{position:08d}"
@@ -177,7 +176,8 @@ class _Piece:
         keys = []
         for record, i in zip(records, kept, strict=True):
             path, codec = self._paths[i], CODECS[int(record["codec"])]
-            key, escaped = encode_key(path or f"{self._positions[i]:08d}{_EXTENSIONS.get(codec, '.' + codec)}".encode())
+            made = f"{self._positions[i]:08d}{_EXTENSIONS.get(codec, '.' + codec)}".encode()
+            key, escaped = encode_key(path or made)
             if escaped:
                 record["flags"] |= ESCAPED
             keys.append(key)
@@ -189,6 +189,7 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
     chunk = Chunk.of([picture.data for picture in pictures])
     records = np.zeros(len(pictures), RECORD)
     records["length"] = chunk.lengths
+    records["label"] = -1
     records["offset"] = np.cumsum(chunk.lengths) - chunk.lengths
     for record, picture in zip(records, pictures, strict=True):
         for name, value in (picture.raw or {}).items():

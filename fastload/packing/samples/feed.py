@@ -19,7 +19,7 @@ __all__ = ["encoded"]
 
 
 def encoded(source: Given, encoder: Encoder, start: int, processes: int) -> Iterator[Encoded]:
-    """All samples from position ``start`` on; the pieces' borders, but not their order, depend on ``processes``.
+    """All samples from position ``start`` on. The pieces' borders depend on ``processes``, their order not.
 
     Raises:
         PackError: the samples cannot be sent to other processes, or one of those has ended.
@@ -49,11 +49,10 @@ def _by_several(source: Given, encoder: Encoder, start: int, processes: int) -> 
             try:
                 with interrupts_blocked():
                     process.start()
-            except (TypeError, AttributeError, ImportError) as error:
-                raise PackError(f"the samples cannot be sent to other processes: {error}. Use num_proc=1.") from None
-            except Exception as error:  # pickle's own
+            except Exception as error:  # pickle's own, TypeError, AttributeError, what users' classes raise
                 raise PackError(
-                    f"the samples cannot be sent to other processes: {type(error).__name__}: {error}. Use num_proc=1."
+                    f"the samples cannot be sent to other processes ({type(error).__name__}: {error}). "
+                    "Use num_proc=1."
                 ) from None
             there.close()
             workers.append((here, process))
@@ -74,8 +73,8 @@ def _run_of(pipe: Connection, process: BaseProcess) -> Iterator[Encoded]:
         except EOFError:
             process.join()
             raise PackError(
-                f"a packing process ended with code {process.exitcode} (killed? out of memory? a script without "
-                "'if __name__ == \"__main__\":'?). Run the same again: finished shards are kept."
+                f"a packing process ended with code {process.exitcode} (killed? out of memory? a "
+                "script without 'if __name__ == \"__main__\":'?). Run it again: finished shards are kept."
             ) from None
         if piece is None:
             return

@@ -74,8 +74,8 @@ class Stream:
             yield from self._rest
         except Exception as error:
             raise PackError(
-                f"the iterable of samples raised {type(error).__name__} after {self._position} samples: {error}. "
-                "Nothing can be asked of it again: mend it and pack anew."
+                f"the iterable of samples raised {type(error).__name__} after {self._position} samples: "
+                f"{error}. Nothing can be asked of it again: mend it and pack anew."
             ) from error
 
 
@@ -144,6 +144,6 @@ def given(samples: Any, root: bytes, limit: int | None) -> Given:
     if isinstance(samples, Iterable) and not isinstance(samples, (str, bytes, Mapping)):
         return Stream(samples, root, limit)
     raise TypeError(
-        "samples must be an iterable of dicts, something with __getitem__ and __len__, or a folder or table's path. "
+        "samples must be an iterable of dicts, something with __getitem__ and __len__, or a path. "
         f"Found: {type(samples).__name__}."
     )

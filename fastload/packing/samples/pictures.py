@@ -1,7 +1,7 @@
 """What a sample has for a picture: a path, the bytes of a file, Pillow's picture, or an array of pixels.
 
-Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; with other than one to four
-channels, which PNG does not have, they are stored raw.
+Files and their bytes are kept as they are. Pixels become PNG files, which lose nothing; for fields of other
+than one or three channels they are stored raw.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import io
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,9 @@ __all__ = ["Picture", "is_path", "is_picture", "path_of", "picture_of"]
 
 MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
 _PNG_CHANNELS = (1, 2, 3, 4)
-_ASARRAY = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "I;16L", "I;16B")  # Pillow's modes that NumPy gets as they are
+# Pillow's modes that NumPy gets as they are
+_ASARRAY = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "I;16L", "I;16B")
+_PIXELS = (np.uint8, np.uint16, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ def is_picture(value: Any) -> bool:
     """Whether a value is pixels of a picture, Pillow's or NumPy's."""
     if _is_pillow(value):
         return True
-    return isinstance(value, np.ndarray) and value.ndim in (2, 3) and value.dtype in (np.uint8, np.uint16, np.bool_)
+    return isinstance(value, np.ndarray) and value.ndim in (2, 3) and value.dtype in _PIXELS
 
 
 def path_of(value: Any) -> bytes | None:
@@ -58,8 +60,8 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
 
     Args:
         kind: its field's.
-        value: path (relative to ``root``), bytes, ``{"bytes", "path"}``, a picture of Pillow's, or an array of
-            (height, width) or (height, width, channels), uint8 or uint16; of a mask any integers that fit its bits.
+        value: path (relative to ``root``), bytes, ``{"bytes", "path"}``, a picture of Pillow's, or an array
+            of (height, width) or (height, width, channels), uint8 or uint16; of a mask any integers that fit.
 
     Raises:
         OSError: a file cannot be read.
@@ -75,9 +77,9 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
         return _from_pillow(kind, value)
     if isinstance(value, np.ndarray):
         return _from_pixels(kind, value)
-    advice = " Of a tensor give t.permute(1, 2, 0).numpy()." if type(value).__module__.startswith("torch") else ""
+    advice = " (a tensor's is t.permute(1, 2, 0).numpy())" if type(value).__module__ == "torch" else ""
     raise TypeError(
-        f"a picture must be a path, bytes, a PIL image or a NumPy array. Found: {type(value).__name__}.{advice}"
+        f"a picture must be a path, bytes, a PIL image or an array{advice}. Found: {type(value).__name__}"
     )
 
 
@@ -107,7 +109,7 @@ def _from_pillow(kind: Image | Mask, picture: Any) -> Picture:
         return _from_pixels(kind, np.asarray(picture))
     if picture.mode != "P":
         raise TypeError(
-            f"a PIL image of mode {picture.mode!r} has no PNG file; give the bytes of its file, or image.convert('RGB')"
+            f"a PIL image of mode {picture.mode!r} has no PNG file; give its file's bytes, or .convert('RGB')"
         )
     out = io.BytesIO()
     picture.save(out, "PNG")
@@ -116,21 +118,23 @@ def _from_pillow(kind: Image | Mask, picture: Any) -> Picture:
 
 def _from_pixels(kind: Image | Mask, pixels: npt.NDArray[Any]) -> Picture:
     if pixels.ndim not in (2, 3) or not pixels.size:
-        raise ValueError(f"pixels must be (height, width) or (height, width, channels). Found: {pixels.shape}")
+        raise ValueError(f"pixels must be (height, width[, channels]). Found: {pixels.shape}")
     if pixels.ndim == 2:
         pixels = pixels[:, :, None]
     if isinstance(kind, Mask):
         return Picture(png_file(_ids(kind, pixels)))
     if pixels.dtype == np.bool_:
         pixels = pixels.astype(np.uint8) * np.uint8(255)
-    if pixels.dtype == np.int32 and pixels.shape[2] == 1 and 0 <= pixels.min() and pixels.max() < 1 << 16:
+    if pixels.dtype == np.int32 and pixels.shape[2] == 1 and not (pixels >> 16).any():
         pixels = pixels.astype(np.uint16)  # Pillow's mode I
     if pixels.dtype not in (np.uint8, np.uint16):
         raise TypeError(f"pixels must be uint8 or uint16. Found: {pixels.dtype}")
     channels = pixels.shape[2]
     if kind.channels in (1, 3):
         if channels not in _PNG_CHANNELS:
-            raise ValueError(f"the field has {kind.channels} channels, the pixels {channels}: name the number, as image(channels={channels})")
+            raise ValueError(
+                f"the field has {kind.channels} channels, the pixels {channels}: say so, as image({channels})"
+            )
         return Picture(png_file(pixels))
     if channels != kind.channels:
         raise ValueError(f"the field has {kind.channels} channels. Found: {channels}")
@@ -144,8 +148,9 @@ def _raw(kind: Image, pixels: npt.NDArray[Any]) -> Picture:
     if max(height, width) > MAX_SIDE:
         raise ValueError(f"sides of raw pixels must be at most {MAX_SIDE}. Found: {width} x {height}")
     flags = SIXTEEN_BIT if kind.bits == 16 else 0
-    facts = {"codec": CODECS.index("raw"), "width": width, "height": height, "channels": channels, "flags": flags}
-    return Picture(pixels.astype(pixels.dtype.newbyteorder("<")).tobytes(), facts)
+    facts = {"width": width, "height": height, "channels": channels, "flags": flags}
+    data = pixels.astype(pixels.dtype.newbyteorder("<")).tobytes()
+    return Picture(data, {"codec": CODECS.index("raw"), **facts})
 
 
 def _ids(kind: Mask, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -156,6 +161,6 @@ def _ids(kind: Mask, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     most = (1 << kind.bits) - 1
     if pixels.min() < 0 or pixels.max() > most:
         raise ValueError(
-            f"ids of a mask of {kind.bits} bits must be from 0 to {most}. Found: {pixels.min()} to {pixels.max()}"
+            f"a mask of {kind.bits} bits has ids from 0 to {most}. Found: {pixels.min()} to {pixels.max()}"
         )
-    return cast(npt.NDArray[Any], pixels.astype(np.uint8 if kind.bits == 8 else np.uint16))
+    return pixels.astype(np.uint8 if kind.bits == 8 else np.uint16)

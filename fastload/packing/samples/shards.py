@@ -30,8 +30,8 @@ _NO_RECORDS = np.zeros(0, RECORD)
 class Shards:
     """The shards of one pack, in its work folder.
 
-    A shard is cut before the sample that would take it over ``shard_size`` bytes, and batches within it by the
-    same rule, so that where writing was interrupted, and by how many processes samples are made, changes nothing.
+    A shard is cut before the sample that would take it over ``shard_size`` bytes, and batches within it by
+    the same rule, so that neither an interruption nor the number of processes changes anything.
 
     Args:
         work: the work folder; shards and parts are called by their numbers in it.
@@ -62,7 +62,7 @@ class Shards:
         return self._work / f"{number:05d}.part"
 
     def finished(self) -> int:
-        """Take up what was finished before; returns the position of the first sample that is still to be packed."""
+        """Take up what was finished before; returns the position of the first sample after it."""
         stop = 0
         while True:
             path = self.path(self.number)
@@ -224,13 +224,14 @@ class _Open:
         names = [self._schema.index_field.name]
         names += [field.name for _, field in self._schema.columns if field.storage == "record"]
         data_file = os.fsencode(self._format.data_file(self._temporary))
-        for name, chunk, located in zip(names, pictures, self._format.locate(self._temporary, names), strict=True):
+        found = self._format.locate(self._temporary, names)
+        for name, chunk, located in zip(names, pictures, found, strict=True):
             assert chunk.records is not None
             if not np.array_equal(located.lengths, chunk.lengths):
                 raise PackError(
                     f"{self._temporary} does not read back: {len(located.lengths)} records of {name!r}, "
-                    f"{len(chunk)} written, or other lengths. Either this program or the format's library is at "
-                    "fault; please report it."
+                    f"{len(chunk)} written, or other lengths. Either this program or the format's library is "
+                    "at fault; please report it."
                 )
             chunk.records["offset"] = located.offsets
             some = np.ascontiguousarray(chunk.records[:: max(1, len(chunk) // _SPOT_CHECKS)])

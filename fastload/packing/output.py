@@ -1,0 +1,98 @@
+"""The folder that a pack goes into: what state it is in, and what in it a pack has made."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from fastload.errors import PackError
+from fastload.packing.entries import remove_entries
+from fastload.packing.files import publish, remove, sync_folder, temporary_of
+from fastload.packing.lock import LOCK_NAME
+from fastload.packing.plan import WORK_NAME, Plan
+from fastload.packing.publish import SKIPPED_NAME
+from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
+
+__all__ = ["OutputFolder", "State"]
+
+State = Literal["empty", "unfinished", "complete", "foreign"]
+_ANNOUNCED = "names.json"
+_COLUMN = re.compile(r"(\.tmp-)?field-\d\d\.fli")
+
+
+class OutputFolder:
+    """A folder for one packed dataset; who changes it holds its lock (``folder_lock``).
+
+    Args:
+        path: it exists.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.work = path / WORK_NAME
+
+    def state(self) -> State:
+        """``complete``: it has a manifest. ``unfinished``: a pack was begun here. ``foreign``: neither, and
+        files of somebody else's. Else ``empty``."""
+        if (self.path / MANIFEST_NAME).exists():
+            return "complete"
+        if self.work.exists():
+            return "unfinished"
+        return "foreign" if self._strangers() else "empty"
+
+    def refusal(self) -> PackError:
+        """What to say of a foreign folder."""
+        found = (self._strangers() or ["nothing"])[0]
+        return PackError(
+            f"{self.path} is not empty and holds no pack (found {found!r}); choose another folder."
+        )
+
+    def announce(self, names: Sequence[str]) -> None:
+        """Say which files are about to get their final names, for :meth:`discard` to know them."""
+        path = self.work / _ANNOUNCED
+        temporary_of(path).write_text(json.dumps(names), encoding="utf-8")
+        publish(temporary_of(path), path)
+
+    def discard(self) -> None:
+        """Remove what a pack has made here, and nothing else; the manifest first: no half is a whole."""
+        names = self._made()
+        if (self.path / MANIFEST_NAME).exists():
+            names |= {
+                Path(shard.file).parts[0]
+                for shard in Manifest.read(self.path).shards
+                if not Path(shard.file).is_absolute()
+            }
+            remove(self.path / MANIFEST_NAME)
+            sync_folder(self.path)
+        for name in sorted(names - {"..", "."}):
+            remove(self.path / name)
+        remove_entries(self.path)
+        remove(self.work)
+
+    def _strangers(self) -> list[str]:
+        return sorted(n for n in os.listdir(self.path) if n != LOCK_NAME and not n.startswith(".tmp-"))
+
+    def _made(self) -> set[str]:
+        """The names of what a pack makes in any folder, and of what an unfinished one makes here."""
+        names = {INDEX_NAME, SKIPPED_NAME}
+        names |= {f".tmp-{name}" for name in (INDEX_NAME, MANIFEST_NAME, SKIPPED_NAME)}
+        names |= {name for name in os.listdir(self.path) if _COLUMN.fullmatch(name)}
+        plan = Plan.read(self.work) if self.work.exists() else None
+        if plan is not None:
+            names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
+        return names | self._announced()
+
+    def _announced(self) -> set[str]:
+        try:
+            names = json.loads((self.work / _ANNOUNCED).read_text(encoding="utf-8"))
+            return {str(name) for name in names if "/" not in name}
+        except FileNotFoundError:
+            return set()
+        except (ValueError, TypeError) as error:
+            raise PackError(
+                f"{self.work / _ANNOUNCED} cannot be used ({error}); remove {self.path}."
+            ) from None
