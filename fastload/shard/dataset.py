@@ -14,15 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FastloadError, FormatError, ShardError, ShardTruncated
+from fastload.errors import FastloadError, FormatError, ShardTruncated
 from fastload.machine.sizes import counted
+from fastload.sample.schema import Schema
+from fastload.shard.columns import Columns, read_record, size_of
+from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.paged import HEADER
 
 __all__ = ["PackedFiles", "checked_id"]
 
 # What opening makes, and what is computed from it: not pickled.
-_OPENED = ("manifest", "index", "reader", "entries", "cache", "class_to_idx", "labels", "targets")
+_OPENED = ("manifest", "index", "reader", "entries", "cache", "class_to_idx", "labels", "targets", "columns")
 
 
 def checked_id(sample: Any, count: int) -> int:
@@ -53,14 +57,15 @@ def as_integer(index: Any) -> int:
     raise TypeError(f"A sample's index must be an integer. Found: {index!r} ({type(index).__name__}).")
 
 
-def _size(path: str) -> int | None:
-    """Bytes of a file; None: it is not there."""
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ShardError(f"{path} cannot be opened: {error.strerror}.") from None
+def _check_fields(path: Path, wanted: bytes) -> None:
+    """Raise FormatError unless the index at ``path``, whose header is checked, has this digest of fields."""
+    with open(path, "rb") as file:
+        found = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]["fields_digest"].tobytes()
+    if found != (wanted or bytes(len(found))):
+        raise FormatError(
+            f"{path} does not belong to this manifest: the manifest's 'fields' have digest "
+            f"{wanted.hex() or 'none'}, the index has {found.hex()}. Restore both files from the same pack."
+        )
 
 
 _warned: set[Path] = set()  # entry points that were left out, said once each
@@ -116,13 +121,16 @@ class PackedFiles:
                 f"{self.index.digest:#010x}, the manifest says {self.manifest.num_records} and "
                 f"{self.manifest.index_crc:#010x}. Restore both files from the same pack."
             )
+        _check_fields(path, fields_digest(self.manifest.fields))
         shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
         for name, size in shards:
-            found = _size(name)
+            found = size_of(name)
             if found != size:
                 state = "is missing" if found is None else f"has {found} bytes"
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
         self.reader = _C.Reader(self.index, shards)
+        #: The fields that have files of their own, ``_C.Column`` by name; opened when first asked for.
+        self.columns = Columns(self.folder, self.schema, self.manifest.fields, len(self))
         self.entries = _entries(self.folder, self.index) if self._wants_entries else None
         #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
         self.cache: Any = None
@@ -192,6 +200,11 @@ class PackedFiles:
         return self.manifest.id
 
     @property
+    def schema(self) -> Schema:
+        """The fields of its samples; an image and a label where the manifest names none."""
+        return self.manifest.schema
+
+    @property
     def classes(self) -> list[str]:
         """Class names; a label is an index into this list."""
         return list(self.manifest.classes)
@@ -237,3 +250,38 @@ class PackedFiles:
             ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
         """
         return bytes(self.reader.read(checked_id(sample, len(self))))
+
+    def value_bytes(self, field: str, sample: int) -> bytes:
+        """The bytes of a field's value, of a picture those of its file, as they were packed and checked.
+
+        Raises:
+            KeyError: there is no such field.
+            TypeError, IndexError: no sample id in ``[0, len(dataset))``.
+            ChecksumError, FormatError, ShardError: the bytes on disk are others, or cannot be read.
+        """
+        number, kind = checked_id(sample, len(self)), self.schema[field]
+        if kind == self.schema.index_field:
+            return self.read(number)
+        if kind == self.schema.label_field:
+            return kind.encode(self.label(number))
+        if kind.storage == "record":
+            return self._read_record(field, number)
+        return bytes(self.columns[field].value(number))
+
+    def value(self, field: str, sample: int) -> Any:
+        """A field's value, of a picture the bytes of its file; see :func:`fastload.sample.values.decode`.
+
+        Raises:
+            As :meth:`value_bytes`.
+        """
+        return self.schema[field].decode(self.value_bytes(field, sample))
+
+    def _read_record(self, field: str, sample: int) -> bytes:
+        record = np.frombuffer(self.columns[field].record(sample), RECORD)[0]
+        number, shards = int(record["shard"]), self.manifest.shards
+        if number >= len(shards):
+            raise FormatError(
+                f"{self.columns.path(field)}: sample {sample} names shard {number} of {len(shards)}. "
+                "Pack again."
+            )
+        return read_record(self.folder / shards[number].file, record, f"sample {sample}, field {field!r}")

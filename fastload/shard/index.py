@@ -32,13 +32,19 @@ RECORD = np.dtype(
 assert RECORD.itemsize == 32
 
 
-def write_index(path: Path, records: Iterable[npt.NDArray[np.void]], keys: Iterable[list[bytes]]) -> None:
+def write_index(
+    path: Path,
+    records: Iterable[npt.NDArray[np.void]],
+    keys: Iterable[list[bytes]],
+    fields_digest: bytes = b"",
+) -> None:
     """Write ``index.fli`` at ``path`` (not atomically: give it a temporary name).
 
     Args:
         path: the file to write.
         records: chunks of :data:`RECORD` arrays, in sample-id order.
         keys: lists of UTF-8 keys, in the same order; iterated twice, so pass a re-iterable.
+        fields_digest: of the manifest's fields; see :func:`fastload.shard.fields.fields_digest`.
     """
     write_paged(
         path,
@@ -46,4 +52,5 @@ def write_index(path: Path, records: Iterable[npt.NDArray[np.void]], keys: Itera
         (np.ascontiguousarray(chunk, RECORD) for chunk in records),
         (np.array([len(name) for name in names], np.uint64) for names in keys),
         (b"".join(names) for names in keys),
+        fields_digest=fields_digest,
     )

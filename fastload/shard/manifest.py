@@ -7,10 +7,13 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
+from fastload.sample.schema import Schema
+from fastload.shard.fields import Entries, fields_digest, schema_of
 
 __all__ = [
     "ENTRIES_NAME",
@@ -26,20 +29,22 @@ __all__ = [
 MANIFEST_NAME = "dataset.json"
 INDEX_NAME = "index.fli"
 ENTRIES_NAME = "entries.fli"
-VERSION = (1, 0)
+MAJOR = 1
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
 MAX_NUMBERED = 1_000_000  # integer labels from here on get no class names, which would be their numbers
 
 
-def names_fit(classes: Sequence[str], shards: Sequence[str]) -> str | None:
-    """None if a manifest of these classes and shard files can be read again, else what is wrong."""
+def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = ()) -> str | None:
+    """None if a manifest of these classes, shard files and fields can be read again, else what is wrong."""
     text = sum(len(json.dumps(name, ensure_ascii=False).encode()) + 4 for name in classes)
+    text += len(json.dumps(list(fields), ensure_ascii=False, indent=1).encode())
     needed = text + sum(len(name.encode()) + 80 for name in shards) + (1 << 16)
     if needed <= MAX_BYTES:
         return None
     return (
-        f"{MANIFEST_NAME} with the names of {len(classes)} classes and {len(shards)} shards would have about "
-        f"{needed} bytes, and may have {MAX_BYTES}. Use shorter names or integer labels, or larger shards."
+        f"{MANIFEST_NAME} with the names of {len(classes)} classes, {len(shards)} shards and {len(fields)} "
+        f"fields would have about {needed} bytes, and may have {MAX_BYTES}. Use shorter "
+        "names or integer labels, or larger shards."
     )
 
 
@@ -67,10 +72,22 @@ class Manifest:
     options: Mapping[str, Any] = field(default_factory=dict)  # what pack was asked to do
     skipped: int = 0
     writer: str = ""
+    fields: Entries = ()  # version 1.1: the fields; (): an image and a label, version 1.0
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The fields of its samples."""
+        return schema_of(self.fields, self.classes)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The format's version that it needs."""
+        return (MAJOR, 1 if self.fields else 0)
 
     @property
     def id(self) -> str:
-        """Dataset id, 32 hex digits: a hash of index, shards and classes; the same data give the same id."""
+        """Dataset id, 32 hex digits: a hash of index (which has the fields' digest), shards and classes; the
+        same data give the same id."""
         facts = [
             self.num_records,
             self.index_size,
@@ -87,10 +104,12 @@ class Manifest:
         Raises:
             FormatError: it would be larger than a reader takes; see :func:`names_fit`.
         """
-        wrong = names_fit(self.classes, [shard.file for shard in self.shards])
+        wrong = names_fit(self.classes, [shard.file for shard in self.shards], self.fields)
         if wrong:
             raise FormatError(wrong)
-        body = {"fastload": list(VERSION), "id": self.id, **asdict(self)}
+        body = {"fastload": list(self.version), "id": self.id, **asdict(self)}
+        if not self.fields:
+            del body["fields"]
         temporary = folder / f".tmp-{MANIFEST_NAME}"
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump(body, file, indent=1, ensure_ascii=False)
@@ -130,9 +149,9 @@ class Manifest:
     def _parse(cls, path: Path, body: Any) -> Manifest:
         try:
             major = int(body["fastload"][0])
-            if major != VERSION[0]:
+            if major != MAJOR:
                 raise FormatVersionError(
-                    f"{path} has format version {major}; this fastload reads {VERSION[0]}. Upgrade fastload."
+                    f"{path} has format version {major}; this fastload reads {MAJOR}. Upgrade fastload."
                 )
             shards = tuple(Shard(str(s["file"]), int(s["size"]), int(s["records"])) for s in body["shards"])
             manifest = cls(
@@ -147,6 +166,7 @@ class Manifest:
                 options=dict(body["options"]),
                 skipped=int(body["skipped"]),
                 writer=str(body["writer"]),
+                fields=tuple(body.get("fields", ())),
             )
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             if isinstance(error, FormatError):
@@ -156,7 +176,17 @@ class Manifest:
             raise FormatError(
                 f"{path} says id {body.get('id')!r}, its contents give {manifest.id!r}: it was changed."
             )
+        try:
+            manifest.check_fields()
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{path}: 'fields' is not valid: {error}") from None
         return manifest
+
+    def check_fields(self) -> None:
+        """Raise ValueError, in words, where ``fields`` breaks a rule of FORMAT.md."""
+        fields_digest(self.fields)
+        if self.schema.label_field is None and self.classes:
+            raise ValueError("'classes' has names, and there is no label that they could be of.")
 
 
 def _missing(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Writing the checksummed table files ``index.fli`` and ``entries.fli`` (layout: FORMAT.md).
+"""Writing the checksummed table files: ``index.fli``, ``entries.fli``, ``field-NN.fli`` (layout: FORMAT.md).
 
 Reading is the core's (``csrc/core/shard/paged_file.h``), which checks the CRC-32C of every page before it
 uses a value from it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +37,13 @@ HEADER = np.dtype(
         ("bytes_offset", "<u8"),  # file offset of those bytes: keys, or packed entry points
         ("pages_offset", "<u8"),  # file offset of one uint32 CRC-32C a page of the data region
         ("file_size", "<u8"),
-        ("spacing", "<u4"),  # entries.fli: pixels between entry points, 0: rows; index.fli: 0
+        (
+            "spacing",
+            "<u4",
+        ),  # entries.fli: pixels between entry points; field-NN.fli: bytes of a value
         ("index_digest", "<u4"),  # entries.fli: digest of the index it belongs to; index.fli: 0
-        ("reserved", "V32"),
+        ("fields_digest", "V16"),  # index.fli of version 1.1: of the manifest's fields
+        ("reserved", "V16"),
         ("pages_crc", "<u4"),  # CRC-32C of the page table
         ("header_crc", "<u4"),  # CRC-32C of the header before this field
     ]
@@ -81,23 +85,27 @@ class _Region:
         del self._page[:size]
 
 
-def _write_table(region: _Region, lengths: Iterable[npt.NDArray[np.uint64]]) -> None:
-    position = np.uint64(0)
+def _write_table(region: _Region, lengths: Iterable[npt.NDArray[np.uint64]]) -> int:
+    """Returns how many lengths there were."""
+    position, count = np.uint64(0), 0
     region.write(position.tobytes())
     for chunk in lengths:
+        count += len(chunk)
         ends = np.cumsum(chunk, dtype=np.uint64) + position
         position = ends[-1] if len(ends) else position
         region.write(ends.astype("<u8").tobytes())
+    return count
 
 
 def write_paged(
     path: Path,
     magic: bytes,
-    fixed: Iterable[npt.NDArray[np.void]],
-    lengths: Iterable[npt.NDArray[np.uint64]],
-    chunks: Iterable[bytes],
+    fixed: Iterable[npt.NDArray[Any]],
+    lengths: Iterable[npt.NDArray[np.uint64]] | None = None,
+    chunks: Iterable[bytes] = (),
     spacing: int = 0,
     index_digest: int = 0,
+    fields_digest: bytes = b"",
 ) -> None:
     """Write such a file at ``path`` and fsync it (not atomically: give it a temporary name).
 
@@ -105,28 +113,26 @@ def write_paged(
         path: the file to write.
         magic: its first 8 bytes.
         fixed: the fixed-size entries, in sample-id order, in any number of parts.
-        lengths: the lengths in bytes of the variable-size parts, one a record, in any number of arrays.
+        lengths: the lengths in bytes of the variable-size parts, one a record, in any number of arrays; None:
+            there are none, and no table.
         chunks: those bytes, back to back, in any number of pieces.
-        spacing: header field of ``entries.fli``.
+        spacing: header field.
         index_digest: header field of ``entries.fli``.
+        fields_digest: header field of ``index.fli``.
     """
     header = np.zeros((), HEADER)
-    counts: list[int] = []
-
-    def counted() -> Iterable[npt.NDArray[np.uint64]]:
-        for part in lengths:
-            counts.append(len(part))
-            yield part
-
+    count = 0
     with open(path, "wb") as file:
         file.write(bytes(DATA_OFFSET))
         region = _Region(file)
         for part in fixed:
+            count += len(part)
             region.write(part.tobytes())
         region.align()
         header["table_offset"] = region.end
-        _write_table(region, counted())
-        region.align()
+        if lengths is not None:
+            count = _write_table(region, lengths)
+            region.align()
         header["bytes_offset"] = region.end
         for chunk in chunks:
             region.write(chunk)
@@ -136,7 +142,7 @@ def write_paged(
         header["magic"] = magic
         header["major"], header["minor"] = VERSION
         header["header_bytes"] = HEADER.itemsize
-        header["num_records"] = sum(counts)
+        header["num_records"] = count
         header["data_offset"] = DATA_OFFSET
         header["data_size"] = region.size
         header["page_bytes"] = PAGE_BYTES
@@ -144,6 +150,7 @@ def write_paged(
         header["file_size"] = region.end + len(pages)
         header["spacing"] = spacing
         header["index_digest"] = index_digest
+        header["fields_digest"] = fields_digest
         header["pages_crc"] = _C.crc32c(np.frombuffer(pages, np.uint8)) if pages else 0
         header["header_crc"] = _C.crc32c(np.frombuffer(header.tobytes()[:-4], np.uint8))
         file.seek(0)

@@ -1,0 +1,214 @@
+"""``field-NN.fli``: the values of one field of all samples. The layout is normative in FORMAT.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.errors import ChecksumError, FormatError, ShardError, ShardTruncated
+from fastload.sample.fields import MAX_VALUE_BYTES
+from fastload.sample.schema import Field, Schema
+from fastload.shard.fields import ColumnFile, Entries, column_file
+from fastload.shard.index import RECORD
+from fastload.shard.paged import write_paged
+
+__all__ = ["Columns", "read_record", "size_of", "write_column"]
+
+MAGIC = b"FLFIELD1"
+
+
+def write_column(
+    path: Path,
+    field: Field,
+    count: int,
+    fixed: Iterable[npt.NDArray[Any]] = (),
+    lengths: Iterable[npt.NDArray[Any]] = (),
+    chunks: Iterable[bytes] = (),
+) -> ColumnFile:
+    """Write the values of a field; the file has its name when it is whole and on the device.
+
+    Memory does not grow with the number of samples, only with the parts that are handed in.
+
+    Args:
+        path: the file, ``field-NN.fli`` of the dataset's folder.
+        field: whose values they are.
+        count: samples of the dataset.
+        fixed: of a record field :data:`~fastload.shard.index.RECORD` entries (label -1), of a fixed one
+            values (k, \\*item_shape) of its ``item_dtype``, in sample-id order, in any number of parts.
+        lengths: of a ragged field the bytes of each sample's value, in any number of arrays.
+        chunks: those bytes as :meth:`Field.encode` gives them, back to back, in any number of pieces.
+
+    Returns:
+        What the manifest says about the file.
+
+    Raises:
+        ValueError: parts that do not fit the field or come to another number of values; no file is left.
+    """
+    temporary = path.with_name(f".tmp-{path.name}")
+    check = _Check(field, count)
+    try:
+        if field.storage == "ragged":
+            write_paged(temporary, MAGIC, (), check.lengths(lengths), check.chunks(chunks))
+        else:
+            width = RECORD.itemsize if field.storage == "record" else field.item_bytes
+            write_paged(temporary, MAGIC, check.fixed(fixed), spacing=width)
+        check.end()
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    column = _open(path, field)
+    return ColumnFile(path.name, path.stat().st_size, column.digest)
+
+
+class _Check:
+    """Whether the parts of a column come to what it must have."""
+
+    def __init__(self, field: Field, count: int) -> None:
+        self._field, self._count = field, count
+        self._values = self._said = self._bytes = 0
+
+    def fixed(self, parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
+        is_record = self._field.storage == "record"
+        dtype = RECORD if is_record else self._field.item_dtype
+        shape = () if is_record else self._field.item_shape
+        for part in parts:
+            if part.dtype != dtype or part.shape[1:] != shape:
+                raise ValueError(
+                    f"Field {self._field.name!r} takes parts of shape {('n', *shape)} and dtype {dtype}. "
+                    f"Found: {part.shape} {part.dtype}."
+                )
+            self._values += len(part)
+            yield np.ascontiguousarray(part)
+
+    def lengths(self, parts: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[np.uint64]]:
+        width = self._field.item_bytes
+        for part in parts:
+            wrong = (part < 0) | (part > MAX_VALUE_BYTES) | (part % width != 0)
+            if wrong.any():
+                at = int(np.flatnonzero(wrong)[0])
+                raise ValueError(
+                    f"Field {self._field.name!r}: a value has 0 to {MAX_VALUE_BYTES} bytes, a multiple of "
+                    f"{width}. Found: {int(part[at])} for sample {self._values + at}."
+                )
+            self._values += len(part)
+            self._said += int(part.sum(dtype=np.uint64))
+            yield part.astype(np.uint64)
+
+    def chunks(self, parts: Iterable[bytes]) -> Iterator[bytes]:
+        for part in parts:
+            self._bytes += len(part)
+            yield part
+
+    def end(self) -> None:
+        if self._values != self._count:
+            raise ValueError(
+                f"Field {self._field.name!r} must have {self._count} values, one a sample. "
+                f"Found: {self._values}."
+            )
+        if self._said != self._bytes:
+            raise ValueError(
+                f"Field {self._field.name!r}: the lengths come to {self._said} bytes. Found: {self._bytes}."
+            )
+
+
+def _open(path: Path, field: Field) -> Any:
+    """``_C.Column`` of a field's file."""
+    return _C.Column(str(path), field.storage, field.item_bytes if field.storage != "record" else 1)
+
+
+class Columns(Mapping[str, Any]):
+    """The fields of a dataset that have files of their own: by name a ``_C.Column``, opened when it is first
+    asked for.
+
+    Args:
+        folder: the dataset's.
+        schema: its fields.
+        entries: the manifest's ``fields``.
+        count: samples of the dataset.
+
+    Raises:
+        ShardTruncated: a file is missing or has another size.
+    """
+
+    def __init__(self, folder: Path, schema: Schema, entries: Entries, count: int) -> None:
+        self._folder, self._count = folder, count
+        self._fields = {field.name: (field, column_file(at, entries[at])) for at, field in schema.columns}
+        self._opened: dict[str, Any] = {}
+        for name, (_, file) in self._fields.items():
+            found = size_of(folder / file.file)
+            if found != file.size:
+                state = "is missing" if found is None else f"has {found} bytes"
+                raise ShardTruncated(
+                    f"{folder / file.file} (field {name!r}) {state}, the manifest says {file.size} bytes. "
+                    "Restore the file, or pack again."
+                )
+
+    def __getitem__(self, name: str) -> Any:
+        """The column of a field.
+
+        Raises:
+            KeyError: no field of that name has a file.
+            FormatError, ChecksumError, ShardError: the file is damaged, another dataset's, or cannot be read.
+        """
+        if name not in self._opened:
+            field, file = self._fields[name]
+            path = self._folder / file.file
+            column = _open(path, field)
+            if column.digest != file.digest or len(column) != self._count:
+                raise FormatError(
+                    f"{path} does not belong to this manifest: it has {len(column)} values and digest "
+                    f"{column.digest:#010x}, the manifest says {self._count} and {file.digest:#010x}. "
+                    "Restore both files from the same pack."
+                )
+            self._opened[name] = column
+        return self._opened[name]
+
+    def path(self, name: str) -> Path:
+        """The file of a field."""
+        return self._folder / self._fields[name][1].file
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+
+def read_record(path: Path, record: np.void, what: str) -> bytes:
+    """The bytes that an entry of a record column names, read from the shard at ``path`` and checked.
+
+    Raises:
+        ShardError, ShardTruncated, ChecksumError: they are not there, or others. ``what`` names them.
+    """
+    length = int(record["length"])
+    try:
+        with open(path, "rb") as file:
+            file.seek(int(record["offset"]))
+            data = file.read(length)
+    except (OSError, OverflowError) as error:
+        raise ShardError(f"{path} cannot be read: {error}.") from None
+    if len(data) != length:
+        raise ShardTruncated(f"{path} ends within {what}: {len(data)} of {length} bytes. Restore the shard.")
+    found = _C.crc32c(np.frombuffer(data, np.uint8))
+    if found != record["crc32c"]:
+        raise ChecksumError(
+            f"{path}: the CRC-32C of {what} is {found:#010x}, the index says {int(record['crc32c']):#010x}. "
+            "Restore the shard."
+        )
+    return data
+
+
+def size_of(path: str | Path) -> int | None:
+    """Bytes of a file; None: it is not there."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ShardError(f"{path} cannot be opened: {error.strerror}.") from None
