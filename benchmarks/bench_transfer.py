@@ -25,10 +25,11 @@ from machine import facts
 from measure import table
 
 from fastload import transforms as T
-from fastload.prefetch.feeder import SlotShape
+from fastload.prefetch.slots import SlotShape
+from fastload.sample.layout import BatchLayout
 from fastload.transfer.convert import Converter
 from fastload.transfer.cuda import CudaGpu, find_gpu
-from fastload.transfer.ring import Ring, RingSlot, SlotLayout
+from fastload.transfer.ring import Ring, RingSlot
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.plan import Plan
 
@@ -89,10 +90,16 @@ def conversions(pixels: torch.Tensor, repeats: int) -> list[tuple[str, ...]]:
     return rows
 
 
+def images_in(memory: torch.Tensor, layout: BatchLayout) -> torch.Tensor:
+    """The images of a batch in a slot's bytes."""
+    images: torch.Tensor = layout.raw(lambda begin, end: memory[begin:end])["image"]
+    return images
+
+
 class Loop:
     """Steps that take longer on the device than on the host, on batches that come through a copy stream."""
 
-    def __init__(self, layout: SlotLayout, slot: RingSlot, records_stream: bool) -> None:
+    def __init__(self, layout: BatchLayout, slot: RingSlot, records_stream: bool) -> None:
         self._layout = layout
         self._slot = slot
         self._records = records_stream
@@ -104,7 +111,7 @@ class Loop:
         self._sums = torch.zeros((), device="cuda")
 
     def _converted(self) -> torch.Tensor:
-        pixels = self._layout.views(self._staging, self._layout.shape.batch_size)[0]
+        pixels = images_in(self._staging, self._layout)
         out = torch.empty_like(pixels, dtype=torch.float16)
         self._converter(pixels, out)
         return out
@@ -154,14 +161,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise SystemExit("This benchmark needs a CUDA device; there is none here.")
     gpu = find_gpu("cuda")
     assert isinstance(gpu, CudaGpu)
-    layout = SlotLayout(SlotShape(options.batch_size, options.side, options.side, torch.uint8))
+    shape = SlotShape(options.batch_size, options.side, options.side, torch.uint8)
+    layout = shape.layout().of(options.batch_size, [None, None])
     ring = Ring(gpu, layout, 1)
-    slot = ring.lease(options.batch_size)
+    slot = ring.lease(layout)
     assert slot is not None
     print(f"{torch.cuda.get_device_name()}; torch {torch.__version__}; {facts()['cpu']}")
     print(f"{options.batch_size} pictures of {options.side}x{options.side}, {len(slot.bytes) / 1e6:.1f} MB")
     print(table(("host memory", "copy, ms", "GB/s"), copies(slot, options.repeats)))
-    pixels = layout.views(slot.bytes.cuda(), options.batch_size)[0]
+    pixels = images_in(slot.bytes.cuda(), layout)
     print(table(("to", "conversion, ms", "GB/s"), conversions(pixels, options.repeats)))
     rows = []
     for name, records in (("consumer's stream (fresh)", False), ("copy stream, record_stream", True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -10,17 +10,20 @@ import torch
 
 from fastload.backends.faults import SampleReport
 from fastload.backends.options import Options
-from fastload.backends.packed import PackedBackend
+from fastload.backends.packed import PackedBackend, planned_shape
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
-from fastload.prefetch.feeder import BatchKey, Pending, Slots, SlotShape
+from fastload.prefetch.feeder import BatchKey, Pending
+from fastload.prefetch.slots import PARAMETERS, SlotShape
+from fastload.sample.delivery import IMAGE, LABEL
+from fastload.sample.layout import BatchLayout
 from fastload.sampler import Sampler
 from fastload.transfer.augment import Augmenter
 from fastload.transfer.convert import Converter, crosses_as
 from fastload.transfer.nested import Mover
 from fastload.transfer.outputs import Outputs
 from fastload.transfer.pipeline import DEVICE_SLOTS, Pipeline
-from fastload.transfer.ring import Ring, SlotLayout
+from fastload.transfer.ring import Ring, ring_bytes, slot_bytes
 from fastload.transfer.streams import Gpu, guarded
 from fastload.transforms.plan import Plan
 
@@ -36,19 +39,25 @@ def ring_slots(options: Options) -> int:
 
 def device_memory_plan(shape: SlotShape, options: Options, parameters: int = 0) -> dict[str, int]:
     """See :meth:`fastload.DataLoader.memory_plan`; ``shape`` is the delivered batch's."""
-    layout = SlotLayout(replace(shape, dtype=torch.uint8), parameters)
+    layout = _full(replace(shape, dtype=torch.uint8), parameters)
     slots = ring_slots(options)
-    pinned = layout.ring_bytes(slots)
+    pinned = ring_bytes(layout, slots)
     outputs = Outputs.planned_bytes(shape, options.device_memory)
     return {
         "slots": slots,
-        "slot_bytes": layout.nbytes,
+        "slot_bytes": slot_bytes(layout),
         "total": pinned,
         "pinned_bytes": pinned,
         "device_slots": DEVICE_SLOTS,
-        "device_bytes": DEVICE_SLOTS * layout.nbytes + outputs,
+        "device_bytes": DEVICE_SLOTS * slot_bytes(layout) + outputs,
         "batch_bytes": shape.nbytes + 8 * shape.batch_size,
     }
+
+
+def _full(shape: SlotShape, parameters: int) -> BatchLayout:
+    """A full batch of one image and one label a sample."""
+    of = shape.layout(parameters)
+    return of.of(shape.batch_size, [None] * len(of.fields))
 
 
 class DeviceBackend:
@@ -78,9 +87,19 @@ class DeviceBackend:
         self._options = options
         self._augmenter = augmenter
         jitters = augmenter is not None and augmenter.jitters
-        self._host = PackedBackend(dataset, sampler, crosses_as(plan), options, threads, self._make_ring)
+        parameters = augmenter.parameters if augmenter is not None else 0
+        self._shape = planned_shape(dataset, crosses_as(plan), options)
+        self._ring = Ring(gpu, _full(self._shape, parameters), ring_slots(options))
+        self._ring.timeout = options.timeout
+        try:
+            self._host = PackedBackend(
+                dataset, sampler, crosses_as(plan), options, threads, self._ring, parameters
+            )
+        except BaseException:
+            self._ring.close()
+            raise
         self._converter = Converter(plan, gpu.device, from_unit=jitters)
-        shape = replace(self._ring.shape, dtype=self._converter.dtype)
+        shape = replace(self._shape, dtype=self._converter.dtype)
         self._pipeline = Pipeline(
             gpu,
             self._host.feeder,
@@ -91,12 +110,6 @@ class DeviceBackend:
             self._deliver,
         )
 
-    def _make_ring(self, shape: SlotShape) -> Slots:
-        parameters = self._augmenter.parameters if self._augmenter is not None else 0
-        self._ring = Ring(self._gpu, SlotLayout(shape, parameters), ring_slots(self._options))
-        self._ring.timeout = self._options.timeout
-        return self._ring
-
     @property
     def errors(self) -> Sequence[SampleReport]:
         """Reports of the bad samples met so far."""
@@ -104,21 +117,16 @@ class DeviceBackend:
 
     def _prepare(self, pending: Pending) -> None:
         if self._augmenter is not None and self._augmenter.parameters:
-            shape = self._ring.shape
+            shape = self._shape
             drawn = self._augmenter.draw(pending.key.epoch, pending.batch, shape.height, shape.width)
-            pending.slot.parameters.numpy()[:] = drawn  # type: ignore[attr-defined]
+            pending.slot.fields[PARAMETERS].numpy()[:] = drawn
 
-    def _deliver(
-        self,
-        pixels: torch.Tensor,
-        labels: torch.Tensor,
-        parameters: torch.Tensor,
-        out: tuple[torch.Tensor, torch.Tensor],
-    ) -> None:
+    def _deliver(self, fields: Mapping[str, Any], out: tuple[torch.Tensor, torch.Tensor]) -> None:
+        pixels = fields[IMAGE]
         if self._augmenter is not None and self._augmenter.jitters:
-            pixels = self._augmenter.jitter(pixels, parameters)
+            pixels = self._augmenter.jitter(pixels, fields[PARAMETERS])
         self._converter(pixels, out[0])
-        out[1].copy_(labels)
+        out[1].copy_(fields[LABEL])
 
     def batch(self, key: BatchKey) -> Any:
         """The batch ``key`` on the device, for use on the current stream.
@@ -130,10 +138,12 @@ class DeviceBackend:
             return guarded(_MOVING, lambda: self._batch(key))
 
     def _batch(self, key: BatchKey) -> Any:
-        pending, images, labels, parameters = self._pipeline.batch(key)
+        pending, images, labels, fields = self._pipeline.batch(key)
         batch: Any = images, labels
         if self._augmenter is not None:
             augment = self._augmenter
+            none = torch.empty(len(labels), 0, device=self._gpu.device)
+            parameters = fields.get(PARAMETERS, none)
             batch = self._gpu.run(lambda: augment(images, labels, parameters, pending.key))
         self._pipeline.release()
         self._pipeline.look_ahead()

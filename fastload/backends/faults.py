@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -101,16 +102,20 @@ class FaultPolicy:
             SampleError: as the policy says, or when no substitute could be decoded.
             MemoryError: there was none for a sample, whatever the policy.
         """
+        changes: dict[int, Mapping[str, Any] | None] = {}
         for fault in faults:
             if fault.kind is MemoryError:
                 raise self._no_memory(pending.key, fault.sample, fault.message)
             if self._on_error == "raise" or not issubclass(fault.kind, SAMPLE_ERRORS):
                 self._report(pending.key, fault)
                 raise self._error(fault.sample, fault.message) from fault.kind(fault.message)
-            substitute = None
+            substitute, changes[fault.position] = None, None
             if self._on_error == "replace":
-                substitute = self._replace(feeder, pending, fault.position, fault.sample)
+                substitute, changes[fault.position] = self._replace(
+                    feeder, pending, fault.position, fault.sample
+                )
             self._report(pending.key, fault._replace(substitute=substitute))
+        feeder.mend(pending, changes)
 
     def note(self, key: BatchKey, faults: list[Fault]) -> None:
         """Report the faults of a batch that were dealt with where it was decoded.
@@ -151,7 +156,9 @@ class FaultPolicy:
     def _draw(batch: BatchIds, position: int) -> int:
         return 0 if batch.draws is None else int(batch.draws[position])
 
-    def _replace(self, feeder: Feeder, pending: Pending, position: int, sample: int) -> int:
+    def _replace(
+        self, feeder: Feeder, pending: Pending, position: int, sample: int
+    ) -> tuple[int, Mapping[str, Any]]:
         draw = self._draw(pending.batch, position)
 
         def word(attempt: int) -> int:
@@ -161,13 +168,13 @@ class FaultPolicy:
 
     def _first_good(
         self, feeder: Feeder, pending: Pending, position: int, sample: int, word: Callable[[int], int]
-    ) -> int:
+    ) -> tuple[int, Mapping[str, Any]]:
         message = ""
         for attempt in range(_MAX_TRIES):
             candidate = self._sampler.substitute(pending.key.epoch, word(attempt))
-            faults = feeder.refill(pending, position, candidate)
+            found, faults = feeder.alone(pending, position, candidate)
             if not faults:
-                return candidate
+                return candidate, found
             message = faults[0].message
             if faults[0].kind is MemoryError:
                 raise self._no_memory(pending.key, candidate, message)

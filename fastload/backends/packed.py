@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -25,9 +24,13 @@ from fastload.dataset.pil import decode_with_pil
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.autotune import Autotuner, Bounds, Setting
 from fastload.prefetch.fault import Fault
-from fastload.prefetch.feeder import BatchKey, Feeder, Pending, SlotPool, Slots, SlotShape
+from fastload.prefetch.feeder import BatchKey, Feeder, Pending
+from fastload.prefetch.filling import Filling
 from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.prefetch.shared_slots import SharedSlots
+from fastload.prefetch.slots import SlotPool, Slots, SlotShape
+from fastload.sample.delivery import Delivery
+from fastload.sample.layout import SampleLayout
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
@@ -119,7 +122,8 @@ class PackedBackend:
         plan: the compiled transform.
         options: the loader's options.
         threads: decoding threads.
-        make_slots: the slots for images of a shape; None: memory that the consumer may keep.
+        slots: to fill; None: memory that the consumer may keep.
+        parameters: numbers of augmentation on a device, for each sample.
     """
 
     def __init__(
@@ -129,7 +133,8 @@ class PackedBackend:
         plan: Plan,
         options: Options,
         threads: ThreadPlan,
-        make_slots: Callable[[SlotShape], Slots] | None = None,
+        slots: Slots | None = None,
+        parameters: int = 0,
     ) -> None:
         self._dataset = dataset
         self._sampler = sampler
@@ -137,6 +142,7 @@ class PackedBackend:
         self._options = options
         self._policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
         self._shape = self._slot_shape()
+        self._delivery = Delivery(self._shape.layout(parameters), True) if self._shape else None
         self._cache = self._open_cache()
         #: The dataset as this loader alone reads it, through its caches.
         self.cached = self._read_through()
@@ -145,7 +151,7 @@ class PackedBackend:
         in_python = runs_python(plan, options)
         self._workers = python_workers(plan, options, threads)
         self._shared: SharedSlots | None = None
-        self._feeder = self._make_feeder(make_slots or self._own_slots) if self._shape else None
+        self._feeder = self._make_feeder(slots) if self._engine is not None else None
         self._python = self._make_stage() if in_python else None
         self._tuner = self._make_tuner(threads) if options.autotune and self._engine is not None else None
 
@@ -185,7 +191,7 @@ class PackedBackend:
         return _C.Engine(
             sources=self.cached.sources,
             geometry=self._plan.geometry_spec(),
-            store=self._plan.store_spec(channels_last=self._shape.channels_last),
+            store=self._plan.store_spec(),
             out_height=self._shape.height,
             out_width=self._shape.width,
             seed=self._options.seed,
@@ -201,19 +207,20 @@ class PackedBackend:
             pixels=self._cache.files if self._options.cache_decoded is not None else [],
         )
 
-    def _make_feeder(self, make_slots: Callable[[SlotShape], Slots]) -> Feeder:
-        assert self._shape is not None
-        slots, depth = make_slots(self._shape), self._options.prefetch_factor
+    def _make_feeder(self, slots: Slots | None) -> Feeder:
+        assert self._delivery is not None
+        layout, depth = self._delivery.layout, self._options.prefetch_factor
         if self._workers:
             depth = 1  # the workers have the others
-        return Feeder(self._engine, self._sampler, slots, depth, self._ahead.samples)
+        filling = Filling(self._engine, layout, self._delivery.is_pair)
+        return Feeder(filling, self._sampler, slots or self._own_slots(layout), depth, self._ahead.samples)
 
-    def _own_slots(self, shape: SlotShape) -> Slots:
+    def _own_slots(self, layout: SampleLayout) -> Slots:
         if self._workers:
-            self._shared = SharedSlots(shape, slots_for(self._workers, self._options.prefetch_factor))
+            self._shared = SharedSlots(layout, slots_for(self._workers, self._options.prefetch_factor))
             return self._shared
         pin = self._options.pin_memory and torch.cuda.is_available()
-        return SlotPool(shape, keep=self._options.most_prefetch + 2, pin=pin)
+        return SlotPool(keep=self._options.most_prefetch + 2, pin=pin)
 
     def _make_stage(self) -> InlineStage | WorkerStage:
         plan, options = self._plan, self._options
@@ -275,9 +282,10 @@ class PackedBackend:
         if self._python is not None:
             return self._python.take(key)
         assert self._feeder is not None
+        assert self._delivery is not None
         pending = self._feeder.take(key)
         self._complete(pending)
-        return pending.slot.images, pending.slot.labels
+        return self._delivery.batch(pending.slot.fields, pending.slot.layout.nbytes)
 
     def _complete(self, pending: Pending) -> None:
         self.resolve(pending, self.wait(pending))

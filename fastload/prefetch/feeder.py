@@ -1,4 +1,4 @@
-"""Slots, and the queue of batches that the engine fills ahead of the consumer."""
+"""The queue of batches that the engine fills ahead of the consumer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import logging
 import math
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from fastload._native import _C
 from fastload.errors import NotDelivered, StateError
 from fastload.prefetch.fault import Fault, faults_of_core
+from fastload.prefetch.filling import Filling
+from fastload.prefetch.slots import Slot, Slots, fields_in
+from fastload.sample.mending import mended
 from fastload.sampler import BatchIds, Sampler
 
-__all__ = ["BatchKey", "Feeder", "Pending", "Slot", "SlotPool", "SlotShape", "Slots"]
+__all__ = ["BatchKey", "Feeder", "Pending"]
 
 Ids = npt.NDArray[np.int64]
 
@@ -36,77 +39,6 @@ class BatchKey(NamedTuple):
     epoch: int
     start: int
     step: int
-
-
-@dataclass(frozen=True)
-class SlotShape:
-    """The memory of one batch."""
-
-    batch_size: int
-    height: int
-    width: int
-    dtype: torch.dtype
-    channels_last: bool = True
-
-    @property
-    def sample_bytes(self) -> int:
-        return 3 * self.height * self.width * self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.batch_size * self.sample_bytes
-
-
-@dataclass
-class Slot:
-    """One batch's memory. ``memory`` and ``images`` are two views of the same bytes."""
-
-    memory: npt.NDArray[np.uint8]  # (n * sample_bytes,), what the core writes into
-    images: torch.Tensor  # (n, 3, height, width)
-    labels: torch.Tensor  # (n,) int64
-
-
-class Slots(Protocol):
-    """Where slots come from: memory of the consumer's (:class:`SlotPool`), or the ring of a transfer."""
-
-    shape: SlotShape
-
-    def lease(self, size: int, must: bool = False) -> Slot | None:
-        """A slot for ``size`` samples; None if there is none now, and it is not a ``must``."""
-
-    def give_back(self, slot: Slot) -> None:
-        """Nobody will use ``slot``: its batch was cancelled."""
-
-
-class SlotPool:
-    """Hands out slots; a slot's memory comes back when nobody holds a tensor of it any more.
-
-    torch's storage holds the array that the core leased, so the memory outlives every tensor and view on it,
-    and the loader too. Pinned memory is torch's own, which it keeps and reuses when its copies are done.
-    """
-
-    def __init__(self, shape: SlotShape, keep: int, pin: bool = False) -> None:
-        self.shape = shape
-        self._pin = pin
-        self._pool = _C.SlotPool(keep)  # more free buffers than ``keep`` go back to the system
-
-    def lease(self, size: int, must: bool = False) -> Slot:
-        """A slot for ``size`` samples; its contents are undefined. There always is one."""
-        nbytes = size * self.shape.sample_bytes
-        if self._pin:
-            memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
-        else:
-            memory = self._pool.lease(nbytes)
-        flat = torch.from_numpy(memory).view(self.shape.dtype)
-        height, width = self.shape.height, self.shape.width
-        if self.shape.channels_last:
-            images = flat.view(size, height, width, 3).permute(0, 3, 1, 2)
-        else:
-            images = flat.view(size, 3, height, width)
-        return Slot(memory, images, torch.empty(size, dtype=torch.int64, device="cpu"))
-
-    def give_back(self, slot: Slot) -> None:
-        """Nothing to do: the memory comes back when nobody holds it."""
 
 
 @dataclass
@@ -135,8 +67,9 @@ class Feeder:
     are being read.
     """
 
-    def __init__(self, engine: Any, sampler: Sampler, slots: Slots, depth: int, ahead: int = 0) -> None:
-        self._engine = engine
+    def __init__(self, filling: Filling, sampler: Sampler, slots: Slots, depth: int, ahead: int = 0) -> None:
+        self._filling = filling
+        self._engine = filling.engine
         self._sampler = sampler
         self._slots = slots
         self.depth = depth
@@ -214,18 +147,30 @@ class Feeder:
                 ", ".join(_C.lost_files()),
             )
 
-    def refill(self, pending: Pending, position: int, sample: int) -> list[Fault]:
-        """Fill one position of a collected batch again, with another sample."""
-        size = self._slots.shape.sample_bytes
+    def alone(self, pending: Pending, position: int, sample: int) -> tuple[dict[str, Any], list[Fault]]:
+        """Another sample as it would be at a position of a collected batch: a raw batch of it, its faults."""
         draws = pending.batch.draws
-        ticket = self._engine.submit(
-            pending.slot.memory[position * size : (position + 1) * size],
-            pending.slot.labels.numpy()[position : position + 1],
-            np.array([sample], dtype=np.int64),
-            None if draws is None else draws[position : position + 1],
-            pending.key.epoch,
+        of_one = BatchIds(
+            np.array([sample], dtype=np.int64), None if draws is None else draws[position : position + 1]
         )
-        return self.wait(Pending(pending.key, pending.batch, pending.slot, ticket))
+        layout = self._filling.planned(of_one.ids, of_one.draws, pending.key.epoch)
+        memory = np.empty(layout.nbytes, np.uint8)
+        slot = Slot(memory, layout, fields_in(memory, layout))
+        ticket = self._filling.submit(slot, of_one.ids, of_one.draws, pending.key.epoch)
+        return slot.fields, self.wait(Pending(pending.key, of_one, slot, ticket))
+
+    def mend(self, pending: Pending, changes: Mapping[int, Mapping[str, Any] | None]) -> None:
+        """Put other samples, or none, at positions of a collected batch; see :func:`mended`."""
+        slot = pending.slot
+        of = slot.layout.layout
+        raw = mended(of, slot.fields, changes)
+        if not of.is_measured:
+            return  # written where they are
+        layout = of.of(slot.layout.size, of.measured_of(raw))
+        memory = np.empty(layout.nbytes, np.uint8)
+        layout.write(memory, raw)
+        pending.slot = self._slots.exchange(slot, layout)
+        pending.slot.memory[:] = memory
 
     def submit_apart(self, key: BatchKey, batch: BatchIds, ids: Ids, slot: Slot | None) -> Pending:
         """A part of a batch, outside of the queue: positions whose id is ``_C.ELSEWHERE`` are left alone.
@@ -235,10 +180,9 @@ class Feeder:
             ids: (n,) int64 sample ids.
             slot: memory that other parts of the batch are in already; None: a new one.
         """
-        slot = slot or self._slots.lease(len(ids), must=True)
+        slot = slot or self._slots.lease(self._filling.planned(ids, batch.draws, key.epoch), must=True)
         assert slot is not None
-        ticket = self._engine.submit(slot.memory, slot.labels.numpy(), ids, batch.draws, key.epoch)
-        return Pending(key, batch, slot, ticket)
+        return Pending(key, batch, slot, self._filling.submit(slot, ids, batch.draws, key.epoch))
 
     def is_complete(self, pending: Pending) -> bool:
         """Whether :meth:`wait` would return at once."""
@@ -262,12 +206,10 @@ class Feeder:
             self._forget()
         found = self._announced[0] if self._announced else Announced(key, self._sampler.batch(*key), None)
         batch = found.batch
-        slot = self._slots.lease(len(batch.ids), must)
+        slot = self._slots.lease(self._filling.planned(batch.ids, batch.draws, key.epoch), must)
         if slot is None:
             return False
-        ticket = self._engine.submit(
-            slot.memory, slot.labels.numpy(), batch.ids, batch.draws, key.epoch, found.handle
-        )
+        ticket = self._filling.submit(slot, batch.ids, batch.draws, key.epoch, found.handle)
         if self._announced:
             self._announced.popleft()
         self._queue.append(Pending(key, batch, slot, ticket))

@@ -10,13 +10,13 @@ from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
-import torch
 
-from fastload.prefetch.feeder import Slot, SlotShape
+from fastload.prefetch.slots import Slot, fields_in
+from fastload.sample.layout import BatchLayout, SampleLayout
 
 __all__ = ["SharedSlot", "SharedSlots"]
 
-_ALIGN = 64
+_ALIGN = 64  # bytes; before the batch, how many it has, and how many follow it
 
 
 @dataclass
@@ -52,25 +52,26 @@ class SharedMemory:
 
 
 class SharedSlots:
-    """Where the engine writes pictures for worker processes; see :class:`fastload.prefetch.feeder.Slots`.
+    """Where the engine writes batches for worker processes; see :class:`fastload.prefetch.slots.Slots`.
 
-    A slot is leased until :meth:`give_back`. Labels are shared, too.
+    A slot is leased until :meth:`give_back`. What was measured of its samples lies in it, too, so that a
+    worker finds the fields where this process put them, also after a bad sample was replaced.
 
     Args:
-        shape: of the images.
+        layout: of a sample.
         count: slots; memory is taken when a slot is first used.
     """
 
-    def __init__(self, shape: SlotShape, count: int) -> None:
-        self.shape = shape
+    def __init__(self, layout: SampleLayout, count: int) -> None:
         self.count = count
+        self._layout = layout
         self._memory = [SharedMemory() for _ in range(count)]
         self._free = deque(range(count))
 
-    def lease(self, size: int, must: bool = False) -> SharedSlot | None:
-        """A slot for ``size`` samples; its contents are undefined. None if all are leased."""
+    def lease(self, layout: BatchLayout, must: bool = False) -> SharedSlot | None:
+        """A slot for a batch; its contents are undefined. None if all are leased."""
         if self._free:
-            return self.view(self._free.popleft(), size)
+            return self._laid_out(self._free.popleft(), layout)
         if must:
             raise RuntimeError(f"All {len(self._memory)} shared slots are in use; one must be free here.")
         return None
@@ -80,17 +81,26 @@ class SharedSlots:
         assert isinstance(slot, SharedSlot)
         self._free.append(slot.number)
 
+    def exchange(self, slot: Slot, layout: BatchLayout) -> SharedSlot:
+        """The same slot for the batch as it is now."""
+        assert isinstance(slot, SharedSlot)
+        return self._laid_out(slot.number, layout)
+
     def view(self, number: int, size: int) -> SharedSlot:
-        """The slot of that number, in any of the processes, for ``size`` samples."""
-        shape = self.shape
-        images_bytes = size * shape.sample_bytes
-        start = -(-8 * size // _ALIGN) * _ALIGN
-        whole = self._memory[number].bytes(start + images_bytes)
-        labels = torch.from_numpy(whole[: 8 * size].view(np.int64))
-        memory = whole[start : start + images_bytes]
-        flat = torch.from_numpy(memory).view(shape.dtype)
-        if shape.channels_last:
-            images = flat.view(size, shape.height, shape.width, 3).permute(0, 3, 1, 2)
-        else:
-            images = flat.view(size, 3, shape.height, shape.width)
-        return SharedSlot(memory, images, labels, number)
+        """The slot of that number, in any of the processes, for the ``size`` samples it was leased for."""
+        nbytes, known = self._memory[number].bytes(_ALIGN)[:16].view(np.int64).tolist()
+        whole = self._memory[number].bytes(_ALIGN + nbytes + known)
+        measured = self._layout.split(size, whole[_ALIGN + nbytes :].copy().view(np.int64))
+        return _slot_in(whole, self._layout.of(size, measured), number)
+
+    def _laid_out(self, number: int, layout: BatchLayout) -> SharedSlot:
+        known = layout.measured.view(np.uint8)
+        whole = self._memory[number].bytes(_ALIGN + layout.nbytes + len(known))
+        whole[:16].view(np.int64)[:] = layout.nbytes, len(known)
+        whole[_ALIGN + layout.nbytes :] = known
+        return _slot_in(whole, layout, number)
+
+
+def _slot_in(whole: np.ndarray[Any, np.dtype[np.uint8]], layout: BatchLayout, number: int) -> SharedSlot:
+    memory = whole[_ALIGN : _ALIGN + layout.nbytes]
+    return SharedSlot(memory, layout, fields_in(memory, layout), number)

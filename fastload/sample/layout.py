@@ -139,6 +139,11 @@ class SampleLayout:
 
     fields: tuple[FieldLayout, ...]
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether the core has to look at the samples before it is known where their fields lie."""
+        return any(field.is_measured for field in self.fields)
+
     def of(self, size: int, measured: Sequence[Measured]) -> BatchLayout:
         """The layout of a batch of ``size`` samples.
 
@@ -165,6 +170,16 @@ class SampleLayout:
                     places[number] = planner.place(field, measured[number], at)
         ordered = tuple(places[number] for number in range(len(self.fields)))
         return BatchLayout(self, size, ordered, device_bytes, planner.end)
+
+    def split(self, size: int, flat: npt.NDArray[np.int64]) -> list[Measured]:
+        """What was measured of each field of a batch, of :attr:`BatchLayout.measured`."""
+        found: list[Measured] = []
+        for field in self.fields:
+            is_rows = field.form in ("rows", "objects")
+            count = size + 1 if is_rows else 2 * size if field.is_measured else 0
+            part, flat = flat[:count], flat[count:]
+            found.append(part if is_rows else part.reshape(size, 2) if field.is_measured else None)
+        return found
 
     def measured_of(self, raw: Mapping[str, Any]) -> list[Measured]:
         """What the core would have measured for a batch of :meth:`BatchLayout.raw`."""
@@ -240,6 +255,13 @@ class BatchLayout:
     places: tuple[Place, ...]
     device_bytes: int
     nbytes: int
+
+    @property
+    def measured(self) -> npt.NDArray[np.int64]:
+        """What the layout was made from, one field behind the other; see :meth:`SampleLayout.split`."""
+        known = [place.offsets if place.sizes is None else place.sizes for place in self.places]
+        flat = [part.reshape(-1) for part in known if part is not None]
+        return np.concatenate(flat) if flat else np.empty(0, np.int64)
 
     def write_numbers(self, memory: npt.NDArray[np.uint8], valid: npt.NDArray[np.bool_]) -> None:
         """Write what is known before decoding: which positions are samples, offsets and sizes."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fastload.prefetch.feeder import SlotShape
+from fastload.prefetch.slots import SlotShape
 from fastload.transfer.streams import Gpu
 
 __all__ = ["Outputs"]

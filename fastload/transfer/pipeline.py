@@ -35,7 +35,8 @@ __all__ = ["DEVICE_SLOTS", "Pipeline", "TransferClock"]
 
 DEVICE_SLOTS = 2  # one that the consumer reads, one that the next batch is copied to
 
-Deliver = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor]], None]
+Fields = dict[str, Any]  # of a batch in a device slot
+Deliver = Callable[[Fields, tuple[torch.Tensor, torch.Tensor]], None]
 
 
 class HostBatches(Protocol):
@@ -86,7 +87,7 @@ class Pipeline:
         host: waits for host batches and applies the error policy.
         outputs: the consumer's memory.
         prepare: writes a complete host batch's parameters.
-        deliver: writes a device slot's images, labels and parameters to the consumer's tensors.
+        deliver: writes the fields of a batch in a device slot to the consumer's tensors.
     """
 
     def __init__(
@@ -117,13 +118,13 @@ class Pipeline:
     def _device_slot(self) -> DeviceSlot:
         # Memory of the copy stream: no kernel of the consumer's can still be using it.
         with torch.inference_mode(False), self._gpu.on_stream(self._stream):
-            memory = self._gpu.empty((self._ring.layout.nbytes,), torch.uint8)
+            memory = self._gpu.empty((self._ring.slot_bytes,), torch.uint8)
         return DeviceSlot(memory, self._gpu.new_event())
 
-    def batch(self, key: BatchKey) -> tuple[Pending, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The batch ``key`` for use on the current stream: what it is, images, labels, parameters.
+    def batch(self, key: BatchKey) -> tuple[Pending, torch.Tensor, torch.Tensor, Fields]:
+        """The batch ``key`` for use on the current stream: what it is, images, labels, and its fields.
 
-        The parameters are a view of the device slot, for work on the current stream before :meth:`release`.
+        The fields are views of the device slot, for work on the current stream before :meth:`release`.
 
         Raises:
             StateError: the current stream records a CUDA graph, or the process is a fork.
@@ -192,15 +193,15 @@ class Pipeline:
     def _timed(self, started: Any, copied: Any) -> None:
         self.clock.seconds += self._gpu.seconds_between(started, copied)
 
-    def _hand_over(self, flight: Flight) -> tuple[Pending, torch.Tensor, torch.Tensor, torch.Tensor]:
-        layout, stream = self._ring.layout, self._gpu.current_stream()
-        images, labels, parameters = layout.views(flight.to.bytes, flight.size)
+    def _hand_over(self, flight: Flight) -> tuple[Pending, torch.Tensor, torch.Tensor, Fields]:
+        stream, memory = self._gpu.current_stream(), flight.to.bytes
+        fields = flight.pending.slot.layout.raw(lambda begin, end: memory[begin:end])
         self._gpu.wait(stream, flight.copied)
         out = self._outputs.take(flight.size)
         with self._gpu.range("fastload.transfer.convert", flight.pending.key.step):
-            self._gpu.launch(lambda: self._deliver(images, labels, parameters, out))
+            self._gpu.launch(lambda: self._deliver(fields, out))
         self._last = flight
-        return flight.pending, *out, parameters
+        return flight.pending, *out, fields
 
     def release(self) -> None:
         """The current stream has been given all its work on the device slot of the last batch."""

@@ -22,10 +22,11 @@ import numpy.typing as npt
 import torch
 
 from fastload.errors import NotDelivered, StateError
-from fastload.prefetch.feeder import Slot, SlotShape
+from fastload.prefetch.slots import Slot, fields_in
+from fastload.sample.layout import BatchLayout
 from fastload.transfer.streams import Gpu
 
-__all__ = ["Ring", "RingSlot", "SlotLayout", "SlotState"]
+__all__ = ["Ring", "RingSlot", "SlotState", "ring_bytes", "slot_bytes"]
 
 _ALIGN = 512  # bytes; divides the page, and no two slots share a cache line
 _POLL_SECONDS = 1e-4  # between looks at an event
@@ -57,69 +58,22 @@ def round_up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
-@dataclass(frozen=True)
-class SlotLayout:
-    """Where things lie in a slot: labels and parameters first, so that one copy moves any number of samples.
-
-    Args:
-        shape: the images.
-        parameters: float32 numbers a sample for augmentation on the device.
-    """
-
-    shape: SlotShape
-    parameters: int = 0
-
-    @property
-    def parameters_at(self) -> int:
-        """Where the parameters begin, in bytes."""
-        return self.shape.batch_size * 8
-
-    @property
-    def images_at(self) -> int:
-        """Where the images begin, in bytes."""
-        return round_up(self.parameters_at + self.shape.batch_size * 4 * self.parameters, _ALIGN)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of a slot."""
-        return round_up(self.images_at + self.shape.nbytes, _ALIGN)
-
-    def used(self, size: int) -> int:
-        """Bytes of a slot that a batch of ``size`` samples needs, from the slot's beginning."""
-        return self.images_at + size * self.shape.sample_bytes
-
-    def views(self, slot: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Images, labels and parameters of ``size`` samples in a slot's bytes.
-
-        Args:
-            slot: (nbytes,) uint8, host or device.
-
-        Returns:
-            (size, 3, height, width) of the shape's dtype, (size,) int64, (size, parameters) float32.
-        """
-        shape, n = self.shape, self.shape.batch_size
-        flat = slot[self.images_at : self.used(size)].view(shape.dtype)
-        if shape.channels_last:
-            images = flat.view(size, shape.height, shape.width, 3).permute(0, 3, 1, 2)
-        else:
-            images = flat.view(size, 3, shape.height, shape.width)
-        labels = slot[: 8 * n].view(torch.int64)[:size]
-        end = self.parameters_at + 4 * n * self.parameters
-        parameters = slot[self.parameters_at : end].view(torch.float32).view(n, self.parameters)[:size]
-        return images, labels, parameters
-
-    def ring_bytes(self, slots: int) -> int:
-        """Bytes of a ring: whole pages, which is what pinning counts."""
-        return round_up(slots * self.nbytes, mmap.PAGESIZE)
-
-
 @dataclass
 class RingSlot(Slot):
-    """A slot of the ring; the tensors are views for the leased batch's size."""
+    """A slot of the ring."""
 
     number: int
-    bytes: torch.Tensor  # (used,) uint8: what crosses the bus
-    parameters: torch.Tensor  # (n, parameters) float32
+    bytes: torch.Tensor  # (layout.device_bytes,) uint8: what crosses the bus
+
+
+def slot_bytes(layout: BatchLayout) -> int:
+    """Bytes of a slot for such batches."""
+    return round_up(layout.nbytes, _ALIGN)
+
+
+def ring_bytes(layout: BatchLayout, slots: int) -> int:
+    """Bytes of a ring: whole pages, which is what pinning counts."""
+    return round_up(slots * slot_bytes(layout), mmap.PAGESIZE)
 
 
 def _mapping(size: int) -> mmap.mmap:
@@ -142,20 +96,19 @@ class Ring:
 
     Args:
         gpu: whose driver pins the memory.
-        layout: of a slot.
+        layout: of a full batch; no other may need more memory.
         slots: how many.
     """
 
-    def __init__(self, gpu: Gpu, layout: SlotLayout, slots: int) -> None:
-        self.layout = layout
-        self.shape = layout.shape
+    def __init__(self, gpu: Gpu, layout: BatchLayout, slots: int) -> None:
+        self.slot_bytes = slot_bytes(layout)
         self._gpu = gpu
         self._states = [SlotState.FREE] * slots
         self._events: list[Any] = [None] * slots  # of the copy that reads the slot
         self._done: list[Callable[[], None] | None] = [None] * slots  # told when the copy is done
         self.blocked_seconds = 0.0  # spent waiting for the device to let go of a slot
         self.timeout = 0.0  # seconds, 0: no bound
-        size = layout.ring_bytes(slots)
+        size = ring_bytes(layout, slots)
         self._map = _mapping(size)
         memory = np.frombuffer(self._map, np.uint8)
         self._memory: npt.NDArray[np.uint8] | None = memory
@@ -187,10 +140,11 @@ class Ring:
             raise StateError(f"Slot {number} is {self._states[number].value}: it cannot become {to.value}.")
         self._states[number] = to
 
-    def lease(self, size: int, must: bool = False) -> RingSlot | None:
-        """A free slot for ``size`` samples, contents undefined.
+    def lease(self, layout: BatchLayout, must: bool = False) -> RingSlot | None:
+        """A free slot for a batch, contents undefined.
 
         Args:
+            layout: of the batch.
             must: wait for the device to let go of one, instead of returning None.
 
         Raises:
@@ -200,19 +154,14 @@ class Ring:
         if number is None or self._memory is None:
             return None
         self._move(number, SlotState.FILLING)
-        begin = number * self.layout.nbytes
-        memory = self._memory[begin : begin + self.layout.nbytes]
+        return self._slot(number, layout)
+
+    def _slot(self, number: int, layout: BatchLayout) -> RingSlot:
+        assert self._memory is not None
+        begin = number * self.slot_bytes
+        memory = self._memory[begin : begin + layout.nbytes]
         whole = torch.from_numpy(memory)
-        images, labels, parameters = self.layout.views(whole, size)
-        first = self.layout.images_at
-        return RingSlot(
-            memory[first : first + size * self.shape.sample_bytes],
-            images,
-            labels,
-            number,
-            whole[: self.layout.used(size)],
-            parameters,
-        )
+        return RingSlot(memory, layout, fields_in(memory, layout), number, whole[: layout.device_bytes])
 
     def _free(self, must: bool) -> int | None:
         self.reclaim()
@@ -248,6 +197,11 @@ class Ring:
         """It was cancelled; nobody writes it any more."""
         assert isinstance(slot, RingSlot)
         self._move(slot.number, SlotState.FREE)
+
+    def exchange(self, slot: Slot, layout: BatchLayout) -> RingSlot:
+        """The same slot for the batch as it is now."""
+        assert isinstance(slot, RingSlot)
+        return self._slot(slot.number, layout)
 
     def reclaim(self) -> None:
         """Free the slots whose copies are done; does not block."""

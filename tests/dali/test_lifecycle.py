@@ -22,7 +22,7 @@ from fastload.backends.dali.library import find_dali
 from fastload.backends.dali.memory import decoded_bytes, decoder_padding
 from fastload.backends.dali.share import DecodeShare
 from fastload.backends.options import Options
-from fastload.prefetch.feeder import SlotShape
+from fastload.prefetch.slots import SlotShape
 
 
 @pytest.mark.parametrize("name", ["nvidia", "nvidia.dali"])

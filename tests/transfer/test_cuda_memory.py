@@ -75,11 +75,12 @@ def test_pinned_bytes_are_the_planned_ones(packed: PackedDataset, monkeypatch: p
 
 def test_copies_from_the_ring_do_not_wait(gpu: CudaGpu) -> None:
     """Registered memory is pinned to torch, so a copy behind a long kernel returns before it has run."""
-    from fastload.prefetch.feeder import SlotShape
-    from fastload.transfer.ring import Ring, SlotLayout
+    from fastload.prefetch.slots import SlotShape
+    from fastload.transfer.ring import Ring
 
-    ring = Ring(gpu, SlotLayout(SlotShape(8, 64, 64, torch.uint8)), 2)
-    slot = ring.lease(8)
+    layout = SlotShape(8, 64, 64, torch.uint8).layout().of(8, [None, None])
+    ring = Ring(gpu, layout, 2)
+    slot = ring.lease(layout)
     assert slot is not None
     slot.bytes.fill_(3)
     assert slot.bytes.is_pinned()

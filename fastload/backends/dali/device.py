@@ -21,7 +21,7 @@ from fastload.backends.dali.host import runs
 from fastload.backends.dali.queue import Work
 from fastload.backends.options import Options
 from fastload.errors import StateError
-from fastload.prefetch.feeder import SlotShape
+from fastload.prefetch.slots import SlotShape
 from fastload.transfer.augment import Augmenter
 from fastload.transfer.convert import Converter
 from fastload.transfer.outputs import Outputs

@@ -7,7 +7,7 @@ would exceed the budget are decoded by our own decoder.
 from __future__ import annotations
 
 from fastload.backends.options import Options
-from fastload.prefetch.feeder import SlotShape
+from fastload.prefetch.slots import SlotShape
 
 __all__ = ["decoded_bytes", "decoder_padding", "device_plan"]
 

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.backends.dali.graph import Graph
 from fastload.backends.dali.share import DecodeShare
-from fastload.prefetch.feeder import BatchKey, Feeder, Pending, Slot
+from fastload.prefetch.feeder import BatchKey, Feeder, Pending
+from fastload.prefetch.slots import Slot
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["Queue", "Work"]

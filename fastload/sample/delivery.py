@@ -1,0 +1,104 @@
+"""What a consumer gets of a batch: images and labels, or a dict by field; and single samples of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import default_collate
+
+from fastload.sample.layout import VALID, FieldLayout, SampleLayout, sizes_name
+from fastload.sample.ragged import Ragged
+
+__all__ = ["IMAGE", "LABEL", "Delivery"]
+
+#: The fields of a set that has one image and one label, in a batch's memory.
+IMAGE, LABEL = "image", "label"
+_SMALL = 8  # a field of less than this part of a batch is copied out of it
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """From a batch's memory to what the consumer holds.
+
+    Args:
+        layout: of a sample.
+        is_pair: batches are (images, labels), samples (image, label); else both are dicts by field name.
+    """
+
+    layout: SampleLayout
+    is_pair: bool
+
+    def batch(self, raw: Mapping[str, Any], nbytes: int = 0) -> Any:
+        """A batch of :meth:`fastload.sample.layout.BatchLayout.raw`, with objects instead of bytes.
+
+        Args:
+            raw: the batch.
+            nbytes: of the memory that it lies in. Small fields get memory of their own, so that labels that
+                somebody keeps do not keep the pictures; 0: they do not.
+        """
+        if self.is_pair:
+            return raw[IMAGE], _kept(raw[LABEL], nbytes)
+        return {name: _kept(value, nbytes) for name, value in self.layout.finished(raw).items()}
+
+    def samples(self, raw: Mapping[str, Any]) -> list[Any]:
+        """The samples of a batch, one by one, for Python callables.
+
+        (image, label as an int), or dicts: numbers as Python's, arrays, boxes, points and pictures as
+        tensors, objects as they are, and whether it is a sample at all. Padded pictures lose their padding.
+        """
+        if self.is_pair:
+            return list(zip(raw[IMAGE], raw[LABEL].tolist(), strict=True))
+        found = self.layout.finished(raw)
+        columns = [_column(field, found) for field in self.layout.fields]
+        names = [*(field.name for field in self.layout.fields), VALID]
+        columns.append(raw[VALID].tolist())
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def collated(self, samples: Sequence[Any]) -> Any:
+        """The batch of samples that callables have made, by torch's rules and, for rows and objects, ours.
+
+        Fields that the callables have added are collated by torch's ``default_collate``.
+        """
+        if self.is_pair or not all(isinstance(sample, Mapping) for sample in samples):
+            return default_collate(list(samples))
+        known = {field.name: field for field in self.layout.fields}
+        return {name: _collated(known.get(name), [sample[name] for sample in samples]) for name in samples[0]}
+
+
+def _kept(value: Any, nbytes: int) -> Any:
+    """``value`` in memory of its own, where it is a small part of ``nbytes``."""
+    if isinstance(value, torch.Tensor):
+        return value.clone() if value.nbytes * _SMALL < nbytes else value
+    if isinstance(value, Ragged):
+        values, offsets = (_kept(part, nbytes) for part in (value.values, value.offsets))
+        return Ragged.trusted(values, offsets)
+    return value
+
+
+def _column(field: FieldLayout, found: Mapping[str, Any]) -> Iterable[Any]:
+    """One field's value for each sample."""
+    value = found[field.name]
+    if field.form == "fixed" and not field.shape:
+        return value.tolist()  # type: ignore[no-any-return]
+    if field.mode == "pad":
+        sizes = found[sizes_name(field.name)].tolist()
+        return [picture[..., :height, :width] for picture, (height, width) in zip(value, sizes, strict=True)]
+    return value  # type: ignore[no-any-return]
+
+
+def _collated(field: FieldLayout | None, values: list[Any]) -> Any:
+    if field is None:
+        return default_collate(values)
+    if field.form == "objects":
+        return values
+    tensors = all(isinstance(value, torch.Tensor) for value in values)
+    if field.form == "rows" and tensors:
+        return Ragged.from_list(values)
+    if tensors and len({value.shape for value in values}) > 1:
+        return values  # pictures of several sizes
+    if not field.shape and not tensors and all(isinstance(value, (int, float)) for value in values):
+        return torch.tensor(values, dtype=field.dtype, device="cpu")
+    return default_collate(values)

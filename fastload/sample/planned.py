@@ -1,0 +1,126 @@
+"""What a batch holds of each field of a schema: from the fields asked for to their layout."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from fastload.sample.fields import Image, Label, Mask
+from fastload.sample.layout import FieldLayout, SampleLayout
+from fastload.sample.schema import Field, Schema
+
+__all__ = ["SIZES", "Sizes", "chosen", "layout_of"]
+
+#: Words that ``sizes=`` may be.
+SIZES = ("stack", "pad", "list")
+_MULTIPLE = 32  # padded sides are rounded up to it: few shapes, which a network's strides divide
+_IGNORE_LABEL = -100
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What becomes of a batch's pictures where they differ in size.
+
+    Args:
+        mode: "stack": they must not; "pad": one tensor, filled up; "list": a tensor each.
+        most: "pad": always to this height and width.
+    """
+
+    mode: Literal["stack", "pad", "list"] = "stack"
+    most: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, given: Any) -> Sizes:
+        """From ``sizes=``.
+
+        Raises:
+            ValueError, TypeError: something else.
+        """
+        if isinstance(given, str) and given in SIZES:
+            return cls(given)  # type: ignore[arg-type]
+        sides = given if isinstance(given, (tuple, list)) else ()
+        if len(sides) == 2 and all(type(side) is int and side > 0 for side in sides):
+            return cls("pad", (sides[0], sides[1]))
+        legal = "'stack', 'pad', 'list', or (height, width) to pad to"
+        error = TypeError if not isinstance(given, (str, tuple, list)) else ValueError
+        raise error(f"sizes must be {legal}. Found: {given!r}.")
+
+
+def chosen(schema: Schema, names: Sequence[str] | None) -> tuple[Field, ...]:
+    """The fields of these names, in the order of the names; all without names.
+
+    Raises:
+        TypeError, ValueError: no names of fields, or a name twice.
+    """
+    if names is None:
+        return schema.fields
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"fields must be a list of names. Found: {names!r}.")
+    unknown = [name for name in names if name not in schema]
+    if unknown or not names:
+        found = f"no field {unknown[0]!r}" if unknown else "an empty list"
+        raise ValueError(f"fields must name some of {', '.join(schema.names)}. Found: {found}.")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise ValueError(f"fields names {twice!r} twice.")
+    return tuple(schema[name] for name in names)
+
+
+def layout_of(
+    fields: Sequence[Field], image_dtype: str, size: tuple[int, int] | None, sizes: Sizes
+) -> SampleLayout:
+    """What a batch holds of each sample.
+
+    Args:
+        fields: the fields, in their order.
+        image_dtype: of images, the transform's.
+        size: height and width of all pictures; None: they differ, or are not known.
+        sizes: what becomes of pictures then.
+    """
+    return SampleLayout(tuple(_planned(field, image_dtype, size, sizes) for field in fields))
+
+
+def _planned(field: Field, image_dtype: str, size: tuple[int, int] | None, sizes: Sizes) -> FieldLayout:
+    kind: Any = field.kind
+    if isinstance(kind, Image):
+        return _picture(field.name, getattr(torch, image_dtype), (kind.channels,), 0, size, sizes)
+    if isinstance(kind, Mask):
+        dtype = torch.uint8 if kind.bits == 8 else torch.int32
+        return _picture(field.name, dtype, (), kind.ignore, size, sizes)
+    if kind.has_rows:
+        return FieldLayout(field.name, "rows", _dtype(field), field.item_shape)
+    if field.storage == "ragged":
+        decode: Callable[[bytes], Any] = field.decode
+        return FieldLayout(field.name, "objects", torch.uint8, decode=decode)
+    if isinstance(kind, Label):
+        return FieldLayout(field.name, "fixed", torch.int64, blank=_IGNORE_LABEL)
+    return FieldLayout(field.name, "fixed", _dtype(field), field.item_shape)
+
+
+def _picture(
+    name: str,
+    dtype: torch.dtype,
+    channels: tuple[int, ...],
+    blank: float,
+    size: tuple[int, int] | None,
+    sizes: Sizes,
+) -> FieldLayout:
+    sides = size or (0, 0)
+    if sizes.mode == "stack":
+        return FieldLayout(name, "picture", dtype, (*channels, *sides), blank)
+    shape = (*channels, 0, 0)
+    return FieldLayout(name, "picture", dtype, shape, blank, sizes.mode, _MULTIPLE, sizes.most)
+
+
+def _dtype(field: Field) -> torch.dtype:
+    name = field.item_dtype.name
+    if not hasattr(torch, name):
+        raise ValueError(
+            f"Field {field.name!r} has {name}, which this torch ({torch.__version__}) has no tensors of. "
+            "Take a newer torch, or leave the field out by fields=[...]."
+        )
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
