@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
     from fastload.loader.data_loader import DataLoader
     from fastload.loader.padding import valid
+    from fastload.loader.values import Block, Cache, Dali
     from fastload.sample.fields import (
         Array,
         Boxes,
@@ -33,9 +34,12 @@ if TYPE_CHECKING:
 __all__ = [
     "IGNORE_LABEL",
     "Array",
+    "Block",
     "Boxes",
     "Bytes",
+    "Cache",
     "CacheSetting",
+    "Dali",
     "DataLoader",
     "Field",
     "Image",
@@ -65,9 +69,12 @@ IGNORE_LABEL = -100
 # Each name's module. Those that are modules themselves have none.
 _LAZY = {
     "Array": "fastload.sample.fields",
+    "Block": "fastload.loader.values",
     "Boxes": "fastload.sample.fields",
     "Bytes": "fastload.sample.fields",
+    "Cache": "fastload.loader.values",
     "CacheSetting": "fastload.cache.settings",
+    "Dali": "fastload.loader.values",
     "DataLoader": "fastload.loader.data_loader",
     "Field": "fastload.sample.schema",
     "Image": "fastload.sample.fields",

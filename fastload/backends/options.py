@@ -1,4 +1,4 @@
-"""The DataLoader's options, checked once."""
+"""The DataLoader's options, as back ends know them: checked by fastload.loader.resolve."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.backends.faults import ON_ERROR
 from fastload.cache.settings import CacheSetting
-from fastload.cache.tier import check_decoded
 from fastload.prefetch.autotune import EXTRA_DEPTH
 
 __all__ = ["Options", "default_prefetch", "warn_ignored"]
 
-PADDINGS = ("mark", "repeat", "end")
-HANDSHAKES = ("warn", "raise", "off")
 AUTO = CacheSetting()
-BACKENDS = ("native", "dali")
-DEVICE_MEMORY = ("fresh", "reuse", "poison")  # fastload.transfer.outputs says what they mean
 
 
 def default_prefetch(threads: int, batch_size: int) -> int:
@@ -70,78 +64,6 @@ class Options:
     def most_prefetch(self) -> int:
         """Batches that may be in work ahead of the consumer."""
         return self.prefetch_factor + (EXTRA_DEPTH if self.autotune else 0)
-
-    def __post_init__(self) -> None:
-        _integer("batch_size", self.batch_size, 1)
-        if self.shuffle not in (True, False, "block"):
-            raise ValueError(f"shuffle must be True, False or 'block'. Found: {self.shuffle!r}.")
-        for name in ("shuffle_block", "shuffle_window"):
-            if getattr(self, name) is not None:
-                if self.shuffle != "block":
-                    raise ValueError(f"{name} is for shuffle='block'. Found: shuffle={self.shuffle!r}.")
-                _integer(name, getattr(self, name), 1)
-        _integer("prefetch_factor", self.prefetch_factor, 1)
-        _at_least("timeout", self.timeout, 0)
-        _integer("max_pixels", self.max_pixels, 1)
-        check_decoded(self.cache_decoded)
-        if self.num_workers is not None:
-            _integer("num_workers", self.num_workers, 0)
-        _integer("seed", self.seed)
-        if not 0 <= self.seed < 2**64:
-            raise ValueError(f"seed must be in [0, 2**64). Found: {self.seed}.")
-        if self.on_error not in ON_ERROR:
-            raise ValueError(f"on_error must be one of {', '.join(ON_ERROR)}. Found: {self.on_error!r}.")
-        if self.padding not in PADDINGS:
-            raise ValueError(f"padding must be one of {', '.join(PADDINGS)}. Found: {self.padding!r}.")
-        if self.handshake not in HANDSHAKES:
-            raise ValueError(f"handshake must be one of {', '.join(HANDSHAKES)}. Found: {self.handshake!r}.")
-        if self.device_memory not in DEVICE_MEMORY:
-            raise ValueError(
-                f"device_memory must be one of {', '.join(DEVICE_MEMORY)}. Found: {self.device_memory!r}."
-            )
-        if self.device_memory != "fresh" and self.batch_transform is not None:
-            raise ValueError(
-                f"device_memory={self.device_memory!r} and batch_transform exclude each other: transforms of "
-                f"batches make memory of their own."
-            )
-        _check_backend(self)
-
-
-def _check_backend(options: Options) -> None:
-    share, limit = options.decode_share, options.gpu_memory_limit
-    if options.backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}. Found: {options.backend!r}.")
-    if share != "auto":
-        if isinstance(share, str):
-            raise ValueError(f"decode_share must be 'auto' or a number in [0, 1]. Found: {share!r}.")
-        _at_least("decode_share", share, 0)
-        if share > 1:
-            raise ValueError(f"decode_share must be <= 1. Found: {share}.")
-    if limit is not None:
-        _at_least("gpu_memory_limit", limit, 1)
-    if options.backend == "native" and (share != 0 or limit is not None):
-        raise ValueError("decode_share and gpu_memory_limit are for backend='dali'.")
-    if options.backend == "dali" and options.cache_decoded is not None:
-        raise ValueError("cache_decoded is for backend='native': DALI decodes records as they are.")
-    if options.backend == "dali" and options.autotune:
-        raise ValueError(
-            "autotune moves the threads of backend='native'; DALI's number is fixed. With backend='dali' use "
-            "decode_share='auto'."
-        )
-
-
-def _integer(name: str, value: Any, least: int | None = None) -> None:
-    if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        raise TypeError(f"{name} must be an integer. Found: {value!r}.")
-    if least is not None:
-        _at_least(name, int(value), least)
-
-
-def _at_least(name: str, value: float, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number. Found: {value!r}.")
-    if value < least:
-        raise ValueError(f"{name} must be >= {least}. Found: {value}.")
 
 
 _warned: set[str] = set()

@@ -29,10 +29,11 @@ from fastload.dataset.views import (
     transforms_of,
     why_not_native,
 )
-from fastload.loader.arguments import check_arguments, check_stream
 from fastload.loader.beginning import Beginning
 from fastload.loader.explain import Explanation, explain, warn_slow_path
+from fastload.loader.fitting import check_stream
 from fastload.loader.rank_sampler import RankBatches, RankSampler
+from fastload.loader.resolve import resolve
 from fastload.machine.cpu_budget import ThreadPlan, find_budget
 from fastload.ranks.handshake import Handshake, describe
 from fastload.ranks.world import World, local_ranks
@@ -69,9 +70,8 @@ class Arrangement:
     """
 
     def __init__(self, given: Mapping[str, Any], site: str) -> None:
-        self.given = _unwrapped(given)
+        self.given = resolve(_unwrapped(given))
         self._site = site
-        check_arguments(self.given)
         self.beginning = Beginning(
             self.given["rank"],
             self.given["world_size"],
@@ -347,7 +347,7 @@ class Arrangement:
         Raises:
             See :class:`fastload.DataLoader`.
         """
-        self.given.update(changes)
+        self.given.update(resolve({**self.given, **changes}))
         if "generator" in changes:
             self.beginning.draw_from(changes["generator"])
         self._given_options = self._options(2)

@@ -7,7 +7,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
@@ -19,6 +19,7 @@ from fastload.backends.lanes import Lanes
 from fastload.backends.state import LoaderState
 from fastload.backends.stats import stage_stats
 from fastload.backends.torch_workers import check_kept, keeps_state
+from fastload.cache.settings import CacheSetting
 from fastload.loader.arrangement import Arrangement
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.explain import Explanation
@@ -32,6 +33,7 @@ from fastload.loader.frameworks import (
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.loader.rebuilt import LoaderSource, own_collate, wraps_ours
 from fastload.loader.torch_attributes import Found, set_attributes
+from fastload.loader.values import Block, Cache, Dali
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import site_of_loader
 from fastload.ranks.preemption import Callbacks
@@ -49,10 +51,8 @@ class DataLoader(TorchDataLoader[T_co]):
         dataset: a folder made by ``fastload pack`` (or an open ``PackedDataset``), several of them by
             :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
         batch_size: samples a batch of this rank.
-        shuffle: a new uniform order every epoch. "block", for storage that is slow at random reads: an order
-            of blocks of ``shuffle_block`` consecutive records, mixed within windows of ``shuffle_window``
-            (``docs/reading.md``).
-        shuffle_block, shuffle_window: records; None: about 1 MiB and 256 MiB of them.
+        shuffle: a new uniform order every epoch; or :class:`fastload.Block`, for storage that is slow at
+            random reads. "block" with ``shuffle_block`` and ``shuffle_window`` is short for that.
         sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids (a
             torch Sampler), asked once an epoch; divided among ranks unless it is a rank's share already
             (``DistributedSampler``).
@@ -106,14 +106,12 @@ class DataLoader(TorchDataLoader[T_co]):
             measured; the logger "fastload" says why (INFO). Batches stay the same. For packed datasets.
         cache: keep the set, or the part that fits, once in the node's memory, for all processes and later
             jobs (``docs/cache.md``): "auto" where that is of use; "off"; a size, "64GB"; a share of the
-            available memory, "50%"; or a folder in memory: all that fits there. Ranks may differ in it.
-            What happens is in ``stats()["cache"]``. For packed datasets.
-        backend: what decodes packed data: "native", or "dali" (NVIDIA DALI; ``docs/dali.md``). Samples,
-            crops, flips, labels, state and error policy are the same, pixels nearly so.
-        decode_share: with "dali", the share of samples that the native decoder takes, in [0, 1]; "auto":
-            moved while running to whichever decoder is idle.
-        gpu_memory_limit: with "dali" on a GPU, bytes that it may use there; pictures beyond it are decoded by
-            the native decoder.
+            available memory, "50%"; a folder in memory: all that fits there; or :class:`fastload.Cache`,
+            whose ``decoded`` is ``cache_decoded``. Ranks may differ in it. What happens is in
+            ``stats()["cache"]``. For packed datasets.
+        backend: what decodes packed data: "native", or :class:`fastload.Dali` (NVIDIA DALI). "dali" with
+            ``decode_share`` and ``gpu_memory_limit`` is short for that. Samples, crops, flips, labels, state
+            and error policy are the same, pixels nearly so.
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
             or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
 
@@ -146,7 +144,7 @@ class DataLoader(TorchDataLoader[T_co]):
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool | str | None = None,
+        shuffle: bool | Literal["block"] | Block | None = None,
         sampler: Iterable[int] | KeyedSampler | None = None,
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int | None = None,
@@ -169,22 +167,22 @@ class DataLoader(TorchDataLoader[T_co]):
         seed: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        on_error: str = "raise",
+        on_error: Literal["raise", "skip", "replace"] = "raise",
         error_log: str | os.PathLike[str] | None = None,
-        padding: str | None = None,
+        padding: Literal["mark", "repeat", "end"] | None = None,
         drop_padding: bool = False,
         max_pixels: int = 89_478_485,
         process_group: Any = None,
-        handshake: str = "warn",
+        handshake: Literal["warn", "raise", "off"] = "warn",
         device: str | torch.device | None = None,
-        device_memory: str = "fresh",
+        device_memory: Literal["fresh", "reuse", "poison"] = "fresh",
         batch_transform: Any = None,
         autotune: bool = False,
-        cache: Any = "auto",
-        backend: str = "native",
-        decode_share: float | str = 0.0,
+        cache: str | os.PathLike[str] | Cache | CacheSetting | None = "auto",
+        backend: Literal["native", "dali"] | Dali = "native",
+        decode_share: float | Literal["auto"] = 0.0,
         gpu_memory_limit: int | None = None,
-        cache_decoded: int | str | None = None,
+        cache_decoded: int | Literal["full"] | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         given["collate_fn"] = own_collate(given["collate_fn"])

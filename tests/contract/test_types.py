@@ -26,7 +26,8 @@ from torch.utils.data import ConcatDataset, Dataset, Subset, random_split
 from typing_extensions import assert_type
 
 import fastload
-from fastload import DataLoader, MixedDataset, PackedDataset, SubsetSampler, WeightedSampler, mix
+from fastload import Block, Cache, Dali, DataLoader, MixedDataset, PackedDataset
+from fastload import SubsetSampler, WeightedSampler, mix
 from fastload import transforms as T
 from fastload.errors import DecodeError, FastloadError
 
@@ -36,6 +37,8 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 def loaders(folder: str) -> tuple[DataLoader[Batch], DataLoader[int]]:
     steps = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip(), T.Normalize((0.5,), (0.5,))])
     train: DataLoader[Batch] = DataLoader(folder, 256, shuffle=True, drop_last=True, transform=steps, seed=0)
+    DataLoader(folder, shuffle=Block(1000), cache=Cache("64GB", decoded=256), on_error="replace")
+    DataLoader(folder, backend=Dali("auto", memory_limit=1 << 30), device_memory="reuse")
     return train, DataLoader([1, 2, 3], batch_size=2)
 
 
@@ -94,8 +97,9 @@ DataLoader("packed", num_workers="4")
 DataLoader("packed").set_epoch("one")
 DataLoader("packed").nothing
 PackedDataset("packed").clases
+DataLoader("packed", on_error="ignore")
 """
-MISTAKES = {5, 6, 7, 8, 9, 10}  # lines of WRONG
+MISTAKES = {5, 6, 7, 8, 9, 10, 11}  # lines of WRONG
 
 
 @pytest.fixture

@@ -1,0 +1,158 @@
+"""The DataLoader's arguments, checked before anything is opened: each by itself, and against each other.
+
+What depends on the dataset is checked when that is known, in :mod:`fastload.loader.fitting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from fastload.backends.faults import ON_ERROR
+from fastload.cache.settings import parse_setting
+from fastload.cache.tier import check_decoded
+from fastload.loader.numbers import at_least, integer
+from fastload.loader.values import check_share, unfolded
+from fastload.ranks.world import check_given
+from fastload.transfer.augment import check_parts, parts_of
+from fastload.transfer.cuda import check_device
+from fastload.transforms.compiler import compile_plan
+
+__all__ = ["resolve"]
+
+_MODES = {
+    "on_error": ON_ERROR,
+    "padding": ("mark", "repeat", "end"),
+    "handshake": ("warn", "raise", "off"),
+    "device_memory": ("fresh", "reuse", "poison"),  # fastload.transfer.outputs says what they mean
+    "backend": ("native", "dali"),
+}
+_FLAGS = ("drop_last", "drop_padding", "pin_memory", "persistent_workers", "autotune", "in_order")
+_WAYS = ("__fspath__", "__getitem__", "__getitems__", "__iter__")  # of getting at a dataset's samples
+
+
+def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, values that carry settings as the arguments that mean the same.
+
+    Args:
+        given: all of the DataLoader's arguments by name.
+
+    Raises:
+        TypeError: arguments of the wrong type.
+        ValueError: values out of range, or arguments that exclude each other.
+        WorldError: rank and world size contradict each other.
+    """
+    found = unfolded(given)
+    _check_types(found)
+    _check_batching(found)
+    _check_numbers(found)
+    _check_modes(found)
+    check_given(found["rank"], found["world_size"], found["process_group"])
+    _check_backend(found)
+    check_device(found["device"])
+    _check_transforms(found)
+    return found
+
+
+def _check_types(given: Mapping[str, Any]) -> None:
+    if given["shuffle"] not in (None, True, False, "block"):
+        raise ValueError(f"shuffle must be True, False or 'block'. Found: {given['shuffle']!r}.")
+    for name in _FLAGS:
+        if given[name] not in (True, False):
+            raise TypeError(f"{name} must be True or False. Found: {given[name]!r}.")
+    for name in ("sampler", "batch_sampler"):
+        value = given[name]
+        if value is not None and not any(hasattr(value, way) for way in ("__iter__", "__getitem__", "order")):
+            raise TypeError(
+                f"{name} must be an iterable of {'lists of ' if name != 'sampler' else ''}sample ids. "
+                f"Found: {value!r}."
+            )
+    for name in ("collate_fn", "worker_init_fn"):
+        if given[name] is not None and not callable(given[name]):
+            raise TypeError(f"{name} must be callable. Found: {given[name]!r}.")
+    if given["generator"] is not None and not isinstance(given["generator"], torch.Generator):
+        raise TypeError(f"generator must be a torch.Generator. Found: {given['generator']!r}.")
+    dataset = given["dataset"]
+    if not isinstance(dataset, str) and not any(hasattr(dataset, way) for way in _WAYS):
+        raise TypeError(
+            "dataset must be a folder made by 'fastload pack', a fastload.PackedDataset or a torch Dataset. "
+            f"Found: {dataset!r}."
+        )
+
+
+def _check_batching(given: Mapping[str, Any]) -> None:
+    if given["batch_sampler"] is not None and (
+        given["batch_size"] not in (None, 1)
+        or given["shuffle"]
+        or given["sampler"] is not None
+        or given["drop_last"]
+    ):
+        raise ValueError("batch_sampler excludes batch_size, shuffle, sampler and drop_last.")
+    if given["batch_sampler"] is not None and given["drop_padding"]:
+        raise ValueError(
+            "batch_sampler excludes drop_padding: whole batches are divided among the ranks, and where their "
+            "number does not divide, the first ones come again. Let it draw as many as the ranks can share."
+        )
+    if given["batch_size"] is None and given["batch_sampler"] is None:
+        for name in ("drop_last", "batch_transform"):
+            if given[name]:
+                raise ValueError(
+                    f"batch_size=None option disables auto-batching and is mutually exclusive with {name}."
+                )
+    if given["sampler"] is not None and given["shuffle"]:
+        raise ValueError("shuffle=True and a sampler exclude each other: the sampler gives the order.")
+
+
+def _check_numbers(given: Mapping[str, Any]) -> None:
+    for name, least in (("batch_size", 1), ("prefetch_factor", 1), ("num_workers", 0)):
+        if given[name] is not None:
+            integer(name, given[name], least)
+    for name in ("shuffle_block", "shuffle_window"):
+        if given[name] is not None:
+            if given["shuffle"] != "block":
+                raise ValueError(f"{name} is for shuffle='block'. Found: shuffle={given['shuffle']!r}.")
+            integer(name, given[name], 1)
+    at_least("timeout", given["timeout"], 0)
+    integer("max_pixels", given["max_pixels"], 1)
+    if given["seed"] is not None:
+        integer("seed", given["seed"])
+        if not 0 <= given["seed"] < 2**64:
+            raise ValueError(f"seed must be in [0, 2**64). Found: {given['seed']}.")
+
+
+def _check_modes(given: Mapping[str, Any]) -> None:
+    for name, modes in _MODES.items():
+        if given[name] not in modes and not (name == "padding" and given[name] is None):
+            raise ValueError(f"{name} must be one of {', '.join(modes)}. Found: {given[name]!r}.")
+    parse_setting(given["cache"])
+    check_decoded(given["cache_decoded"])
+    if given["device_memory"] != "fresh" and given["batch_transform"] is not None:
+        raise ValueError(
+            f"device_memory={given['device_memory']!r} and batch_transform exclude each other: transforms of "
+            f"batches make memory of their own."
+        )
+
+
+def _check_backend(given: Mapping[str, Any]) -> None:
+    share, limit = given["decode_share"], given["gpu_memory_limit"]
+    check_share("decode_share", share)
+    if limit is not None:
+        at_least("gpu_memory_limit", limit, 1)
+    if given["backend"] == "native" and (share != 0 or limit is not None):
+        raise ValueError("decode_share and gpu_memory_limit are for backend='dali'.")
+    if given["backend"] == "dali" and given["cache_decoded"] is not None:
+        raise ValueError("cache_decoded is for backend='native': DALI decodes records as they are.")
+    if given["backend"] == "dali" and given["autotune"]:
+        raise ValueError(
+            "autotune moves the threads of backend='native'; DALI's number is fixed. With backend='dali' use "
+            "decode_share='auto'."
+        )
+
+
+def _check_transforms(given: Mapping[str, Any]) -> None:
+    """Their own order, whatever the dataset; what they come to is compiled when it is known."""
+    if given["transform"] is not None:
+        compile_plan(given["transform"])
+    check_parts(parts_of(given["batch_transform"]), None)
