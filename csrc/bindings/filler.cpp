@@ -13,6 +13,7 @@
 #include "cache/cache_file.h"
 #include "cache/pixel_target.h"
 #include "fallback.h"
+#include "io/file.h"
 #include "register.h"
 
 namespace nb = nanobind;

@@ -46,7 +46,7 @@ class MadeSet {
         *index_, std::vector<ShardFile>{{path("shard"), static_cast<uint64_t>(shard_.size())}});
   }
   // A reader of the same shards that uses a cache.
-  void use(std::shared_ptr<CacheFile> cache) {
+  void use(std::shared_ptr<KeptRecords> cache) {
     reader_ = std::make_unique<Reader>(*reader_, *index_, std::move(cache));
   }
   Reader& reader() { return *reader_; }

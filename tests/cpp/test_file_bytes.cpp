@@ -107,7 +107,7 @@ TEST(a_huge_remote_file_is_held_in_a_temporary_one) {
   std::filesystem::resize_file(path, FileBytes::kInMemory + 5000);
   {
     std::ofstream(path, std::ios::binary | std::ios::in) << "begin";
-    FileBytes file(path);
+    FileBytes file(open_file(path));
     file.need(0, 5);
     CHECK_EQ(file.at(0, 5)[4], uint8_t{'n'});
     file.need(file.size() - 10, 10);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "check.h"
+#include "io/file.h"
 #include "io/guarded_range.h"
 #include "io/mapping.h"
 #include "made_cache.h"

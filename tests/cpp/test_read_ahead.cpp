@@ -299,7 +299,7 @@ TEST(a_file_cut_after_it_was_opened_is_an_error_not_a_signal) {
   const Reset reset;
   file_system.cold = true;
   MadeSet set(200, 3000, 0);
-  CHECK(set.reader().cold(0) != nullptr);
+  CHECK(set.reader().source(0) != nullptr);
   std::filesystem::resize_file(set.path("shard"), set.record(100).offset);
   ReadAhead ahead({1 << 20, 0}, find_in(set));
   const Batches batches(ahead, shuffled_ids(200, 2), 200);

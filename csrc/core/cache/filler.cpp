@@ -319,11 +319,11 @@ void Filler::read(std::span<const Part> parts, uint64_t end, Buffer& buffer) {
   const uint8_t* bytes = nullptr;
   try {
     for (const Part& part : parts) reader_.locate(part.id);
-    ColdFile* file = reader_.cold(parts.front().shard);
-    if (file != nullptr) {
+    ByteSource* const source = reader_.source(parts.front().shard);
+    if (source != nullptr) {
       const size_t length = end - begin;
-      uint8_t* memory = buffer.room(ColdFile::room(begin, length));
-      bytes = file->read(begin, length, memory, target_.is_page_cache());
+      uint8_t* const memory = buffer.room(ByteSource::room(begin, length));
+      bytes = source->read(begin, length, memory, target_.is_page_cache());
       read_bytes_ += length;
       ++requests_;
     }

@@ -39,11 +39,6 @@ std::optional<bool> ColdFile::is_resident(uint64_t offset) const {
   return std::nullopt;
 }
 
-size_t ColdFile::room(uint64_t offset, size_t length) {
-  constexpr uint64_t kBlock = File::kAlignment;
-  return static_cast<size_t>(end_of(offset + length, kBlock) - begin_of(offset, kBlock));
-}
-
 // Remote files are not read past the cache: their O_DIRECT has rules of its own on each file
 // system.
 const File* ColdFile::direct() {

@@ -26,12 +26,10 @@ class ColdFile {
   // RWF_NOWAIT; not on network file systems).
   [[nodiscard]] std::optional<bool> is_resident(uint64_t offset) const;
 
-  // Memory that read() needs for a range: whole blocks of File::kAlignment.
-  static size_t room(uint64_t offset, size_t length);
-  // Reads [offset, offset + length) into `memory`, which is aligned to File::kAlignment and has
-  // room(offset, length) bytes, and returns where in it the range begins. With `keep` the page
-  // cache has the range afterwards; without, it is read past the cache where the file system can,
-  // else the cache is told to drop it. Throws as File::read.
+  // Reads [offset, offset + length) into `memory` and returns where in it the range begins. With
+  // `keep` the page cache has the range afterwards; without, it is read past the cache where the
+  // file system can, else the cache is told to drop it, and memory is aligned to File::kAlignment
+  // and has whole blocks of that. Throws as File::read.
   const uint8_t* read(uint64_t offset, size_t length, uint8_t* memory, bool keep);
 
  private:

@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
+
+#include "io/file.h"
 
 namespace fastload {
 namespace {
@@ -24,17 +27,13 @@ int temporary_file(size_t size) {
 
 }  // namespace
 
-FileBytes::FileBytes(const std::string& path) : path_(path), file_(path) {
-  if (!file_.is_remote()) {
-    mapping_ = Mapping(path);
-    mapping_.advise_random();
-    data_ = mapping_.bytes().data();
-    size_ = mapping_.bytes().size();
-    file_ = File();
+FileBytes::FileBytes(std::unique_ptr<ByteSource> source)
+    : source_(std::move(source)), size_(source_->size()), data_(source_->mapping().data()) {
+  if (size_ == 0) return;
+  if (data_ != nullptr) {
+    source_->expect_scattered();
     return;
   }
-  size_ = file_.size();
-  if (size_ == 0) return;
   reserve();
   if (size_ > kWhole) return;
   try {
@@ -55,7 +54,7 @@ void FileBytes::reserve() {
   const int flags = spool >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   void* memory = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, flags, spool, 0);
   if (spool >= 0) ::close(spool);
-  if (memory == MAP_FAILED) throw_system_error("no memory for a copy of", path_);
+  if (memory == MAP_FAILED) throw_system_error("no memory for a copy of", source_->name());
   bounded_ = size_ > kInMemory && spool < 0;
   own_ = static_cast<uint8_t*>(memory);
   data_ = own_;
@@ -72,9 +71,9 @@ bool FileBytes::keep(size_t length) noexcept {
 
 void FileBytes::need(size_t offset, size_t length) {
   if (own_ == nullptr) {
-    mapping_.will_need(offset, length);
+    source_->will_need(offset, length);
   } else if (!whole_) {
-    file_.read(offset, own_ + offset, length);
+    source_->read(offset, length, own_ + offset, true);
   }
 }
 

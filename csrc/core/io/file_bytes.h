@@ -1,30 +1,28 @@
-// A file's bytes by their offset, in memory when they are asked for.
+// A source's bytes by their offset, in memory when they are asked for.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <string>
+#include <memory>
 
-#include "io/file.h"
-#include "io/mapping.h"
+#include "io/byte_source.h"
 
 namespace fastload {
 
-// DESIGN. A local file is mapped. One on a network file system never is: where a server goes away
-// or somebody cuts the file, a map ends in SIGBUS. It is read with pread into memory of the same
-// layout instead: all of a small file at once, of a larger one what need() is told. Memory that has
-// been filled stays, since callers keep pointers into it. So that this is bounded, too, a large
-// file's memory is a temporary local file without a name, which the kernel writes out and drops as
-// it does with any page cache. Where there is no room for one, memory is anonymous, the first
-// kInMemory bytes that keep() is asked for stay, and the rest is read each time by who needs it:
-// the kernel's page cache has it, as long as there is memory for that.
+// DESIGN. A source with a mapping is used by that. Any other is read into memory of the same
+// layout: all of a small one at once, of a larger one what need() is told. Memory that has been
+// filled stays, since callers keep pointers into it. So that this is bounded, too, a large source's
+// memory is a temporary local file without a name, which the kernel writes out and drops as it does
+// with any page cache. Where there is no room for one, memory is anonymous, the first kInMemory
+// bytes that keep() is asked for stay, and the rest is read each time by who needs it: the kernel's
+// page cache has it, as long as there is memory for that.
 class FileBytes {
  public:
   static constexpr size_t kWhole = 4 << 20;       // up to this size all is read at once
   static constexpr size_t kInMemory = 256 << 20;  // up to this size memory is anonymous
 
   // Throws Error(kIo, kTruncated).
-  explicit FileBytes(const std::string& path);
+  explicit FileBytes(std::unique_ptr<ByteSource> source);
   ~FileBytes();
   FileBytes(const FileBytes&) = delete;
   FileBytes& operator=(const FileBytes&) = delete;
@@ -34,26 +32,26 @@ class FileBytes {
   [[nodiscard]] Bytes at(size_t offset, size_t length) const { return {data_ + offset, length}; }
   // Whether bytes may be brought into memory, for good; asked once for the same ones.
   [[nodiscard]] bool keep(size_t length) noexcept;
-  // Brings bytes into memory; of a mapped file the kernel is told that they will be wanted. Not
-  // for the same bytes by two threads at once. Throws Error(kIo, kTruncated).
+  // Brings bytes into memory; of a mapping the kernel is told that they will be wanted. Not for
+  // the same bytes by two threads at once. Throws Error(kIo, kTruncated).
   void need(size_t offset, size_t length);
   // Reads bytes that were not to be kept. Throws as need().
-  void read(size_t offset, uint8_t* out, size_t length) const { file_.read(offset, out, length); }
-  // Whether the file was opened again: what was read before may have been another one's.
-  [[nodiscard]] bool was_reopened() const { return file_.was_reopened(); }
+  void read(size_t offset, uint8_t* out, size_t length) const {
+    source_->read(offset, length, out, true);
+  }
+  // See ByteSource.
+  [[nodiscard]] bool is_changed() const noexcept { return source_->is_changed(); }
   [[nodiscard]] bool mapped() const { return own_ == nullptr; }
 
  private:
   void reserve();
 
-  std::string path_;
-  File file_;        // remote
-  Mapping mapping_;  // local
+  const std::unique_ptr<ByteSource> source_;
+  const size_t size_;
   const uint8_t* data_ = nullptr;
-  uint8_t* own_ = nullptr;  // remote
-  size_t size_ = 0;
-  bool whole_ = false;    // all of it has been read
-  bool bounded_ = false;  // not all of it may be kept
+  uint8_t* own_ = nullptr;  // without a mapping
+  bool whole_ = false;      // all of it has been read
+  bool bounded_ = false;    // not all of it may be kept
   std::atomic<size_t> kept_{0};
 };
 

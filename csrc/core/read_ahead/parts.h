@@ -46,8 +46,8 @@ struct ReadAhead::Job {
   };
   std::vector<Part> parts;  // the one that is needed first, then its neighbours
   Place place{};            // of the first
-  ColdFile* file = nullptr;
-  uint64_t begin = 0, end = 0;  // bytes of the file
+  ByteSource* source = nullptr;
+  uint64_t begin = 0, end = 0;  // bytes of the source
   std::shared_ptr<uint8_t> buffer;
 };
 

@@ -167,11 +167,11 @@ bool ReadAhead::wait_for_space(uint64_t before) {
 // Decides which bytes the job reads. False if they can never be read ahead.
 bool ReadAhead::gather(Job& job, uint64_t sample) {
   const Record record = job.parts.front().record;
-  job.file = job.place.reader->cold(record.shard);
+  job.source = job.place.reader->source(record.shard);
   job.begin = record.offset;
   job.end = record.offset + record.length;
-  if (job.file == nullptr) return false;
-  if (BufferPool::cost(ColdFile::room(job.begin, record.length)) > plan_.budget) return false;
+  if (job.source == nullptr) return false;
+  if (BufferPool::cost(ByteSource::room(job.begin, record.length)) > plan_.budget) return false;
   if (!queued_.empty()) {
     extend(job, sample, 1);
     extend(job, sample, -1);
@@ -206,7 +206,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
 
 // Reserves memory, then the requests: decoding waits for no request that waits for memory.
 ReadAhead::Claim ReadAhead::claim(Job& job) {
-  job.buffer = pool_->acquire(ColdFile::room(job.begin, job.end - job.begin));
+  job.buffer = pool_->acquire(ByteSource::room(job.begin, job.end - job.begin));
   if (job.buffer == nullptr) return Claim::kNoSpace;
   std::erase_if(job.parts, [](const Job::Part& part) {
     int state = kQueued;

@@ -161,7 +161,7 @@ void ReadAhead::run() noexcept {
 
 bool ReadAhead::keeps(uint32_t shard, uint64_t offset) const {
   if (plan_.keep >= 1) return true;
-  const uint64_t region = offset / kRegion ^ uint64_t{shard} << 40;
+  const uint64_t region = offset / kRegion ^ uint64_t { shard } << 40;
   constexpr double kWhole = 18446744073709551616.0;  // 2^64
   return static_cast<double>(mix(region + 1)) < plan_.keep * kWhole;
 }
@@ -176,7 +176,7 @@ void ReadAhead::load(Job& job) {
     // What goes into the node's cache has no need of the page cache.
     const Job::Part& first = job.parts.front();
     const bool keep = !job.place.reader->wants(first.id) && keeps(first.record.shard, job.begin);
-    bytes = job.file->read(job.begin, length, job.buffer.get(), keep);
+    bytes = job.source->read(job.begin, length, job.buffer.get(), keep);
     ahead_.fetch_add(job.parts.size(), std::memory_order_relaxed);
     requests_.fetch_add(1, std::memory_order_relaxed);
     bytes_.fetch_add(length, std::memory_order_relaxed);

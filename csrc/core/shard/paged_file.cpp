@@ -5,6 +5,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "io/guarded_range.h"
 
 namespace fastload {
 namespace {
@@ -20,8 +21,7 @@ uint64_t page_count(uint64_t data_size, uint64_t page_bytes) {
 
 void TableFile::damaged(const std::string& what) const {
   throw Error(ErrorKind::kFormat,
-              path_ + " is not valid: " + what +
-                  ". Restore the file, or " + remedy() + ".");
+              path_ + " is not valid: " + what + ". Restore the file, or " + remedy() + ".");
 }
 
 // What makes such a file anew.
@@ -32,7 +32,7 @@ std::string TableFile::remedy() const {
 
 TableFile::TableFile(const std::string& path, const char (&magic)[9], uint64_t fixed,
                      bool has_table)
-    : path_(path), file_(path), data_(file_.at(0, 0).data()) {
+    : path_(path), file_(open_file(path)), data_(file_.at(0, 0).data()) {
   check_header(magic);
   check_sizes(fixed, has_table);
   const Bytes table = file_.at(header_.pages_offset, file_.size() - header_.pages_offset);
@@ -117,7 +117,7 @@ TableFile::Page TableFile::page(uint64_t number) const {
 bool TableFile::is_kept(uint64_t number) {
   const uint8_t flags = pages_[number].load(std::memory_order_acquire);
   if ((flags & kChecked) == 0) return check_page(number);
-  return (flags & kKept) != 0 || (file_.was_reopened() && check_page(number));
+  return (flags & kKept) != 0 || (file_.is_changed() && check_page(number));
 }
 
 bool TableFile::check_page(uint64_t number) {
@@ -130,7 +130,7 @@ bool TableFile::check_page(uint64_t number) {
     flags.store(state, std::memory_order_relaxed);
   }
   const bool kept = (state & kKept) != 0;
-  if ((state & kChecked) != 0 && (kept || !file_.was_reopened())) return kept;  // by another thread
+  if ((state & kChecked) != 0 && (kept || !file_.is_changed())) return kept;  // by another thread
   std::vector<uint8_t> passing;
   if (kept) {
     file_.need(page.first, page.length);
@@ -141,11 +141,11 @@ bool TableFile::check_page(uint64_t number) {
   const uint32_t found = crc32c({kept ? data_ + page.first : passing.data(), page.length});
   if (kept && is_lost({data_ + page.first, page.length})) lost();
   if (found != page.crc32c) {
-    throw Error(ErrorKind::kChecksum,
-                path_ + ": bytes " + std::to_string(page.first) + " to " +
-                    std::to_string(page.first + page.length) + " have CRC-32C " +
-                    std::to_string(found) + ", written was " + std::to_string(page.crc32c) +
-                    ". Restore the file, or " + remedy() + ".");
+    throw Error(ErrorKind::kChecksum, path_ + ": bytes " + std::to_string(page.first) + " to " +
+                                          std::to_string(page.first + page.length) +
+                                          " have CRC-32C " + std::to_string(found) +
+                                          ", written was " + std::to_string(page.crc32c) +
+                                          ". Restore the file, or " + remedy() + ".");
   }
   flags.fetch_or(kChecked, std::memory_order_release);
   return kept;
@@ -169,8 +169,7 @@ const uint8_t* TableFile::find(uint64_t begin, uint64_t length) {
 
 void TableFile::lost() const {
   throw Error(ErrorKind::kTruncated,
-              path_ +
-                  " was cut while it was in use, or its disk fails. Restore the file, or " +
+              path_ + " was cut while it was in use, or its disk fails. Restore the file, or " +
                   remedy() + ".");
 }
 

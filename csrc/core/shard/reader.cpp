@@ -4,6 +4,7 @@
 
 #include "base/crc32c.h"
 #include "base/error.h"
+#include "io/guarded_range.h"
 
 namespace fastload {
 namespace {
@@ -14,9 +15,10 @@ std::unique_ptr<std::atomic<uint64_t>[]> bits(uint64_t count) {
 
 }  // namespace
 
-Reader::Reader(Index& index, std::vector<ShardFile> shards)
+Reader::Reader(Index& index, std::vector<ShardFile> shards, OpenSource open)
     : index_(index), shards_(std::make_shared<Shards>()) {
   shards_->files = std::move(shards);
+  shards_->open_source = std::move(open);
   shards_->open.reserve(shards_->files.size());
   for (size_t i = 0; i < shards_->files.size(); ++i) {
     shards_->open.push_back(std::make_unique<Open>());
@@ -36,32 +38,23 @@ Reader::Reader(const Reader& reader, Index& index, std::shared_ptr<KeptRecords> 
                                      std::to_string(index_.size()) + " records).");
 }
 
-void Reader::open_file(uint32_t shard) {
+void Reader::open_source(uint32_t shard) {
   const ShardFile& expected = shards_->files[shard];
+  std::unique_ptr<ByteSource> source = shards_->open_source(expected.path);
+  if (source->size() != expected.size) {
+    throw Error(ErrorKind::kTruncated, expected.path + " has " + std::to_string(source->size()) +
+                                           " bytes, the manifest says " +
+                                           std::to_string(expected.size) +
+                                           ". Restore the shard, or pack again.");
+  }
   Open& open = *shards_->open[shard];
-  File file(expected.path);
-  const uint64_t size = file.size();
-  if (size != expected.size) {
-    throw Error(ErrorKind::kTruncated,
-                expected.path + " has " + std::to_string(size) + " bytes, the manifest says " +
-                    std::to_string(expected.size) + ". Restore the shard, or pack again.");
-  }
-  if (file.is_remote()) {
-    open.file = std::make_unique<ColdFile>(std::move(file), expected.path);
-    open.cold = open.file.get();
-  } else {
-    open.in_memory = file.is_in_memory();
-    open.mapping = Mapping(expected.path);
-    open.mapped = true;
-    if (open.mapping.bytes().size() != expected.size) {
-      throw Error(ErrorKind::kTruncated, expected.path + " changed its size while it was opened.");
-    }
-  }
+  open.mapping = source->mapping();
+  open.source = std::move(source);
 }
 
 Reader::Open& Reader::open(uint32_t shard) {
   Open& open = *shards_->open[shard];
-  std::call_once(open.once, [&] { open_file(shard); });
+  std::call_once(open.once, [&] { open_source(shard); });
   return open;
 }
 
@@ -116,7 +109,7 @@ Bytes Reader::find(uint64_t id, const Record& record) noexcept {
 
 Bytes Reader::read_mapped(uint64_t id, const Record& record, const Open& source,
                           std::vector<uint8_t>& scratch) {
-  const Bytes bytes = source.mapping.bytes().subspan(record.offset, record.length);
+  const Bytes bytes = source.mapping.subspan(record.offset, record.length);
   if (is_lost(bytes)) return read_lost(id, record, scratch);
   try {
     check(id, record, bytes);
@@ -132,20 +125,20 @@ Bytes Reader::read_mapped(uint64_t id, const Record& record, const Open& source,
 // What the mapping has lost the file may have again; else it says in words what it has not.
 Bytes Reader::read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch) {
   const ShardFile& expected = shards_->files[record.shard];
-  const ColdFile file(expected.path);
-  if (const uint64_t size = file.file().size(); size != expected.size) {
-    throw Error(ErrorKind::kTruncated, expected.path + " was changed while it was in use: it has " +
-                                           std::to_string(size) + " bytes, the manifest says " +
-                                           std::to_string(expected.size) +
-                                           ". Restore the shard, or pack again.");
+  const std::unique_ptr<ByteSource> now = shards_->open[record.shard]->source->open_again();
+  if (now->size() != expected.size) {
+    throw Error(ErrorKind::kTruncated,
+                expected.path + " was changed while it was in use: it has " +
+                    std::to_string(now->size()) + " bytes, the manifest says " +
+                    std::to_string(expected.size) + ". Restore the shard, or pack again.");
   }
-  return read_file(id, record, file, scratch);
+  return request(id, record, *now, scratch);
 }
 
-Bytes Reader::read_file(uint64_t id, const Record& record, const ColdFile& file,
-                        std::vector<uint8_t>& scratch) {
+Bytes Reader::request(uint64_t id, const Record& record, ByteSource& source,
+                      std::vector<uint8_t>& scratch) {
   if (scratch.size() < record.length) scratch.resize(record.length);
-  file.file().read(record.offset, scratch.data(), record.length);
+  source.read(record.offset, record.length, scratch.data(), true);
   const Bytes bytes{scratch.data(), record.length};
   check(id, record, bytes);
   keep(id, record, bytes);
@@ -156,9 +149,9 @@ Bytes Reader::read_file(uint64_t id, const Record& record, const ColdFile& file,
 Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
   const Record record = locate(id);
   if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
-  const Open& source = open(record.shard);
-  return source.mapped ? read_mapped(id, record, source, scratch)
-                       : read_file(id, record, *source.cold.load(), scratch);
+  const Open& shard = open(record.shard);
+  return shard.mapping.empty() ? request(id, record, *shard.source, scratch)
+                               : read_mapped(id, record, shard, scratch);
 }
 
 bool Reader::is_there(uint64_t id, Bytes bytes, const std::vector<uint8_t>& scratch) {
@@ -168,65 +161,36 @@ bool Reader::is_there(uint64_t id, Bytes bytes, const std::vector<uint8_t>& scra
   // It may end with a zero. A file of that size was not cut; one that was replaced may have
   // another.
   const Record record = locate(id);
-  const ColdFile* const file = cold(record.shard);
-  const bool whole = file != nullptr && file->file().size() == shards_->files[record.shard].size;
-  if (!whole && crc32c(bytes) != record.crc32c) mark_lost(bytes);
+  if (!open(record.shard).source->is_whole() && crc32c(bytes) != record.crc32c) mark_lost(bytes);
   return !is_lost(bytes);
 }
 
 Bytes Reader::read_cold(uint64_t id, std::vector<uint8_t>& scratch) {
   const Record record = locate(id);
   if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
-  if (const ColdFile* file = cold(record.shard); file != nullptr) {
-    return read_file(id, record, *file, scratch);
-  }
-  // Which says why, or needs no descriptor.
-  return read_mapped(id, record, open(record.shard), scratch);
+  const Open& shard = open(record.shard);
+  return shard.source->can_read() ? request(id, record, *shard.source, scratch)
+                                  : read_mapped(id, record, shard, scratch);
 }
 
-void Reader::open_cold(uint32_t shard) {
-  Open& open = *shards_->open[shard];
-  auto file = std::make_unique<ColdFile>(shards_->files[shard].path);
-  if (file->file().size() != shards_->files[shard].size) return;
-  open.file = std::move(file);
-  open.cold.store(open.file.get(), std::memory_order_release);
-}
-
-ColdFile* Reader::cold(uint32_t shard) noexcept {
+ByteSource* Reader::source(uint32_t shard) noexcept {
   try {
-    Open& source = open(shard);
-    if (source.mapped) std::call_once(source.cold_once, [&] { open_cold(shard); });
-    return source.cold.load(std::memory_order_acquire);
+    ByteSource& source = *open(shard).source;
+    return source.can_read() ? &source : nullptr;
   } catch (const std::exception&) {
     return nullptr;  // tried again for the next record
   }
 }
 
 bool Reader::is_resident(const Record& record) {
-  Open& source = open(record.shard);
-  if (!source.mapped || source.in_memory) return source.mapped;
-  // Who asks reads what is missing. A page fault that comes before shall not bring megabytes of
-  // neighbours, which would look as if the set were in memory.
-  std::call_once(source.random_once, [&] { source.mapping.advise_random(); });
-  if (source.mapping.tells_residency()) {
-    return source.mapping.is_resident(record.offset, record.length);
-  }
-  const ColdFile* file = cold(record.shard);
-  if (file == nullptr) return true;  // too many open files, say: the mapping needs none
-  // The outer pages may be there because of the neighbours, so the middle is looked at first.
-  for (const uint64_t at : {record.length / 2, record.length - 1, uint32_t{0}}) {
-    if (!file->is_resident(record.offset + at).value_or(true)) return false;
-  }
-  return true;
+  return open(record.shard).source->is_resident(record.offset, record.length);
 }
 
 void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
   std::atomic<uint64_t>& word = shards_->checked[id / 64];
   const uint64_t bit = uint64_t{1} << (id % 64);
-  const ColdFile* file = shards_->open[record.shard]->cold.load(std::memory_order_acquire);
-  const bool replaced = (file != nullptr && file->was_reopened()) ||
-                        shards_->open[record.shard]->mapping.is_damaged();
-  if (!replaced && (word.load(std::memory_order_relaxed) & bit) != 0) return;
+  const bool changed = shards_->open[record.shard]->source->is_changed();
+  if (!changed && (word.load(std::memory_order_relaxed) & bit) != 0) return;
   const uint32_t found = crc32c(bytes);
   if (found != record.crc32c) {
     throw Error(ErrorKind::kChecksum,

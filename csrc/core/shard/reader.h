@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "io/cold_file.h"
-#include "io/mapping.h"
+#include "io/byte_source.h"
 #include "shard/index.h"
 #include "shard/kept.h"
 
@@ -20,15 +19,14 @@ struct ShardFile {
   uint64_t size = 0;  // bytes, from the manifest
 };
 
-// Safe to use from many threads. A shard is opened when its first record is read: local files are
-// memory-mapped; files on network file systems are read with pread, because a map of a file whose
-// server goes away waits without bound. Of a local file that somebody cuts while it is mapped,
-// bytes that read() has returned may become zeros: who has used them asks is_lost()
-// (io/guarded_range.h), and reads again, which is an error in words then.
+// Safe to use from many threads. A shard is opened when its first record is read, and read from its
+// mapping, or where it has none, by requests. Of a mapped file that somebody cuts, bytes that
+// read() has returned may become zeros: who has used them asks is_lost() (io/guarded_range.h), and
+// reads again, which is an error in words then.
 class Reader {
  public:
   // `index` must outlive the reader.
-  Reader(Index& index, std::vector<ShardFile> shards);
+  Reader(Index& index, std::vector<ShardFile> shards, OpenSource open = open_file);
   // Another reader of the same shards, which looks for records in the cache first, and puts those
   // there that it reads. `index` is of the same dataset. Throws Error(kValue) if the cache is
   // another's.
@@ -42,19 +40,18 @@ class Reader {
   // For bytes of read() that have been used: whether they were the record's. False: somebody has
   // cut a file meanwhile, and reading again says so, or finds the record elsewhere.
   [[nodiscard]] bool is_there(uint64_t id, Bytes bytes, const std::vector<uint8_t>& scratch);
-  // The same by a system call, never by the mapping: for what is not in memory, where a page fault
-  // for each few KiB is slow, and a file that cannot be read is an error instead of SIGBUS.
+  // The same by a request, never by the mapping: for what is not in memory, where a page fault for
+  // each few KiB is slow.
   Bytes read_cold(uint64_t id, std::vector<uint8_t>& scratch);
 
   // For reading ahead. The entry of `id`, its shard and range checked. Throws Error(kValue,
   // kFormat, kChecksum).
   Record locate(uint64_t id);
-  // Whether touching the record's bytes in the mapping waits for no storage; false for shards that
-  // are not mapped.
+  // As ByteSource's, of the record's bytes. Throws Error(kIo, kTruncated).
   bool is_resident(const Record& record);
-  // The shard's file, to read from it into own memory; nullptr if it cannot be opened.
-  ColdFile* cold(uint32_t shard) noexcept;
-  // Checks bytes that were read by cold() against the CRC-32C. Throws Error(kChecksum).
+  // The shard, to read from it into own memory; nullptr if it cannot be had.
+  ByteSource* source(uint32_t shard) noexcept;
+  // Checks bytes that were read from source() against the CRC-32C. Throws Error(kChecksum).
   void check(uint64_t id, const Record& record, Bytes bytes);
   // Whether the cache has the record: read() waits for no storage.
   [[nodiscard]] bool is_ready(uint64_t id) const noexcept;
@@ -62,7 +59,7 @@ class Reader {
   [[nodiscard]] bool wants(uint64_t id) const noexcept;
   // Puts checked bytes into the cache, if it wants them.
   void keep(uint64_t id, const Record& record, Bytes bytes) noexcept;
-  // A record that was read by cold() is used.
+  // A record that was read from source() is used.
   void count_miss() noexcept;
 
   [[nodiscard]] Index& index() const { return index_; }
@@ -72,19 +69,15 @@ class Reader {
  private:
   struct Open {
     std::once_flag once;
-    Mapping mapping;  // local shards
-    std::once_flag random_once;
-    bool mapped = false;
-    bool in_memory = false;  // the file system is
-    std::once_flag cold_once;
-    std::unique_ptr<ColdFile> file;        // remote shards, and local ones that are looked at
-    std::atomic<ColdFile*> cold{nullptr};  // the same, once it is open
+    std::unique_ptr<ByteSource> source;
+    Bytes mapping;  // the source's
   };
   // One bit a record: its CRC-32C was checked.
   using Checked = std::unique_ptr<std::atomic<uint64_t>[]>;
   // What all readers of these shards share.
   struct Shards {
     std::vector<ShardFile> files;
+    OpenSource open_source;
     std::vector<std::unique_ptr<Open>> open;
     Checked checked;
   };
@@ -92,11 +85,10 @@ class Reader {
   Bytes read_mapped(uint64_t id, const Record& record, const Open& source,
                     std::vector<uint8_t>& scratch);
   Bytes read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
-  Bytes read_file(uint64_t id, const Record& record, const ColdFile& file,
-                  std::vector<uint8_t>& scratch);
+  Bytes request(uint64_t id, const Record& record, ByteSource& source,
+                std::vector<uint8_t>& scratch);
   Open& open(uint32_t shard);
-  void open_file(uint32_t shard);
-  void open_cold(uint32_t shard);
+  void open_source(uint32_t shard);
 
   Index& index_;
   const std::shared_ptr<Shards> shards_;
