@@ -4,6 +4,7 @@
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <array>
@@ -35,7 +36,8 @@ constexpr std::array<const char*, 4> kKinds{"none", "random_resized_crop", "resi
                                             "resize_exact"};
 constexpr std::array<const char*, 3> kFlipPlaces{"last", "before_window", "before_crop"};
 constexpr std::array<const char*, 2> kFilters{"bilinear", "bicubic"};
-constexpr std::array<const char*, 4> kDTypes{"uint8", "float16", "bfloat16", "float32"};
+constexpr std::array<const char*, 6> kDTypes{"uint8",   "float16", "bfloat16",
+                                             "float32", "uint16",  "int32"};
 
 template <typename Enum, size_t N>
 Enum by_name(const char* what, const std::array<const char*, N>& names, const std::string& name) {
@@ -188,18 +190,18 @@ void register_geometry(nb::module_& m) {
 }
 
 void make_store(StoreSpec* self, const std::string& dtype, bool channels_last, bool scale,
-                bool normalize, std::array<double, 3> mean, std::array<double, 3> std) {
+                bool normalize, const std::vector<double>& mean, const std::vector<double>& std) {
   const StoreSpec spec{
       by_name<DType>("dtype", kDTypes, dtype), channels_last, scale, normalize, mean, std};
-  Store{spec};  // throws what the constructor finds wrong
+  channel_scales(spec, {static_cast<int>(mean.size()), 8, false});  // throws what it finds wrong
   new (self) StoreSpec(spec);
 }
 
 void register_store(nb::module_& m) {
   nb::class_<StoreSpec>(m, "StoreSpec", "dtype, layout and scaling; see transform/store.h.")
       .def("__init__", make_store, nb::kw_only(), "dtype"_a = "uint8", "channels_last"_a = true,
-           "scale"_a = false, "normalize"_a = false, "mean"_a = std::array{0.0, 0.0, 0.0},
-           "std"_a = std::array{1.0, 1.0, 1.0})
+           "scale"_a = false, "normalize"_a = false, "mean"_a = std::vector{0.0, 0.0, 0.0},
+           "std"_a = std::vector{1.0, 1.0, 1.0})
       .def_prop_ro("dtype",
                    [](const StoreSpec& s) { return kDTypes[static_cast<size_t>(s.dtype)]; })
       .def_ro("channels_last", &StoreSpec::channels_last)

@@ -9,8 +9,9 @@ namespace fastload {
 
 class RowSink {
  public:
-  // Takes rows [y, y + count) of the picture, top to bottom, each row once. `pixels` is interleaved
-  // 8-bit RGB, the first pixel of row y; rows lie `stride` bytes apart. The memory is borrowed for
+  // Takes rows [y, y + count) of the picture, top to bottom, each row once. `pixels` is the first
+  // pixel of row y, in the PixelFormat that both sides know (8-bit RGB where nothing else is said,
+  // channels interleaved); rows lie `stride` bytes apart. The memory is borrowed for
   // the call. At least 64 readable bytes follow the last row's last pixel, so that vector loads may
   // run over. May throw Error; the caller then abandons the picture.
   virtual void rows(const uint8_t* pixels, size_t stride, int y, int count) = 0;

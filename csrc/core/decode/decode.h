@@ -1,4 +1,4 @@
-// Encoded bytes to RGB rows. One Decoder per thread; it keeps its scratch memory between images.
+// Encoded bytes to rows of pixels. One Decoder per thread; it keeps its scratch memory between images.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/geometry.h"
+#include "base/pixel_format.h"
 #include "base/row_sink.h"
 
 namespace fastload {
@@ -30,7 +31,7 @@ enum class Codec : uint8_t {
   kGif = 4,
   kBmp = 5,
   kTiff = 6,
-  kRaw = 7,  // uint8 RGB pixels, row-major, width and height in the index
+  kRaw = 7,  // pixels, row-major; width, height, channels and bits are in the index
 };
 
 std::string_view codec_name(Codec codec);
@@ -93,16 +94,19 @@ class Decoder {
   void configure(const DecodeLimits& limits, const FallbackDecode& fallback);
 
   // Width and height in pixels, from the header or, for PIL's codecs, from the decoded picture.
-  // Throws Error(kDecode) or Error(kLimit) (sizes are checked here, before anything is allocated).
-  ImageInfo open(Bytes bytes);
-  // The same for raw pixels, whose size only the index knows. Throws Error(kDecode) if
-  // bytes.size() != width * height * 3.
-  ImageInfo open_raw(Bytes bytes, uint32_t width, uint32_t height);
+  // Throws Error(kDecode) or Error(kLimit) (sizes are checked here, before anything is allocated),
+  // Error(kDecode) also where the picture cannot be had in `format` (decode/formats.h says what
+  // can), Error(kValue) for what is no format.
+  ImageInfo open(Bytes bytes, const PixelFormat& format = {});
+  // The same for raw pixels, whose size and format only the index knows; 16 bits are little-endian.
+  // Throws Error(kDecode) if bytes.size() is not that of width * height pixels.
+  ImageInfo open_raw(Bytes bytes, uint32_t width, uint32_t height, const PixelFormat& stored = {},
+                     const PixelFormat& format = {});
 
   // Decodes the picture given to the last open(): calls sink.rows() with the rows [0, roi.height)
   // of `roi` (sink row 0 is picture row roi.y, sink column 0 is picture column roi.x), several rows
-  // a call. Pixels equal the codec library's default full decode, converted to RGB as Pillow's
-  // convert("RGB") does. Work above, below and beside the ROI is left out where the codec allows.
+  // a call, in the format it was opened in. Pixels equal the codec library's default full decode,
+  // converted to RGB as Pillow's convert("RGB") does. Work above, below and beside the ROI is left out where the codec allows.
   // `roi` must be inside the picture and not empty, else Error(kValue). A data error inside the
   // rows that are needed, or a file that ends before them, is Error(kDecode).
   //

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "decode/decode.h"
+#include "decode/formats.h"
 #include "decode/jpeg/turbo.h"
 #include "decode/png.h"
 #include "decode/rows.h"
@@ -44,10 +45,12 @@ void check_roi(Rect roi, const ImageInfo& info) {
 
 // `pixels` are whole rows of the picture; `readable` bytes may be read from it on. The last rows
 // are copied if the sink's slack would lie behind that.
-void emit_raw(const uint8_t* pixels, size_t readable, size_t width, Rect roi,
+void emit_raw(const uint8_t* pixels, size_t readable, size_t width, size_t pixel_bytes, Rect roi,
               std::vector<uint8_t>& scratch, RowSink& sink) {
-  const size_t stride = width * 3, row_bytes = static_cast<size_t>(roi.width) * 3;
-  const size_t start = static_cast<size_t>(roi.y) * stride + static_cast<size_t>(roi.x) * 3;
+  const size_t stride = width * pixel_bytes;
+  const size_t row_bytes = static_cast<size_t>(roi.width) * pixel_bytes;
+  const size_t start =
+      static_cast<size_t>(roi.y) * stride + static_cast<size_t>(roi.x) * pixel_bytes;
   int direct = roi.height;
   const auto end = [&](int rows) {
     return start + static_cast<size_t>(rows - 1) * stride + row_bytes;
@@ -73,13 +76,16 @@ struct Decoder::Impl {
   DecodeCounts counts;
   Bytes bytes;
   ImageInfo info;  // codec kUnknown: nothing is open
+  FormatPlan plan;
   RgbImage by_fallback;
   JpegDecoder jpeg;
   JpegTurbo jpeg_turbo;
   PngReader png;
   WebpReader webp;
   std::vector<uint8_t> scratch;
+  std::vector<uint8_t> converted;
 
+  void decode(Rect roi, RowSink& sink, const EntryPoints& entries);
   void open_by_fallback();
   bool decode_own_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries);
   void decode_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries);
@@ -143,12 +149,14 @@ void Decoder::configure(const DecodeLimits& limits, const FallbackDecode& fallba
 
 Decoder::~Decoder() = default;
 
-ImageInfo Decoder::open(Bytes bytes) {
+ImageInfo Decoder::open(Bytes bytes, const PixelFormat& format) {
   Impl& d = *impl_;
   d.info = {};
   d.by_fallback = {};
+  check_format(format);
   ImageInfo info = probe(bytes);
   check_limits(info, d.limits);
+  d.plan = plan_format(bytes, info, format);
   d.bytes = bytes;
   d.info = info;
   if ((info.flags & ImageInfo::kNeedsFallback) == 0) return info;
@@ -161,22 +169,28 @@ ImageInfo Decoder::open(Bytes bytes) {
   return d.info;
 }
 
-ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height) {
+ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height,
+                            const PixelFormat& stored, const PixelFormat& format) {
   Impl& d = *impl_;
   d.info = {};
   d.by_fallback = {};
+  check_format(stored);
+  check_format(format);
   ImageInfo info;
   info.codec = Codec::kRaw;
   info.width = width;
   info.height = height;
-  info.channels = 3;
+  info.channels = static_cast<uint8_t>(stored.channels);
+  if (stored.bits == 16) info.flags = ImageInfo::kSixteenBit;
   check_limits(info, d.limits);
-  const uint64_t expected = uint64_t{width} * height * 3;
+  const uint64_t expected = uint64_t{width} * height * stored.pixel_bytes();
   if (expected == 0 || bytes.size() != expected) {
-    throw Error(ErrorKind::kDecode, "raw pixels: " + size_text(width, height) + " RGB needs " +
-                                        std::to_string(expected) + " bytes, the record has " +
-                                        std::to_string(bytes.size()));
+    const std::string what = stored.is_rgb8() ? "RGB" : "with " + format_text(stored);
+    throw Error(ErrorKind::kDecode, "raw pixels: " + size_text(width, height) + " " + what +
+                                        " needs " + std::to_string(expected) +
+                                        " bytes, the record has " + std::to_string(bytes.size()));
   }
+  d.plan = plan_raw(stored, format);
   d.bytes = bytes;
   d.info = info;
   return info;
@@ -188,27 +202,35 @@ void Decoder::decode(Rect roi, RowSink& sink, const EntryPoints& entries) {
     throw Error(ErrorKind::kState, "decode() needs a successful open() before it");
   }
   check_roi(roi, d.info);
-  if ((d.info.flags & ImageInfo::kNeedsFallback) != 0) {
-    const RgbImage& image = d.by_fallback;
-    emit_raw(image.pixels.data(), image.pixels.size(), image.width, roi, d.scratch, sink);
-    ++d.counts.fallback;
+  if (d.plan.step == FormatPlan::Step::kNone) return d.decode(roi, sink, entries);
+  FormatSink converting(d.plan.step, roi.width, d.converted, sink);
+  d.decode(roi, converting, entries);
+  trim_scratch(d.converted);
+}
+
+void Decoder::Impl::decode(Rect roi, RowSink& sink, const EntryPoints& entries) {
+  if ((info.flags & ImageInfo::kNeedsFallback) != 0) {
+    emit_raw(by_fallback.pixels.data(), by_fallback.pixels.size(), by_fallback.width, 3, roi,
+             scratch, sink);
+    ++counts.fallback;
     return;
   }
-  switch (d.info.codec) {
+  switch (info.codec) {
     case Codec::kJpeg:
-      d.decode_jpeg(roi, sink, entries);
+      decode_jpeg(roi, sink, entries);
       return;
     case Codec::kPng:
-      d.count_warning(d.png.decode(d.bytes, d.info, roi, sink));
-      ++d.counts.png;
+      count_warning(png.decode(bytes, info, roi, sink, plan.decoded));
+      ++counts.png;
       return;
     case Codec::kWebp:
-      d.webp.decode(d.bytes, d.info, roi, sink);
-      ++d.counts.webp;
+      webp.decode(bytes, info, roi, sink);
+      ++counts.webp;
       return;
     default:  // kRaw: the others need the fallback
-      emit_raw(d.bytes.data(), d.bytes.size(), d.info.width, roi, d.scratch, sink);
-      ++d.counts.raw;
+      emit_raw(bytes.data(), bytes.size(), info.width, plan.decoded.pixel_bytes(), roi, scratch,
+               sink);
+      ++counts.raw;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <png.h>
 
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -18,7 +19,8 @@ struct PngReader::Session {
   const uint8_t* next;
   size_t left;
   bool warned;
-  bool indexed;  // palette: one byte a pixel, else three
+  bool indexed;  // palette indices to be made RGB: one byte a pixel
+  size_t pixel_bytes;
   uint8_t palette[256][3];
   size_t stride;  // bytes of a decoded row of the whole width
   std::jmp_buf jump;
@@ -55,7 +57,8 @@ struct PngReader::Session {
     calls();
   }
 
-  void configure();
+  void configure(const PixelFormat& format);
+  void convert(const PixelFormat& format);
   void read_palette();
 };
 
@@ -83,7 +86,7 @@ struct PngReader::Opened {
 };
 
 // Runs inside run(): libpng may leave it.
-void PngReader::Session::configure() {
+void PngReader::Session::configure(const PixelFormat& format) {
   // Text, profiles and the like are passed over, so that they cost neither memory nor inflation.
   static const png_byte ignored[] =
       "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0"
@@ -93,19 +96,23 @@ void PngReader::Session::configure() {
                       PNG_UINT_31_MAX);  // the Decoder has its own, stricter ones
   png_set_read_fn(png, this, on_read);
   png_read_info(png, info);
-  indexed = png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE;
-  if (indexed) {
-    png_set_packing(png);
-    read_palette();
-  } else {
-    png_set_expand_gray_1_2_4_to_8(png);
-    png_set_scale_16(png);
-    png_set_strip_alpha(png);
-    png_set_gray_to_rgb(png);
-  }
+  indexed = png_get_color_type(png, info) == PNG_COLOR_TYPE_PALETTE && !format.ids;
+  pixel_bytes = indexed ? 1 : format.pixel_bytes();
+  convert(format);
   png_set_interlace_handling(png);
   png_read_update_info(png, info);
   stride = png_get_rowbytes(png, info);
+}
+
+// Runs inside run().
+void PngReader::Session::convert(const PixelFormat& format) {
+  if (format.bits == 16 && std::endian::native == std::endian::little) png_set_swap(png);
+  if (indexed) read_palette();
+  if (indexed || format.ids) return png_set_packing(png);
+  png_set_expand_gray_1_2_4_to_8(png);
+  if (format.bits == 8) png_set_scale_16(png);
+  if (format.channels % 2 == 1) png_set_strip_alpha(png);
+  if (format.channels == 3) png_set_gray_to_rgb(png);
 }
 
 // Indices above the palette's end mean a damaged file; they are black, as in Pillow.
@@ -129,7 +136,7 @@ PngReader::~PngReader() = default;
 void PngReader::emit(const uint8_t* rows, Rect roi, int first, int count, RowSink& sink) {
   const Session& s = *session_;
   const auto left = static_cast<size_t>(roi.x);
-  if (!s.indexed) return sink.rows(rows + left * 3, s.stride, first, count);
+  if (!s.indexed) return sink.rows(rows + left * s.pixel_bytes, s.stride, first, count);
   const size_t stride = static_cast<size_t>(roi.width) * 3;
   uint8_t* const out = reserve_scratch(expanded_, stride * kChunkRows + RowSink::kSlack);
   for (int y = 0; y < count; ++y) {
@@ -175,12 +182,13 @@ void PngReader::decode_interlaced(Rect roi, RowSink& sink) {
   }
 }
 
-bool PngReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink) {
+bool PngReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink,
+                       const PixelFormat& format) {
   Session& s = *session_;
   const Opened opened(s, bytes);
-  s.run([&] { s.configure(); });
+  s.run([&] { s.configure(format); });
   const bool interlaced = png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
-  if (s.stride != size_t{info.width} * (s.indexed ? 1 : 3)) {
+  if (s.stride != size_t{info.width} * s.pixel_bytes) {
     throw Error(ErrorKind::kDecode, "PNG: the header contradicts itself");
   }
   if (interlaced) {

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/geometry.h"
+#include "base/pixel_format.h"
 #include "base/row_sink.h"
 #include "decode/decode.h"
 
@@ -18,13 +19,15 @@ class PngReader {
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
 
-  // Decodes the rows and columns of `roi`; `info` is probe()'s answer for the same bytes. As
-  // Pillow's convert("RGB"): alpha and tRNS are dropped and the colour under them kept, gray is
-  // repeated, no gamma. 16-bit samples are scaled by 1/257 and rounded (Pillow clips 16-bit gray at
-  // 255 and cuts off the low byte of 16-bit colour). Rows below the ROI are not read unless the
-  // file is interlaced. Returns whether libpng warned. Throws Error(kDecode) and what the sink
-  // throws.
-  bool decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink);
+  // Decodes the rows and columns of `roi`; `info` is probe()'s answer for the same bytes, `format`
+  // one that plan_format() gave for them. RGB of 8 bits as Pillow's convert("RGB"): alpha and tRNS
+  // are dropped and the colour under them kept, gray is repeated, no gamma. 16-bit samples are
+  // scaled to 8 bits by 1/257 and rounded (Pillow clips 16-bit gray at 255 and cuts off the low
+  // byte of 16-bit colour). Other formats likewise; ids are the palette's indices or the samples as
+  // stored. Rows below the ROI are not read unless the file is interlaced. Returns whether libpng
+  // warned. Throws Error(kDecode) and what the sink throws.
+  bool decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink,
+              const PixelFormat& format = {});
 
  private:
   struct Session;

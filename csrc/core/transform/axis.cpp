@@ -38,9 +38,9 @@ Span span_at(const AxisSpec& spec, const AxisScale& scale, int position) {
           std::min(static_cast<int>(center + scale.support + 0.5), spec.in_size)};
 }
 
-// The weights of output pixel j, which reads source pixels [span.begin, span.end).
-void fill_weights(const AxisSpec& spec, const AxisScale& scale, int j, Span span, int skipped,
-                  Axis& axis) {
+// put(source, weight) for the source pixels [span.begin, span.end) of output pixel j.
+template <class Put>
+void each_weight(const AxisSpec& spec, const AxisScale& scale, int j, Span span, Put put) {
   const double center = center_of(scale, spec.position(j));
   const auto weight = [&](int source) {
     const double x = (source - center + 0.5) * scale.inverse;
@@ -49,9 +49,13 @@ void fill_weights(const AxisSpec& spec, const AxisScale& scale, int j, Span span
   double sum = 0.0;
   for (int source = span.begin; source < span.end; ++source) sum += weight(source);
   for (int source = span.begin; source < span.end; ++source) {
-    const double w = sum != 0.0 ? weight(source) / sum : weight(source);
-    axis.weights[static_cast<size_t>(source - skipped) * axis.stride + j] = fixed_point(w);
+    put(source, sum != 0.0 ? weight(source) / sum : weight(source));
   }
+}
+
+bool is_inside(const AxisSpec& spec, int j) {
+  const int position = spec.position(j);
+  return j < spec.count && position >= 0 && position < spec.out_size;
 }
 
 }  // namespace
@@ -123,9 +127,30 @@ void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis) {
   for (int j = 0; j < axis.stride; ++j) {
     const Span span = span_of(std::min(j, axis.count - 1));
     axis.first[j] = std::min(span.begin - source.begin, last_first);
+    if (!is_inside(spec, j)) continue;
+    const int skipped = source.begin + axis.first[j];
+    each_weight(spec, scale, j, span, [&](int from, double weight) {
+      axis.weights[static_cast<size_t>(from - skipped) * axis.stride + j] = fixed_point(weight);
+    });
+  }
+}
+
+void fill_exact(const AxisSpec& spec, Axis& axis) {
+  const size_t taps = static_cast<size_t>(axis.taps);
+  axis.exact.reserve(taps * axis.count);
+  std::fill_n(axis.exact.data(), taps * axis.count, 0.0);
+  const AxisScale scale = axis_scale(spec);
+  const int begin = source_span(spec).begin;
+  for (int j = 0; j < axis.count; ++j) {
+    if (!is_inside(spec, j)) continue;
+    double* const weights = axis.exact.data() + taps * j - begin - axis.first[j];
     const int position = spec.position(j);
-    if (j >= axis.count || position < 0 || position >= spec.out_size) continue;
-    fill_weights(spec, scale, j, span, source.begin + axis.first[j], axis);
+    if (spec.identity()) {
+      weights[position] = 1.0;
+    } else {
+      each_weight(spec, scale, j, span_at(spec, scale, position),
+                  [&](int from, double weight) { weights[from] = weight; });
+    }
   }
 }
 

@@ -55,6 +55,7 @@ struct Axis {
   Buffer<int32_t> last;  // scratch: one past the last source pixel, from the picture's begin
   Buffer<int32_t> weights;
   Buffer<int32_t> packed;
+  Buffer<double> exact;  // weights before they are rounded, output pixel after output pixel
   Buffer<double> scratch;
   static constexpr int kLanes = 16;
 };
@@ -63,6 +64,9 @@ struct Axis {
 // rounded up to `multiple`; first[j] + taps stays inside the span where the span is wide enough.
 // Where it is not, first[j] is 0.
 void fill_axis_scalar(const AxisSpec& spec, int multiple, Axis& axis);
+
+// Fills `exact` of an axis that was filled for the same spec: exact[j * taps + t].
+void fill_exact(const AxisSpec& spec, Axis& axis);
 
 // What the variants of fill_axis share: memory for `count` pixels, then for `most` taps.
 void shape_axis(const AxisSpec& spec, Axis& axis);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "transform/kernels.h"
+#include "transform/resample_any.h"
 
 namespace fastload {
 namespace {
@@ -47,7 +48,7 @@ void check_sides(const View& view) {
   check("Height of the window", view.window.height);
 }
 
-size_t line_stride(size_t pixels) { return (pixels * 3 + RowSink::kSlack + 63) / 64 * 64; }
+size_t line_stride(size_t bytes) { return (bytes + RowSink::kSlack + 63) / 64 * 64; }
 
 }  // namespace
 
@@ -76,6 +77,9 @@ struct Resampler::Impl {
   const ResampleKernels* kernels = nullptr;
   RowSink* out = nullptr;
   Passes passes = Passes::kNone;
+  PixelFormat format;
+  bool is_rgb8 = true;
+  size_t pixel_bytes = 3;
   Axis h;
   Axis v;
   Rect source;
@@ -95,6 +99,8 @@ struct Resampler::Impl {
 
   void begin(const View& view, Filter filter, RowSink& sink);
   void prepare_axis(const AxisSpec& spec, bool horizontal);
+  void resize_columns(const uint8_t* const* from, uint8_t* const* to, int count);
+  void resize_rows(int row, size_t bytes, uint8_t* to);
   void prepare_memory();
   void take(const uint8_t* pixels, size_t stride, int count);
   void take_horizontal(const uint8_t* pixels, size_t stride, int count);
@@ -128,21 +134,41 @@ void Resampler::Impl::begin(const View& view, Filter filter, RowSink& sink) {
 
 void Resampler::Impl::prepare_axis(const AxisSpec& spec, bool horizontal) {
   Axis& axis = horizontal ? h : v;
-  const int multiple = horizontal ? kernels->horizontal_multiple : kernels->vertical_multiple;
+  // Kernels take 8 bits: of any channels vertically, of RGB horizontally.
+  const bool plain = format.bits == 16 || (horizontal && !is_rgb8);
+  const int multiple = plain        ? 1
+                       : horizontal ? kernels->horizontal_multiple
+                                    : kernels->vertical_multiple;
   spec.identity() ? fill_identity(spec, multiple, axis) : kernels->fill_axis(spec, multiple, axis);
+  if (format.bits == 16) return fill_exact(spec, axis);
+  if (plain) return pack_any(axis);
   horizontal ? kernels->pack_horizontal(axis) : kernels->pack_vertical(axis);
+}
+
+void Resampler::Impl::resize_columns(const uint8_t* const* from, uint8_t* const* to, int count) {
+  if (is_rgb8) return kernels->horizontal(h, from, to, count);
+  const auto channels = static_cast<size_t>(format.channels);
+  format.bits == 16 ? horizontal_wide(h, channels, from, to, count)
+                    : horizontal_any(h, channels, from, to, count);
+}
+
+void Resampler::Impl::resize_rows(int row, size_t bytes, uint8_t* to) {
+  format.bits == 16 ? vertical_wide(v, row, taps.data(), bytes / 2, to)
+                    : kernels->vertical(v, row, taps.data(), bytes, to);
 }
 
 void Resampler::Impl::prepare_memory() {
   if (passes == Passes::kNone) return;
   const bool h_first = passes == Passes::kHorizontalVertical;
-  const size_t source_width = static_cast<size_t>(source.width);
-  if (passes != Passes::kVertical) results_stride = line_stride(static_cast<size_t>(h.stride));
+  const size_t source_bytes = static_cast<size_t>(source.width) * pixel_bytes;
+  if (passes != Passes::kVertical) {
+    results_stride = line_stride(static_cast<size_t>(h.stride) * pixel_bytes);
+  }
   if (passes == Passes::kHorizontal || passes == Passes::kVerticalHorizontal) {
     results.reserve(results_stride * kBatch);
   }
   if (passes == Passes::kHorizontal) return;
-  ring_stride = h_first ? results_stride : line_stride(source_width);
+  ring_stride = h_first ? results_stride : line_stride(source_bytes);
   lines_stride = ring_stride;
   lines.reserve(lines_stride * kBatch);
   taps.reserve(static_cast<size_t>(v.taps));
@@ -179,27 +205,27 @@ void Resampler::Impl::take_horizontal(const uint8_t* pixels, size_t stride, int 
     from[i] = pixels + stride * i;
     to[i] = last_pass ? results.data() + results_stride * i : ring_line(taken + i);
   }
-  kernels->horizontal(h, from, to, count);
+  resize_columns(from, to, count);
   if (last_pass) emit(results.data(), results_stride, count);
 }
 
 void Resampler::Impl::take_into_ring(const uint8_t* pixels, size_t stride, int count) {
-  const size_t bytes = static_cast<size_t>(source.width) * 3;
+  const size_t bytes = static_cast<size_t>(source.width) * pixel_bytes;
   for (int i = 0; i < count; ++i) std::memcpy(ring_line(taken + i), pixels + stride * i, bytes);
 }
 
 // Every output row whose source rows have all come.
 void Resampler::Impl::emit_vertical() {
   const bool last_pass = passes != Passes::kVerticalHorizontal;
-  const size_t bytes =
-      3 * static_cast<size_t>(passes == Passes::kHorizontalVertical ? width : source.width);
+  const int across = passes == Passes::kHorizontalVertical ? width : source.width;
+  const size_t bytes = pixel_bytes * static_cast<size_t>(across);
   while (emitted + pending < height) {
     const int row = emitted + pending;
     const int first = v.first[row];
     // Taps behind the last source row have a weight of 0 and read any line.
     if (std::min(first + v.taps, source.height) > taken) break;
     for (int t = 0; t < v.taps; ++t) taps[t] = ring_line(std::min(first + t, source.height - 1));
-    kernels->vertical(v, row, taps.data(), bytes, lines.data() + lines_stride * pending);
+    resize_rows(row, bytes, lines.data() + lines_stride * pending);
     ++pending;
     if (pending == kBatch) last_pass ? emit(lines.data(), lines_stride, pending) : finish_batch();
   }
@@ -213,7 +239,7 @@ void Resampler::Impl::finish_batch() {
     from[i] = lines.data() + lines_stride * i;
     to[i] = results.data() + results_stride * i;
   }
-  kernels->horizontal(h, from, to, pending);
+  resize_columns(from, to, pending);
   emit(results.data(), results_stride, pending);
 }
 
@@ -226,7 +252,10 @@ void Resampler::Impl::emit(const uint8_t* pixels, size_t stride, int count) {
 Resampler::Resampler() : impl_(std::make_unique<Impl>()) {}
 Resampler::~Resampler() = default;
 
-void Resampler::begin(const View& view, Filter filter, RowSink& out) {
+void Resampler::begin(const View& view, Filter filter, RowSink& out, const PixelFormat& format) {
+  impl_->format = format;
+  impl_->is_rgb8 = format.is_rgb8();
+  impl_->pixel_bytes = format.pixel_bytes();
   impl_->begin(view, filter, out);
 }
 

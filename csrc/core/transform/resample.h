@@ -1,11 +1,14 @@
 // Antialiased separable resize, bit for bit Pillow 13's ImagingResample on uint8
 // (libImaging/Resample.c): 22-bit fixed-point coefficients, a rounded 8-bit picture between the
-// passes, and the vertical pass first when (in_h - out_h) > 0 and (in_h - out_h) > 2 * (in_w -
-// out_w).
+// passes, each channel by itself. 16 bits are Pillow's "I;16": coefficients and sums in double,
+// rounded to 16 bits after each pass, but clipped to [0, 65535], which Pillow does byte by byte and
+// so differently for values beyond. The vertical pass is first when (in_h - out_h) > 0 and
+// (in_h - out_h) > 2 * (in_w - out_w).
 #pragma once
 
 #include <memory>
 
+#include "base/pixel_format.h"
 #include "base/row_sink.h"
 #include "transform/view.h"
 
@@ -21,8 +24,9 @@ class Resampler final : public RowSink {
   Resampler& operator=(const Resampler&) = delete;
 
   // Starts a picture: the rows of source_rect(view, filter) will come through rows(), the window's
-  // rows go to `out` (interleaved RGB, already flipped, zero where the window leaves the picture).
-  void begin(const View& view, Filter filter, RowSink& out);
+  // rows go to `out` (in the same format, already flipped, zero where the window leaves the
+  // picture). RGB of 8 bits goes through vector kernels.
+  void begin(const View& view, Filter filter, RowSink& out, const PixelFormat& format = {});
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override;
   // Ends the picture. Throws Error(kState) if rows were missing.

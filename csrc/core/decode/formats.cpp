@@ -1,0 +1,134 @@
+#include "decode/formats.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "decode/rows.h"
+
+namespace fastload {
+namespace {
+
+using Step = FormatPlan::Step;
+
+constexpr PixelFormat kRgb{}, kGray{1, 8, false};
+
+// What the header of a PNG says beyond ImageInfo. probe() has checked that it is there.
+struct PngKind {
+  int depth;
+  bool palette;
+  bool gray;
+  bool alpha;
+  [[nodiscard]] bool sixteen() const { return depth == 16; }
+};
+
+PngKind png_kind(Bytes bytes) {
+  constexpr size_t kDepth = 24, kColour = 25;
+  const int colour = bytes[kColour];
+  return {bytes[kDepth], colour == 3, (colour & 2) == 0, (colour & 4) != 0};
+}
+
+[[noreturn]] void refuse(const std::string& what, const PixelFormat& wanted,
+                         const std::string& advice) {
+  throw Error(ErrorKind::kDecode,
+              what + " cannot be opened as " + format_text(wanted) + ": " + advice);
+}
+
+FormatPlan plan_ids(const std::string& what, bool is_ids, int bits, const PixelFormat& wanted) {
+  if (!is_ids) {
+    refuse(what, wanted,
+           "a mask is a PNG with a palette or of one gray channel, or raw pixels of one channel. "
+           "Convert it to class ids first, and save those losslessly");
+  }
+  if (bits > wanted.bits) refuse(what, wanted, "declare the field as Mask(bits=16)");
+  if (bits == 16 || wanted.bits == 8) return {wanted, Step::kNone};
+  return {{1, 8, true}, Step::kWiden};
+}
+
+std::string png_text(const PngKind& png) {
+  const std::string depth = std::to_string(png.depth) + "-bit ";
+  const std::string alpha = png.alpha ? " with alpha" : "";
+  return "a " + depth + (png.palette ? "palette" : png.gray ? "gray" : "RGB") + " PNG" + alpha;
+}
+
+FormatPlan plan_png(const PngKind& png, const PixelFormat& wanted) {
+  const std::string what = png_text(png);
+  if (wanted.ids) {
+    return plan_ids(what, (png.palette || png.gray) && !png.alpha, png.depth, wanted);
+  }
+  const int stored = (png.gray ? 1 : 3) + (png.alpha ? 1 : 0);
+  if (wanted.bits == 16 && !png.sixteen()) {
+    refuse(what, wanted, "it has fewer bits. Declare the field as Image(bits=8)");
+  }
+  if (wanted == kGray) return {png.gray ? kGray : kRgb, png.gray ? Step::kNone : Step::kGray};
+  if (wanted == kRgb) return {kRgb, Step::kNone};
+  const bool has_alpha_wanted = wanted.channels == stored && png.alpha;
+  const bool is_colour = wanted.bits == 16 && wanted.channels == 3;
+  const bool is_gray = wanted.bits == 16 && wanted.channels == 1 && png.gray;
+  if (has_alpha_wanted || is_colour || is_gray) return {wanted, Step::kNone};
+  refuse(what, wanted,
+         "it has " + std::to_string(stored) +
+             (stored == 1 ? " channel" : " channels") + ". Declare the field as Image(channels=" +
+             std::to_string(stored) + "), or convert the picture");
+}
+
+}  // namespace
+
+FormatPlan plan_format(Bytes bytes, const ImageInfo& info, const PixelFormat& wanted) {
+  if (info.codec == Codec::kPng) return plan_png(png_kind(bytes), wanted);
+  if (wanted == kRgb) return {kRgb, Step::kNone};
+  if (wanted == kGray) return {kRgb, Step::kGray};
+  const std::string what = "a " + std::string(codec_name(info.codec));
+  if (wanted.ids) return plan_ids(what, false, 8, wanted);
+  refuse(what, wanted, "it gives 1 or 3 channels of 8 bits. Save the picture as PNG or raw pixels");
+}
+
+FormatPlan plan_raw(const PixelFormat& stored, const PixelFormat& wanted) {
+  if (stored == wanted) return {wanted, Step::kNone};
+  const std::string what = "a raw picture of " + format_text(stored);
+  if (wanted.ids) return plan_ids(what, stored.channels == 1, stored.bits, wanted);
+  if (stored == kRgb && wanted == kGray) return {stored, Step::kGray};
+  if (stored == kGray && wanted == kRgb) return {stored, Step::kRepeat};
+  refuse(what, wanted,
+         "declare the field as Image(channels=" + std::to_string(stored.channels) +
+             ", bits=" + std::to_string(stored.bits) + "), or convert the picture");
+}
+
+namespace {
+
+// Pillow's convert("L") (Convert.c, rgb2l): ITU-R 601-2 in 16-bit fixed point, rounded.
+void to_gray(const uint8_t* from, size_t width, uint8_t* to) {
+  for (size_t x = 0; x < width; ++x, from += 3) {
+    to[x] = static_cast<uint8_t>((from[0] * 19595u + from[1] * 38470u + from[2] * 7471u + 0x8000u) >>
+                                 16);
+  }
+}
+
+void to_rgb(const uint8_t* from, size_t width, uint8_t* to) {
+  for (size_t x = 0; x < width; ++x) std::memset(to + 3 * x, from[x], 3);
+}
+
+void to_wide(const uint8_t* from, size_t width, uint8_t* to) {
+  for (size_t x = 0; x < width; ++x) {
+    const uint16_t id = from[x];
+    std::memcpy(to + 2 * x, &id, 2);
+  }
+}
+
+}  // namespace
+
+void FormatSink::rows(const uint8_t* pixels, size_t stride, int y, int count) {
+  const auto convert = step_ == Step::kGray ? to_gray : step_ == Step::kRepeat ? to_rgb : to_wide;
+  const size_t row = width_ * (step_ == Step::kGray ? 1 : step_ == Step::kRepeat ? 3 : 2);
+  for (int done = 0; done < count; done += kChunkRows) {
+    const int n = std::min(kChunkRows, count - done);
+    uint8_t* const to = reserve_scratch(scratch_, row * kChunkRows + kSlack);
+    for (int i = 0; i < n; ++i) {
+      convert(pixels + stride * static_cast<size_t>(done + i), width_,
+              to + row * static_cast<size_t>(i));
+    }
+    next_.rows(to, row, y + done, n);
+  }
+}
+
+}  // namespace fastload

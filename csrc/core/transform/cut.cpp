@@ -1,0 +1,58 @@
+#include "transform/cut.h"
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fastload {
+namespace {
+
+std::variant<Store, PictureStore> make_store(const CutSpec& spec) {
+  if (spec.format.is_rgb8() && spec.store.dtype <= DType::kFloat32) return Store(spec.store);
+  return PictureStore(spec.store, spec.format);
+}
+
+CutSpec checked(CutSpec spec) {
+  check_format(spec.format);
+  if (spec.format.ids && !spec.nearest) {
+    throw Error(ErrorKind::kValue,
+                "Ids are cut by the nearest pixel: any mean of two ids is another id.");
+  }
+  const int most = !spec.nearest ? 0 : spec.format.bits == 16 ? 65535 : 255;
+  if (spec.fill < 0 || spec.fill > most) {
+    throw Error(ErrorKind::kValue, "fill must be in [0, " + std::to_string(most) + "] for " +
+                                       format_text(spec.format) +
+                                       (spec.nearest ? "" : " that are filtered") +
+                                       ". Found: " + std::to_string(spec.fill) + ".");
+  }
+  return spec;
+}
+
+}  // namespace
+
+CutPlan::CutPlan(CutSpec spec) : spec_(checked(std::move(spec))), store_(make_store(spec_)) {}
+
+void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& place) {
+  const CutSpec& spec = plan.spec();
+  store_ = plan.store();
+  is_nearest_ = spec.nearest;
+  const auto start = [&](auto& store) {
+    store.begin(place, view.window.width, view.window.height);
+    if (is_nearest_) return nearest_.begin(view, spec.format, spec.fill, store);
+    resampler_.begin(view, spec.filter, store, spec.format);
+  };
+  std::visit(start, store_);
+  source_ = is_nearest_ ? nearest_.source() : source_rect(view, spec.filter);
+}
+
+void Cutter::rows(const uint8_t* pixels, size_t stride, int y, int count) {
+  is_nearest_ ? nearest_.rows(pixels, stride, y, count)
+              : resampler_.rows(pixels, stride, y, count);
+}
+
+void Cutter::restart() { is_nearest_ ? nearest_.restart() : resampler_.restart(); }
+
+void Cutter::end() { is_nearest_ ? nearest_.end() : resampler_.end(); }
+
+}  // namespace fastload

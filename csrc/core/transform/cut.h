@@ -1,0 +1,69 @@
+// A view of a picture of any format, from a decoder's rows to its place in the batch:
+//
+//   const CutPlan plan({.format = ..., .nearest = ..., .store = ...});  // once for each field
+//   decoder.open(bytes, plan.spec().format);
+//   cutter.begin(view, plan, {pointer, row_bytes, plane_bytes});
+//   decoder.decode(cutter.source(), cutter, entries);
+//   cutter.end();
+#pragma once
+
+#include <variant>
+
+#include "base/pixel_format.h"
+#include "base/row_sink.h"
+#include "transform/nearest.h"
+#include "transform/picture_store.h"
+#include "transform/resample.h"
+#include "transform/store.h"
+#include "transform/view.h"
+
+namespace fastload {
+
+struct CutSpec {
+  PixelFormat format;  // as which the picture is opened
+  bool nearest = false;
+  Filter filter = Filter::kBilinear;  // unless nearest; antialiased
+  StoreSpec store;
+  int fill = 0;  // nearest: what pixels outside the picture have, before they are stored
+};
+
+// What is the same for all pictures of a field; may be shared by threads.
+class CutPlan {
+ public:
+  // Throws Error(kValue) for ids that are not cut by the nearest pixel, for a fill that the format
+  // does not hold, for a fill of pictures that are not cut so (they have 0), and as
+  // channel_scales().
+  explicit CutPlan(CutSpec spec);
+  [[nodiscard]] const CutSpec& spec() const { return spec_; }
+  // By vector kernels where the format is RGB of 8 bits.
+  [[nodiscard]] const std::variant<Store, PictureStore>& store() const { return store_; }
+
+ private:
+  CutSpec spec_;
+  std::variant<Store, PictureStore> store_;
+};
+
+// One per thread; keeps its memory between pictures and fields.
+class Cutter final : public RowSink {
+ public:
+  // `resampler` is borrowed, and nobody else's from begin() to end().
+  explicit Cutter(Resampler& resampler) : resampler_(resampler) {}
+
+  // Starts a picture: the rows of source() will come through rows(), the window's rows go to
+  // `place`. Throws as source_rect().
+  void begin(const View& view, const CutPlan& plan, const StorePlace& place);
+  [[nodiscard]] Rect source() const { return source_; }
+  void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
+  void restart() override;
+  // Ends the picture. Throws Error(kState) if rows were missing.
+  void end();
+
+ private:
+  Resampler& resampler_;
+  NearestSampler nearest_;
+  std::variant<Store, PictureStore> store_{Store(StoreSpec())};
+  bool is_nearest_ = false;
+  Rect source_;
+};
+
+}  // namespace fastload
