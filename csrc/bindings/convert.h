@@ -3,10 +3,15 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
 
 #include <memory>
+#include <optional>
+#include <tuple>
 
 #include "base/bytes.h"
+#include "base/pixel_format.h"
+#include "decode/decode.h"
 
 namespace fastload::bindings {
 
@@ -14,7 +19,25 @@ namespace fastload::bindings {
 using BytesArg =
     nanobind::ndarray<const uint8_t, nanobind::ndim<1>, nanobind::c_contig, nanobind::device::cpu>;
 
+// (channels, bits, ids), as PixelFormat.
+using FormatArg = std::tuple<int, int, bool>;
+
+inline PixelFormat to_format(const FormatArg& format) {
+  return {std::get<0>(format), std::get<1>(format), std::get<2>(format)};
+}
+
 inline Bytes as_bytes(const BytesArg& array) { return {array.data(), array.size()}; }
+
+// (width, height, channels, bits) of raw pixels.
+using RawArg = std::optional<std::tuple<uint32_t, uint32_t, int, int>>;
+
+inline ImageInfo open_picture(Decoder& decoder, const BytesArg& data, const FormatArg& format,
+                              const RawArg& raw) {
+  if (!raw) return decoder.open(as_bytes(data), to_format(format));
+  const auto [width, height, channels, bits] = *raw;
+  return decoder.open_raw(as_bytes(data), width, height, {channels, bits, false},
+                          to_format(format));
+}
 
 // A reference that is released on whichever thread drops the last copy. At interpreter exit it is
 // leaked. To be made with the GIL held.

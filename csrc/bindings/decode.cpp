@@ -30,8 +30,8 @@ using RgbArray = nb::ndarray<nb::numpy, uint8_t, nb::shape<-1, -1, 3>, nb::c_con
 class ArraySink final : public RowSink {
  public:
   void restart() override {}
-  ArraySink(int width, int height)
-      : row_bytes_(static_cast<size_t>(width) * 3),
+  ArraySink(int width, int height, size_t pixel_bytes)
+      : row_bytes_(static_cast<size_t>(width) * pixel_bytes),
         pixels_(new uint8_t[row_bytes_ * static_cast<size_t>(height)]) {}
 
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
@@ -55,11 +55,23 @@ class PyDecoder {
       : decoder_(limits, make_fallback(std::move(fallback))) {}
 
   RgbArray decode_rgb(const BytesArg& data, const RoiArg& roi) {
-    return decode([&] { return decoder_.open(as_bytes(data)); }, roi);
+    const Pixels found = decode_pixels(data, {3, 8, false}, std::nullopt, roi);
+    return {found.data, {found.height, found.width, 3}, found.owner};
   }
 
   RgbArray decode_raw(const BytesArg& data, uint32_t width, uint32_t height, const RoiArg& roi) {
-    return decode([&] { return decoder_.open_raw(as_bytes(data), width, height); }, roi);
+    const Pixels found =
+        decode_pixels(data, {3, 8, false}, std::tuple{width, height, 3, 8}, roi);
+    return {found.data, {found.height, found.width, 3}, found.owner};
+  }
+
+  nb::ndarray<nb::numpy> decode(const BytesArg& data, const FormatArg& wanted, const RawArg& raw,
+                                const RoiArg& roi) {
+    const PixelFormat format = to_format(wanted);
+    const Pixels found = decode_pixels(data, wanted, raw, roi);
+    const size_t shape[] = {found.height, found.width, static_cast<size_t>(format.channels)};
+    const nb::dlpack::dtype dtype = format.bits == 16 ? nb::dtype<uint16_t>() : nb::dtype<uint8_t>();
+    return {found.data, format.ids ? size_t{2} : 3, shape, found.owner, nullptr, dtype};
   }
 
   nb::dict counts() {
@@ -76,24 +88,33 @@ class PyDecoder {
   }
 
  private:
-  template <class Open>
-  RgbArray decode(const Open& open, const RoiArg& wanted) {
+  struct Pixels {
+    uint8_t* data;
+    size_t height;
+    size_t width;
+    nb::capsule owner;
+  };
+
+  Pixels decode_pixels(const BytesArg& data, const FormatArg& format, const RawArg& raw,
+                       const RoiArg& wanted) {
     Rect roi;
     uint8_t* pixels = nullptr;
     {
       const nb::gil_scoped_release release;
       const std::lock_guard lock(mutex_);
-      const ImageInfo info = open();
+      const ImageInfo info = open_picture(decoder_, data, format, raw);
       roi = {0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
       if (wanted) std::tie(roi.x, roi.y, roi.width, roi.height) = *wanted;
       // A wrong ROI is refused by the decoder before it gives the first row.
       ArraySink sink(std::clamp(roi.width, 0, static_cast<int>(info.width)),
-                     std::clamp(roi.height, 0, static_cast<int>(info.height)));
+                     std::clamp(roi.height, 0, static_cast<int>(info.height)),
+                     to_format(format).pixel_bytes());
       decoder_.decode(roi, sink);
       pixels = sink.release();
     }
-    const nb::capsule owner(pixels, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
-    return {pixels, {static_cast<size_t>(roi.height), static_cast<size_t>(roi.width), 3}, owner};
+    nb::capsule owner(pixels, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+    return {pixels, static_cast<size_t>(roi.height), static_cast<size_t>(roi.width),
+            std::move(owner)};
   }
 
   std::mutex mutex_;
@@ -139,7 +160,7 @@ void register_decode(nb::module_& m) {
   m.attr("MAX_SCANS") = defaults.max_scans;
 
   nb::class_<PyDecoder>(m, "Decoder",
-                        "Decodes pictures to RGB one after the other and keeps its scratch memory.")
+                        "Decodes pictures one after the other and keeps its scratch memory.")
       .def(
           "__init__",
           [](PyDecoder* self, uint64_t max_pixels, uint32_t max_side, int max_scans,
@@ -153,6 +174,11 @@ void register_decode(nb::module_& m) {
       .def("decode_raw", &PyDecoder::decode_raw, nb::arg("data"), nb::arg("width"),
            nb::arg("height"), nb::arg("roi") = nb::none(),
            "The same for raw RGB pixels of a known size.")
+      .def("decode", &PyDecoder::decode, nb::arg("data"), nb::arg("format") = FormatArg{3, 8, false},
+           nb::arg("raw") = nb::none(), nb::arg("roi") = nb::none(),
+           "An encoded picture, or raw pixels of (width, height, channels, bits), in a format "
+           "(channels, bits, ids): (height, width, channels), of ids (height, width), uint8 or "
+           "uint16. Raises DecodeError where it cannot be had so.")
       .def("counts", &PyDecoder::counts,
            "Pictures decoded by each codec, and how many gave a warning.");
 

@@ -8,6 +8,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_jpeg(m);
   fastload::bindings::register_transform(m);
   fastload::bindings::register_pixels(m);
+  fastload::bindings::register_cut(m);
   fastload::bindings::register_pack(m);
   fastload::bindings::register_cache(m);
   fastload::bindings::register_shard(m);

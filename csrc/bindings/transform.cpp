@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "register.h"
+#include "views.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -29,36 +30,10 @@ namespace {
 using Kind = GeometrySpec::Kind;
 using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, uint8_t>;
-using RectTuple = std::tuple<int, int, int, int>;                                // x, y, w, h
-using ViewTuple = std::tuple<RectTuple, std::tuple<int, int>, RectTuple, bool>;  // as View
 
 constexpr std::array<const char*, 4> kKinds{"none", "random_resized_crop", "resize_shorter",
                                             "resize_exact"};
 constexpr std::array<const char*, 3> kFlipPlaces{"last", "before_window", "before_crop"};
-constexpr std::array<const char*, 2> kFilters{"bilinear", "bicubic"};
-constexpr std::array<const char*, 6> kDTypes{"uint8",   "float16", "bfloat16",
-                                             "float32", "uint16",  "int32"};
-
-template <typename Enum, size_t N>
-Enum by_name(const char* what, const std::array<const char*, N>& names, const std::string& name) {
-  std::string legal;
-  for (size_t i = 0; i < N; ++i) {
-    if (name == names[i]) return static_cast<Enum>(i);
-    legal += (i == 0 ? "" : ", ") + std::string(names[i]);
-  }
-  throw Error(ErrorKind::kValue,
-              std::string(what) + " must be one of " + legal + ". Found: " + name + ".");
-}
-
-RectTuple to_tuple(const Rect& r) { return {r.x, r.y, r.width, r.height}; }
-Rect to_rect(const RectTuple& t) {
-  return {std::get<0>(t), std::get<1>(t), std::get<2>(t), std::get<3>(t)};
-}
-
-View to_view(const ViewTuple& t) {
-  const auto& [crop, resized, window, flip] = t;
-  return {to_rect(crop), std::get<0>(resized), std::get<1>(resized), to_rect(window), flip};
-}
 
 Array owned(std::unique_ptr<uint8_t[]> data, std::initializer_list<size_t> shape) {
   uint8_t* raw = data.release();

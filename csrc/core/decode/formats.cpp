@@ -48,7 +48,7 @@ FormatPlan plan_ids(const std::string& what, bool is_ids, int bits, const PixelF
 std::string png_text(const PngKind& png) {
   const std::string depth = std::to_string(png.depth) + "-bit ";
   const std::string alpha = png.alpha ? " with alpha" : "";
-  return "a " + depth + (png.palette ? "palette" : png.gray ? "gray" : "RGB") + " PNG" + alpha;
+  return (png.depth == 8 ? "an " : "a ") + depth + (png.palette ? "palette" : png.gray ? "gray" : "RGB") + " PNG" + alpha;
 }
 
 FormatPlan plan_png(const PngKind& png, const PixelFormat& wanted) {

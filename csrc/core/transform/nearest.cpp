@@ -12,17 +12,18 @@ namespace {
 
 // The source pixel of each of the window's pixels, counted from the first that is needed, and those
 // that are needed.
-Span positions(int in_size, int out_size, int first, int count, bool mirrored,
-               std::vector<int>& found) {
-  found.assign(static_cast<size_t>(count), -1);
-  const double scale = static_cast<double>(in_size) / out_size;
-  double at = scale * 0.5;  // summed up as Pillow does: a product would round differently
-  Span span{in_size, 0};
-  const int end = std::min(first + count, out_size);
-  for (int i = 0; i < end; ++i, at += scale) {
-    if (i < first) continue;
-    const int source = std::min(static_cast<int>(at), in_size - 1);
-    found[static_cast<size_t>(mirrored ? count - 1 - (i - first) : i - first)] = source;
+Span positions(const AxisSpec& spec, bool summed, std::vector<int>& found) {
+  found.assign(static_cast<size_t>(spec.count), -1);
+  const double scale = static_cast<double>(spec.in_size) / spec.out_size;
+  double sum = scale * 0.5;
+  Span span{spec.in_size, 0};
+  const int end = std::min(spec.first + spec.count, spec.out_size);
+  for (int i = 0; i < end; ++i, sum += scale) {
+    const int j = i - spec.first;
+    if (j < 0) continue;
+    const double at = summed ? sum : scale * (i + 0.5);
+    const int source = std::min(static_cast<int>(at), spec.in_size - 1);
+    found[static_cast<size_t>(spec.mirrored ? spec.count - 1 - j : j)] = source;
     span = {std::min(span.begin, source), std::max(span.end, source + 1)};
   }
   for (int& source : found) {
@@ -53,10 +54,10 @@ void NearestSampler::begin(const View& view, const PixelFormat& format, int fill
   static_cast<void>(source_rect(view, Filter::kBilinear));  // the same views are refused
   format_ = format;
   const Rect& window = view.window;
-  const Span x = positions(view.crop.width, view.resized_width, window.x, window.width, view.flip,
-                           columns_);
-  const Span y =
-      positions(view.crop.height, view.resized_height, window.y, window.height, false, rows_);
+  const AxisSpec across{view.crop.width, view.resized_width, {}, window.x, window.width, view.flip};
+  const AxisSpec down{view.crop.height, view.resized_height, {}, window.y, window.height, false};
+  const Span x = positions(across, format.bits == 8, columns_);
+  const Span y = positions(down, format.bits == 8, rows_);
   source_ = {view.crop.x + x.begin, view.crop.y + y.begin, x.end - x.begin, y.end - y.begin};
   is_copy_ = !view.flip && view.crop.width == view.resized_width && columns_.front() >= 0 &&
              columns_.back() >= 0;

@@ -1,6 +1,8 @@
 // Resize by the nearest pixel: what masks need, whose values must not be mixed. Bit for bit
-// Pillow's Image.crop(crop).resize(size, NEAREST) (libImaging/Geometry.c, ImagingScaleAffine):
-// output pixel i shows source pixel floor(scale / 2 + scale + ... + scale), i additions in double.
+// Pillow's Image.crop(crop).resize(size, NEAREST) (libImaging/Geometry.c): of 8 bits, output pixel
+// i shows source pixel floor(scale / 2 + scale + ... + scale), i additions in double
+// (ImagingScaleAffine), of 16 bits floor(scale * (i + 0.5)) (ImagingGenericTransform). They differ
+// where a pixel's centre falls between two source pixels.
 #pragma once
 
 #include <cstdint>

@@ -97,6 +97,12 @@ StorePlace dense_place(StorePlace place, const StoreSpec& spec, size_t channels,
   const size_t row = dtype_size(spec.dtype) * static_cast<size_t>(width);
   if (place.row_bytes == 0) place.row_bytes = spec.channels_last ? row * channels : row;
   if (place.plane_bytes == 0) place.plane_bytes = place.row_bytes * static_cast<size_t>(height);
+  const size_t size = dtype_size(spec.dtype);
+  if (place.row_bytes % size != 0 || place.plane_bytes % size != 0) {
+    refuse("Rows and channels must lie a multiple of " + std::to_string(size) +
+           " bytes apart. Found: " + std::to_string(place.row_bytes) + " and " +
+           std::to_string(place.plane_bytes) + ".");
+  }
   return place;
 }
 

@@ -83,7 +83,8 @@ class Store final : public RowSink {
   int height_ = 0;
 };
 
-// `place` with its strides filled in for a picture of that size.
+// `place` with its strides filled in for a picture of that size. Throws Error(kValue) for strides
+// that are no multiples of an element.
 StorePlace dense_place(StorePlace place, const StoreSpec& spec, size_t channels, int width,
                        int height);
 

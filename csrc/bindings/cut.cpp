@@ -1,0 +1,69 @@
+// A view of one encoded picture of any format, as the engine cuts it.
+#include "transform/cut.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "convert.h"
+#include "decode/decode.h"
+#include "register.h"
+#include "views.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace fastload::bindings {
+namespace {
+
+constexpr uint8_t kUntouched = 0xA5;
+
+// What lies between the rows stays as it was: tests look at it.
+nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_tuple,
+                                    const FormatArg& format, const StoreSpec* wanted,
+                                    bool nearest, const std::string& filter, int fill, const RawArg& raw,
+                                    size_t gap, int repeat) {
+  const View view = to_view(view_tuple);
+  const StoreSpec store = wanted == nullptr ? StoreSpec() : *wanted;
+  const CutPlan plan({to_format(format), nearest, by_name<Filter>("filter", kFilters, filter),
+                      store, fill});
+  const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
+  const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
+  const size_t channels = static_cast<size_t>(plan.spec().format.channels);
+  const size_t planes = store.channels_last ? 1 : channels;
+  const size_t row = width * dtype_size(store.dtype) * (store.channels_last ? channels : 1) + gap;
+  std::unique_ptr<uint8_t[]> out(new uint8_t[planes * height * row]);
+  {
+    const nb::gil_scoped_release release;
+    std::fill_n(out.get(), planes * height * row, kUntouched);
+    Decoder decoder;
+    Resampler resampler;
+    Cutter cutter(resampler);
+    for (int i = 0; i < repeat; ++i) {
+      open_picture(decoder, data, format, raw);
+      cutter.begin(view, plan, {out.get(), row, row * height});
+      decoder.decode(cutter.source(), cutter);
+      cutter.end();
+    }
+  }
+  uint8_t* const bytes = out.release();
+  const nb::capsule owner(bytes, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
+  return {bytes, {planes, height, row}, owner};
+}
+
+}  // namespace
+
+void register_cut(nb::module_& m) {
+  m.def("cut", cut, "data"_a, "view"_a, "format"_a = FormatArg{3, 8, false},
+        "store"_a = nb::none(), "nearest"_a = false, "filter"_a = "bilinear", "fill"_a = 0,
+        "raw"_a = nb::none(), "gap"_a = 0, "repeat"_a = 1,
+        "The window of a view of an encoded picture (uint8 array), or of raw pixels of (width, "
+        "height, channels, bits), opened in a format (channels, bits, ids): the stored bytes, "
+        "(planes, height, bytes of a row + gap).");
+}
+
+}  // namespace fastload::bindings
