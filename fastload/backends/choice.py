@@ -18,6 +18,7 @@ from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_a
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
 from fastload.dataset import views
+from fastload.dataset.kind import Kind
 from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import require_pil
 from fastload.machine.cpu_budget import ThreadPlan
@@ -36,8 +37,6 @@ from fastload.transforms.plan import Plan
 __all__ = [
     "Backend",
     "check_placement",
-    "is_packed",
-    "is_stream",
     "make_backend",
     "makes_empty_batches",
     "plan_memory",
@@ -51,18 +50,9 @@ class Backend(HostBackend, Protocol):
         """The transfer's clocks; empty where batches stay on the host."""
 
 
-def is_packed(dataset: Any) -> bool:
-    """Whether our own threads read ``dataset``."""
-    return views.is_native(dataset)
-
-
-def is_stream(dataset: Any) -> bool:
-    """Whether ``dataset`` decides its own order: a torch IterableDataset."""
-    return isinstance(dataset, torch.utils.data.IterableDataset)
-
-
 def make_backend(
     dataset: Any,
+    kind: Kind,
     sampler: Sampler,
     plan: Plan,
     options: Options,
@@ -73,6 +63,7 @@ def make_backend(
 
     Args:
         dataset: a PackedDataset, several of them mixed, or any torch Dataset.
+        kind: which of these.
         sampler: which samples each batch has.
         plan: the compiled transform (packed datasets).
         options: the loader's options.
@@ -82,7 +73,7 @@ def make_backend(
     gpu = find_gpu(options.device)
     sampler = views.read_by(dataset, sampler)
     augmenter = _augmenter(sampler, options, gpu)
-    if is_packed(dataset):
+    if kind is Kind.PACKED:
         if not options.unbatched:
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
         if plan.output_size is None or plan.tail or options.collate_fn is not None:
@@ -94,7 +85,7 @@ def make_backend(
         passed["pin_memory"] = True
     every = arguments["snapshot_every_n_steps"]
     inner: StreamBackend | TorchBackend
-    if is_stream(dataset):
+    if kind is Kind.STREAM:
         sizes = {"batch_size": arguments["batch_size"], "drop_last": options.drop_last}
         inner = StreamBackend(dataset, {**passed, **sizes}, arguments["shuffle"], every)
     else:
@@ -135,7 +126,7 @@ def _augmenter(sampler: Sampler, options: Options, gpu: Gpu | None) -> Augmenter
     return Augmenter(parts, options.seed, sampler, gpu.seeded if gpu is not None else host_seeded)
 
 
-def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
+def check_placement(kind: Kind, plan: Plan, options: Options) -> None:
     """Check ``device``, ``batch_transform`` and ``backend`` before anything is started.
 
     Raises:
@@ -144,9 +135,9 @@ def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
             not installed.
     """
     check_device(options.device)
-    if is_packed(dataset) and plan.picture and runs_python(plan, options):
+    if kind is Kind.PACKED and plan.picture and runs_python(plan, options):
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
-    native = is_native(dataset, plan, options)
+    native = kind is Kind.PACKED and not runs_python(plan, options)
     if options.backend == "dali":
         if not native:
             raise ValueError(
@@ -165,7 +156,7 @@ def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
             f"device_memory={options.device_memory!r} is for batches that the core alone makes: a packed "
             f"dataset, and neither callables in transform nor a collate_fn."
         )
-    if options.cache_decoded is not None and not is_packed(dataset):
+    if options.cache_decoded is not None and kind is not Kind.PACKED:
         raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
     if options.batch_transform is None:
         return
@@ -176,7 +167,7 @@ def check_placement(dataset: Any, plan: Plan, options: Options) -> None:
             "ColorJitter works on pictures before normalisation, which only the core's transforms leave "
             "to the device: it needs a packed dataset, and neither callables in transform nor a collate_fn."
         )
-    if is_stream(dataset):
+    if kind is Kind.STREAM:
         raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
 
 
@@ -202,14 +193,9 @@ def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -
     shape = planned_shape(dataset, plan, options)
     if options.backend == "dali" and goes_to_gpu(options.device):
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
-    if is_native(dataset, plan, options) and goes_to_gpu(options.device):
+    if not runs_python(plan, options) and goes_to_gpu(options.device):
         return device_memory_plan(shape, options, parameters_of(parts_of(options.batch_transform)))
     return memory_plan(shape, options, workers)
-
-
-def is_native(dataset: Any, plan: Plan, options: Options) -> bool:
-    """Whether the core alone makes the batches."""
-    return is_packed(dataset) and not runs_python(plan, options)
 
 
 def _packed(
@@ -223,7 +209,7 @@ def _packed(
 ) -> Backend:
     if gpu is not None and options.backend == "dali":
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
-    if gpu is not None and is_native(dataset, plan, options):
+    if gpu is not None and not runs_python(plan, options):
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     decoder = DaliBackend if options.backend == "dali" else PackedBackend
     if augmenter is None or not augmenter.jitters:

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
+from fastload.dataset.kind import Kind, kind_of, own_code
 from fastload.dataset.mixture import MixedFiles, Packed
-from fastload.dataset.pictures import MixedDataset, PackedDataset
+from fastload.dataset.pictures import PackedDataset
 from fastload.dataset.selection import Selection
 from fastload.errors import SlowPathWarning, StateError
 from fastload.sampler import Sampler
@@ -31,7 +32,6 @@ __all__ = [
     "SubsetView",
     "check_unchanged",
     "given_transform",
-    "is_native",
     "open_dataset",
     "read_by",
     "transforms_of",
@@ -41,8 +41,6 @@ __all__ = [
 Ids = npt.NDArray[np.int64]
 
 # What decides which samples a dataset has: a subclass with its own is not what the engine would read.
-_OF_DATASETS = ("__getitem__", "__getitems__", "__len__")
-_OF_PACKED = (*_OF_DATASETS, "read", "record", "label", "labels", "locate")
 _DEEPEST = 8  # wrappers that are looked into, one in the other
 _MOST = 1000  # datasets of a list that are looked at
 
@@ -139,18 +137,13 @@ def open_dataset(dataset: Any) -> Any:
     return ConcatView(dataset, members, ids)
 
 
-def is_native(dataset: Any) -> bool:
-    """Whether the engine reads ``dataset``, as :func:`open_dataset` returned it."""
-    return isinstance(dataset, Packed) and (isinstance(dataset, Selection) or not _own_code(dataset))
-
-
 def given_transform(dataset: Any, transform: Any) -> Any:
     """The transform of a loader over ``dataset``: its own argument, or the dataset's.
 
     Raises:
         ValueError: both are given.
     """
-    if not is_native(dataset):
+    if kind_of(dataset) is not Kind.PACKED:
         return transform
     own = getattr(dataset, "transform", None)
     if own is not None and transform is not None:
@@ -170,7 +163,7 @@ def read_by(dataset: Any, sampler: Sampler) -> Sampler:
 
 def transforms_of(dataset: Any) -> list[Any]:
     """The transforms and target_transforms of the packed datasets in one that the engine reads."""
-    members = _members(dataset) if is_native(dataset) else ()
+    members = _members(dataset) if kind_of(dataset) is Kind.PACKED else ()
     return [getattr(one, name, None) for one in members for name in ("transform", "target_transform")]
 
 
@@ -225,11 +218,11 @@ def _obstacle(dataset: Any) -> str:
     if isinstance(dataset, _View):
         return ""
     if isinstance(dataset, Packed):
-        own = _own_code(dataset)
+        own = own_code(dataset)
         return f"{_name(dataset)} has its own {own}" if own else ""
     for base in (Subset, ConcatDataset):
         if isinstance(dataset, base):
-            own = _own_code(dataset, base)
+            own = own_code(dataset)
             if own:
                 return f"{_name(dataset)} has its own {own}"
             inner = [dataset.dataset] if isinstance(dataset, Subset) else dataset.datasets
@@ -237,20 +230,6 @@ def _obstacle(dataset: Any) -> str:
     if _holds_packed(dataset):
         return f"{_name(dataset)} has code of its own"
     return f"{_name(dataset)} is not packed"
-
-
-def _own_code(dataset: Any, base: type | None = None) -> str:
-    """The first method of a subclass that changes which samples there are; "": none."""
-    names: tuple[str, ...] = _OF_DATASETS
-    if base is None:
-        names = _OF_PACKED
-        engine = PackedFiles if isinstance(dataset, PackedFiles) else MixedFiles
-        ours = PackedDataset if engine is PackedFiles else MixedDataset
-        base = ours if isinstance(dataset, ours) else engine
-    for name in names:
-        if getattr(type(dataset), name, None) is not getattr(base, name, None):
-            return name
-    return ""
 
 
 def _members(dataset: Any) -> Iterator[Any]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.backends.choice import is_stream
+from fastload.dataset.kind import Kind
 from fastload.errors import StateError
 from fastload.integrations.skipping import let_skip
 from fastload.integrations.watched import Companion
@@ -42,7 +42,7 @@ def is_prepared(loader: DataLoader[Any]) -> bool:
         ValueError: the Accelerator's configuration cannot be honoured.
         StateError: it asks for other batches than those that have been iterated over.
     """
-    if is_stream(loader.dataset):
+    if loader._arranged.kind is Kind.STREAM:
         return False
     let_skip()
     frame = _asking()
@@ -164,7 +164,7 @@ def _padding(given: dict[str, Any], even: bool) -> str:
 def warn_unprepared(loader: DataLoader[Any]) -> None:
     """Warn, once a loader, if Accelerate runs several ranks and does not know ``loader``."""
     state = sys.modules["accelerate.state"].AcceleratorState
-    if loader._told_accelerate or not state._shared_state or is_stream(loader.dataset):
+    if loader._told_accelerate or not state._shared_state or loader._arranged.kind is Kind.STREAM:
         return
     loader._told_accelerate = True
     if loader._arranged.beginning.world.size == 1:

@@ -8,7 +8,7 @@ import torch.utils.data
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
-from fastload.backends.choice import is_packed
+from fastload.dataset.kind import Kind, kind_of
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["from_torch"]
@@ -46,7 +46,7 @@ def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
         "generator": loader.generator,
         **_order(loader),
     }
-    if not is_packed(loader.dataset):  # of worker processes, which packed sets do not have
+    if kind_of(loader.dataset) is not Kind.PACKED:  # of worker processes, which packed sets do not have
         found |= {
             "worker_init_fn": loader.worker_init_fn,
             "multiprocessing_context": loader.multiprocessing_context,

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from fastload.backends.choice import is_packed
+from fastload.dataset.kind import Kind, kind_of
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["NamedBatch", "PackedLoaders"]
@@ -65,7 +65,7 @@ class PackedLoaders:
         """
         trainer: Any = self
         dataset = _opened(trainer.train_dataset)
-        if not is_packed(dataset):
+        if kind_of(dataset) is not Kind.PACKED:
             return super().get_train_dataloader()  # type: ignore[misc]
         drop_last = trainer.args.dataloader_drop_last
         size = trainer._train_batch_size
@@ -82,7 +82,7 @@ class PackedLoaders:
         if isinstance(found, str) and isinstance(trainer.eval_dataset, Mapping):
             found = trainer.eval_dataset.get(found, found)
         found = _opened(found)
-        if not is_packed(found):
+        if kind_of(found) is not Kind.PACKED:
             return super().get_eval_dataloader(eval_dataset)  # type: ignore[misc]
         return self._prepared(found, trainer.args.eval_batch_size, self.eval_transform)
 
@@ -93,7 +93,7 @@ class PackedLoaders:
             See :class:`fastload.DataLoader`.
         """
         found, trainer = _opened(test_dataset), self
-        if not is_packed(found):
+        if kind_of(found) is not Kind.PACKED:
             return super().get_test_dataloader(test_dataset)  # type: ignore[misc]
         return self._prepared(found, trainer.args.eval_batch_size, self.eval_transform)  # type: ignore[attr-defined]
 

@@ -11,8 +11,6 @@ from typing import Any
 from fastload.backends.choice import (
     Backend,
     check_placement,
-    is_packed,
-    is_stream,
     make_backend,
     makes_empty_batches,
     plan_memory,
@@ -20,6 +18,7 @@ from fastload.backends.choice import (
 from fastload.backends.options import Options, default_prefetch, warn_ignored
 from fastload.backends.packed import runs_python
 from fastload.cache.settings import parse_setting
+from fastload.dataset.kind import Kind, kind_of
 from fastload.dataset.mixture import MixedFiles
 from fastload.dataset.targets import with_targets
 from fastload.dataset.views import (
@@ -82,11 +81,11 @@ class Arrangement:
         self._fixed: tuple[Options, ThreadPlan] | None = None
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
         self.dataset = open_dataset(self.given["dataset"])
-        self.packed = is_packed(self.dataset)
+        self.kind = kind_of(self.dataset)
         self._transforms = transforms_of(self.dataset)
         self._given_options = self._options(2)
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
-        check_placement(self.dataset, self.plan, self._given_options)
+        check_placement(self.kind, self.plan, self._given_options)
         self._check_fit()
         self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
 
@@ -138,7 +137,7 @@ class Arrangement:
                 "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
                 stacklevel=4,
             )
-        if is_stream(self.dataset):
+        if self.kind is Kind.STREAM:
             check_stream(given, self.dataset)
         elif given["shuffle"] == "block" and not (
             isinstance(self.dataset, PackedFiles)
@@ -148,6 +147,11 @@ class Arrangement:
             raise ValueError(
                 "shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True."
             )
+
+    @property
+    def packed(self) -> bool:
+        """Whether our own threads read the dataset."""
+        return self.kind is Kind.PACKED
 
     @property
     def batch_size(self) -> int:
@@ -212,9 +216,9 @@ class Arrangement:
             n, data_bytes = len(self.dataset), self.dataset.manifest.data_bytes
             shape = default_blocks(n, data_bytes, options.shuffle_block, options.shuffle_window)
             return BlockSampler(BlockOrder(n, seed, *shape), partition)
-        grows = not self.packed and not is_stream(self.dataset)
+        grows = self.kind is Kind.MAPPED
         return make_sampler(
-            None if grows else 0 if is_stream(self.dataset) else len(self.dataset),
+            None if grows else 0 if self.kind is Kind.STREAM else len(self.dataset),
             partition,
             shuffle=bool(options.shuffle),
             seed=seed,
@@ -233,7 +237,9 @@ class Arrangement:
 
     def start(self, sampler: RankSampler) -> Backend:
         """A back end."""
-        return make_backend(self.dataset, sampler.core, self.plan, self.options, self.threads, self.given)
+        return make_backend(
+            self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.given
+        )
 
     def before_iteration(self, sampler: RankSampler) -> Handshake | None:
         """The handshake with the other ranks, if it is the first iteration.
@@ -249,7 +255,7 @@ class Arrangement:
         else:
             meeting = self.begin(sampler)
         epoch, position = sampler.place
-        if not is_stream(self.dataset):
+        if self.kind is not Kind.STREAM:
             self._check_epoch(sampler.core, epoch, position)
         return meeting
 
@@ -301,7 +307,7 @@ class Arrangement:
         )
 
     def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:
-        has_length = hasattr(self.dataset, "__len__") and not is_stream(self.dataset)
+        has_length = hasattr(self.dataset, "__len__") and self.kind is not Kind.STREAM
         length = len(self.dataset) if has_length else 0
 
         def described(epoch: int) -> dict[str, Any]:
@@ -312,7 +318,7 @@ class Arrangement:
 
     def explain(self, sampler: Sampler) -> Explanation:
         """Each step of the loader."""
-        return explain(self.dataset, sampler, self.plan, self.options, self.threads)
+        return explain(self.dataset, self.kind, sampler, self.plan, self.options, self.threads)
 
     def plan_memory(self, sampler: Sampler) -> dict[str, int]:
         """See :meth:`fastload.DataLoader.memory_plan`."""

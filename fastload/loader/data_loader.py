@@ -13,13 +13,13 @@ import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from typing_extensions import Self, TypeVar
 
-from fastload.backends.choice import is_stream
 from fastload.backends.faults import SampleReport
 from fastload.backends.lanes import Lanes
 from fastload.backends.state import LoaderState
 from fastload.backends.stats import stage_stats
 from fastload.backends.torch_workers import check_kept, keeps_state
 from fastload.cache.settings import CacheSetting
+from fastload.dataset.kind import Kind
 from fastload.loader.arrangement import Arrangement
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.explain import Explanation
@@ -197,7 +197,7 @@ class DataLoader(TorchDataLoader[T_co]):
         self._epochs = Epochs(
             sampler,  # type: ignore[arg-type]
             Lanes(partial(arranged.start, sampler), movable=arranged.packed, single=single),
-            is_stream(arranged.dataset),
+            arranged.kind is Kind.STREAM,
             arranged.batch_size,
             partial(arranged.before_iteration, sampler),
         )
@@ -235,7 +235,7 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def __len__(self) -> int:
         """Batches of this rank in an epoch; the same on all ranks."""
-        if is_stream(self.dataset):
+        if self._arranged.kind is Kind.STREAM:
             return len(self._epochs.started())  # type: ignore[arg-type]
         return int(self._sampler.num_batches(self._sampler.epoch))
 
@@ -287,7 +287,7 @@ class DataLoader(TorchDataLoader[T_co]):
         if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
         self._state(0, 0).check_fits(loaded)
-        if not is_stream(self.dataset) and not self._sampler.order.is_drawn:
+        if self._arranged.kind is not Kind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
         self._epochs.resume_at(loaded.epoch, loaded.position, kept)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.backends.choice import is_packed, is_stream
 from fastload.backends.options import Options
 from fastload.backends.packed import python_workers, runs_python
+from fastload.dataset.kind import Kind
 from fastload.dataset.targets import TargetCollate
 from fastload.dataset.views import why_not_native
 from fastload.errors import SlowPathWarning
@@ -57,10 +57,12 @@ class Explanation:
         return tuple(step for step in self.steps if step.stage == "transform" and step.where != _CORE)
 
 
-def explain(dataset: Any, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan) -> Explanation:
+def explain(
+    dataset: Any, kind: Kind, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
+) -> Explanation:
     """See :meth:`fastload.DataLoader.explain`."""
-    if not is_packed(dataset):
-        return Explanation(tuple(_of_torch(dataset, options)))
+    if kind is not Kind.PACKED:
+        return Explanation(tuple(_of_torch(dataset, kind, options)))
     return Explanation(tuple(_of_packed(sampler, plan, options, threads)))
 
 
@@ -113,8 +115,8 @@ def _of_packed(sampler: Sampler, plan: Plan, options: Options, threads: ThreadPl
     yield from _behind(options)
 
 
-def _of_torch(dataset: Any, options: Options) -> Iterator[Explained]:
-    stream = is_stream(dataset)
+def _of_torch(dataset: Any, kind: Kind, options: Options) -> Iterator[Explained]:
+    stream = kind is Kind.STREAM
     yield Explained(
         "order", "the dataset's own" if stream else "ours, by seed and epoch", "Python, once a batch"
     )

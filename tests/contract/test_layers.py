@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache", "transfer",
         "backends", "ranks",
     },
-    "integrations": {"transforms", "prefetch", "backends", "loader"},
+    "integrations": {"transforms", "dataset", "prefetch", "loader"},
     "cli": {"machine", "sample", "shard", "sampler", "cache", "packing", "__version__"},
     "__init__": {"unbuilt", "sample", "transforms", "sampler", "dataset", "cache", "packing", "loader"},
     "__main__": {"cli"},

@@ -19,8 +19,8 @@ from torch.utils.data import ConcatDataset, Subset, random_split
 import fastload
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
-from fastload.backends.choice import is_packed
 from fastload.dataset import views
+from fastload.dataset.kind import Kind, kind_of
 
 CROP = T.Compose([T.RandomResizedCrop(24), T.RandomHorizontalFlip()])
 EVAL = T.Compose([T.Resize(40), T.CenterCrop(32)])
@@ -46,7 +46,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 
 def load(dataset: Any, **options: Any) -> DataLoader:
     loader = DataLoader(dataset, **{**OPTIONS, "transform": CROP, **options})
-    assert is_packed(loader.dataset)  # by the engine
+    assert kind_of(loader.dataset) is Kind.PACKED  # by the engine
     return loader
 
 
