@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cli.entry_rows import entry_json, entry_rows
+from fastload.cli.field_rows import field_rows
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
 from fastload.cli.progress import LookProgress
 from fastload.packing.entry_facts import entry_facts
+from fastload.packing.field_facts import field_facts
 from fastload.packing.index_runs import IndexRuns
 from fastload.packing.summary import Summary
 from fastload.shard.dataset import PackedFiles
@@ -40,6 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         for records in runs.entries():
             summary.add(records)
     entries = entry_facts(dataset, IndexRuns(dataset, arguments.all))
+    fields = []
+    if arguments.json or not dataset.schema.is_plain:
+        fields = field_facts(dataset, IndexRuns(dataset, arguments.all))
     codecs = summary.codecs if runs.whole else dict(manifest.codecs)
     if arguments.json:
         print_json(
@@ -49,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "records": manifest.num_records,
                 "bytes": manifest.data_bytes,
                 "classes": list(manifest.classes),
+                "fields": fields,
                 "shards": [{"file": s.file, "size": s.size, "records": s.records} for s in manifest.shards],
                 "codecs": codecs,
                 "looked_at": runs.looked,
@@ -70,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("codecs", ", ".join(f"{name} {count}" for name, count in codecs.items())),
         ("sizes", ("" if runs.whole else "about ") + sides_row(summary.sides())),
         *entry_rows(entries),
+        *field_rows(fields, not runs.whole),
         ("skipped", str(manifest.skipped)),
         ("writer", manifest.writer),
     ]

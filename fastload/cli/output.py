@@ -29,7 +29,7 @@ def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
 
         table = Table(title=escape(title), show_header=False, title_justify="left", box=box.SIMPLE)
         for name, value in rows:
-            table.add_row(name, escape(value))
+            table.add_row(escape(name), escape(value))
         Console().print(table)
         return
     width = max((len(name) for name, _ in rows), default=0)

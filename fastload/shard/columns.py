@@ -18,7 +18,7 @@ from fastload.shard.fields import ColumnFile, Entries, column_file
 from fastload.shard.index import RECORD
 from fastload.shard.paged import write_paged
 
-__all__ = ["Columns", "read_record", "size_of", "write_column"]
+__all__ = ["Columns", "column_wrong", "open_column", "read_record", "size_of", "write_column"]
 
 MAGIC = b"FLFIELD1"
 
@@ -62,7 +62,7 @@ def write_column(
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    column = _open(path, field)
+    column = open_column(path, field)
     return ColumnFile(path.name, path.stat().st_size, column.digest)
 
 
@@ -117,9 +117,23 @@ class _Check:
             )
 
 
-def _open(path: Path, field: Field) -> Any:
-    """``_C.Column`` of a field's file."""
+def open_column(path: Path, field: Field) -> Any:
+    """``_C.Column`` of a field's file.
+
+    Raises:
+        FormatError, ChecksumError, ShardError: it is none, damaged, or cannot be read.
+    """
     return _C.Column(str(path), field.storage, field.item_bytes if field.storage != "record" else 1)
+
+
+def column_wrong(column: Any, file: ColumnFile, count: int) -> str:
+    """Why a column is not the manifest's; "": it is."""
+    if column.digest == file.digest and len(column) == count:
+        return ""
+    return (
+        f"does not belong to this manifest: it has {len(column)} values and digest {column.digest:#010x}, "
+        f"the manifest says {count} and {file.digest:#010x}"
+    )
 
 
 class Columns(Mapping[str, Any]):
@@ -159,13 +173,10 @@ class Columns(Mapping[str, Any]):
         if name not in self._opened:
             field, file = self._fields[name]
             path = self._folder / file.file
-            column = _open(path, field)
-            if column.digest != file.digest or len(column) != self._count:
-                raise FormatError(
-                    f"{path} does not belong to this manifest: it has {len(column)} values and digest "
-                    f"{column.digest:#010x}, the manifest says {self._count} and {file.digest:#010x}. "
-                    "Restore both files from the same pack."
-                )
+            column = open_column(path, field)
+            wrong = column_wrong(column, file, self._count)
+            if wrong:
+                raise FormatError(f"{path} {wrong}. Restore both files from the same pack.")
             self._opened[name] = column
         return self._opened[name]
 

@@ -23,7 +23,7 @@ from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 from fastload.shard.paged import HEADER
 
-__all__ = ["PackedFiles", "checked_id"]
+__all__ = ["PackedFiles", "check_fields", "checked_id"]
 
 # What opening makes, and what is computed from it: not pickled.
 _OPENED = ("manifest", "index", "reader", "entries", "cache", "class_to_idx", "labels", "targets", "columns")
@@ -57,7 +57,7 @@ def as_integer(index: Any) -> int:
     raise TypeError(f"A sample's index must be an integer. Found: {index!r} ({type(index).__name__}).")
 
 
-def _check_fields(path: Path, wanted: bytes) -> None:
+def check_fields(path: Path, wanted: bytes) -> None:
     """Raise FormatError unless the index at ``path``, whose header is checked, has this digest of fields."""
     with open(path, "rb") as file:
         found = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]["fields_digest"].tobytes()
@@ -121,7 +121,7 @@ class PackedFiles:
                 f"{self.index.digest:#010x}, the manifest says {self.manifest.num_records} and "
                 f"{self.manifest.index_crc:#010x}. Restore both files from the same pack."
             )
-        _check_fields(path, fields_digest(self.manifest.fields))
+        check_fields(path, fields_digest(self.manifest.fields))
         shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
         for name, size in shards:
             found = size_of(name)

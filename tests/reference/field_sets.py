@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,6 +164,31 @@ def write_parts(
         shape = (-1, *field.item_shape)
         records = np.frombuffer(b"".join(values), field.item_dtype).reshape(shape)
     return write_column(path, field, len(values), [records[at : at + part] for at in starts])
+
+
+# ---- writers that are wrong, or lie ------------------------------------------------------------
+
+
+def republished(folder: Path, name: str, write: Callable[[Path, Any], Any]) -> None:
+    """Let ``write`` write a field's file anew, and make index and manifest fit, as a wrong writer would."""
+    manifest = Manifest.read(folder)
+    position = manifest.schema.position(name)
+    file = write(folder / f"field-{position:02}.fli", manifest.schema[name])
+    entries = [dict(entry) for entry in manifest.fields]
+    entries[position] |= {"size": file.size, "digest": file.digest}
+    resealed(folder, entries)
+
+
+def resealed(folder: Path, entries: Any, records: Any = None) -> None:
+    """Write index and manifest for these fields, with all digests right."""
+    manifest = Manifest.read(folder)
+    if records is None:
+        records = _C.Index(str(folder / "index.fli")).records().view(RECORD)[:, 0].copy()
+    keys = [[b"%04d" % number for number in range(len(records))]]
+    write_index(folder / "index.fli", [records], keys, fields_digest(entries))
+    facts = {name: getattr(manifest, name) for name in manifest.__dataclass_fields__}
+    facts |= {"fields": tuple(entries), "index_crc": _C.Index(str(folder / "index.fli")).digest}
+    Manifest(**facts).write(folder)
 
 
 # ---- the slow reader ----------------------------------------------------------------------------
