@@ -72,4 +72,5 @@ def test_too_many_open_files_are_no_damage(tmp_path: Path, format_name: str) -> 
     )  # fmt: skip
     check(found, 9)
     assert all("damaged" not in text and "not a whole" not in text for text in found["words"])
-    assert sum(os.strerror(errno.EMFILE) in text for text in found["words"]) >= found["points"] - 2
+    # Not at every point: a busy machine's threads may have opened all files before the call that is to fail.
+    assert 2 * sum(os.strerror(errno.EMFILE) in text for text in found["words"]) >= found["points"]

@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__)
 #include "base/vectors.h"
-#include "transform/axis_simd.h"
+#include "transform/axis.h"
 
 namespace fastload {
 namespace {
