@@ -17,6 +17,7 @@ from fastload.packing.part import Part
 from fastload.packing.plan import Plan
 from fastload.packing.shard_job import part_path
 from fastload.packing.summary import Summary
+from fastload.shard.fields import Entries
 from fastload.shard.formats import format_of
 from fastload.shard.index import write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
@@ -88,12 +89,16 @@ def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
 
 
 def publish_index(
-    output: Path, records: Iterable[npt.NDArray[np.void]], keys: Iterable[list[bytes]]
+    output: Path,
+    records: Iterable[npt.NDArray[np.void]],
+    keys: Iterable[list[bytes]],
+    fields: bytes = b"",
 ) -> tuple[int, int]:
-    """Write ``index.fli`` atomically. Returns its size in bytes and its digest."""
+    """Write ``index.fli`` atomically, with the digest of the manifest's ``fields``. Returns its size in bytes
+    and its own digest."""
     final = output / INDEX_NAME
     temporary = temporary_of(final)
-    write_index(temporary, records, keys)
+    write_index(temporary, records, keys, fields)
     publish(temporary, final)
     return final.stat().st_size, _C.Index(str(final)).digest
 
@@ -106,6 +111,7 @@ def make_manifest(
     index: tuple[int, int],
     options: dict[str, Any],
     skipped: int,
+    fields: Entries = (),
 ) -> Manifest:
     """The manifest of records that ``summary`` has seen; ``index`` is the index's size and digest."""
     return Manifest(
@@ -120,6 +126,7 @@ def make_manifest(
         options=options,
         skipped=skipped,
         writer=f"fastload {fastload.__version__}",
+        fields=fields,
     )
 
 

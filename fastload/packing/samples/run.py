@@ -1,0 +1,184 @@
+"""One pack of samples: what it was asked to do, taken up again, and published."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.machine.sizes import counted
+from fastload.packing.entries import ensure_entries
+from fastload.packing.entry_facts import entry_facts
+from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.options import PackOptions
+from fastload.packing.output import OutputFolder
+from fastload.packing.packer import Observer, PackResult
+from fastload.packing.plan import MAX_LISTED, SUFFIXES, WORK_NAME, check_options
+from fastload.packing.samples.encode import Encoder
+from fastload.packing.samples.feed import encoded
+from fastload.packing.samples.given import Given
+from fastload.packing.samples.publish import publish_samples
+from fastload.packing.samples.shards import Shards
+from fastload.packing.shard_job import BadFiles
+from fastload.packing.summary import Summary
+from fastload.sample.schema import Schema
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.formats import format_of
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
+
+__all__ = ["SamplePack"]
+
+RUN_NAME = "samples.json"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class SamplePack:
+    """Packs samples of one schema into one folder; the caller holds its lock.
+
+    Args:
+        output: the folder.
+        given: the samples.
+        schema: their fields.
+        options: those of a pack; pictures are never re-encoded.
+        observer: hears how far it is.
+    """
+
+    output: Path
+    given: Given
+    schema: Schema
+    options: PackOptions
+    observer: Observer
+
+    def run(self) -> PackResult:
+        """Pack, or go on with what was interrupted; of a finished pack of these very samples, its result.
+
+        Raises:
+            PackError: samples that cannot be packed, another pack in the folder, a full disk.
+        """
+        began = time.monotonic()
+        folder = OutputFolder(self.output)
+        identity = self.identity()
+        if self.options.restart:
+            folder.discard()
+        state = folder.state()
+        if state == "complete":
+            return self._complete(Manifest.read(self.output), identity, began)
+        if state == "foreign":
+            raise folder.refusal()
+        by_position = self._take_up(folder, identity)
+        shards = self._shards()
+        first = shards.finished()
+        self.observer.samples_started(self.output, first, self._length())
+        processes = self.options.num_proc or 1
+        try:
+            shards.write(encoded(self.given, self._encoder(), first, processes if by_position else 1))
+        except BadFiles as error:
+            raise PackError(_bad_samples(error.failures)) from None
+        if not shards.number:
+            raise PackError("there are no samples to pack.")
+        manifest, summary = publish_samples(folder, shards, self.schema, self.options.format, identity)
+        remove(folder.work)
+        packed = time.monotonic()
+        written = manifest.data_bytes
+        return self._result(manifest, summary, packed - began, written)
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the output's bytes besides the samples' values; JSON values only."""
+        facts = self.options.identity()
+        return {**facts, "given": self.given.identity(), "schema": json.loads(self.schema.to_json())}
+
+    def _length(self) -> int | None:
+        try:
+            return len(self.given)
+        except TypeError:
+            return None
+
+    def _encoder(self) -> Encoder:
+        return Encoder(self.schema, self.given.root, self.options.format == "hdf5")
+
+    def _shards(self) -> Shards:
+        name = self.options.format
+        return Shards(
+            self.output / WORK_NAME, format_of(name), SUFFIXES[name], self.schema, self.options.shard_size,
+            self.options.on_error == "skip", self.observer.advanced,
+        )  # fmt: skip
+
+    def _complete(self, manifest: Manifest, identity: dict[str, Any], began: float) -> PackResult:
+        if identity["given"] is None:
+            raise PackError(
+                f"{self.output} holds a complete pack, and an iterable cannot be compared with it. Use "
+                "restart=True to replace it, or choose another folder."
+            )
+        _check_same(manifest.options, identity, self.options, self.output)
+        newest = self.given.newest_ns()
+        if newest > (self.output / MANIFEST_NAME).stat().st_mtime_ns:
+            raise PackError(
+                f"{self.output} is a complete pack, and files of its source are newer. --restart throws it "
+                "away and packs anew."
+            )
+        remove(self.output / WORK_NAME)
+        return self._result(manifest, None, time.monotonic() - began, 0)
+
+    def _result(
+        self, manifest: Manifest, summary: Summary | None, seconds: float, written: int
+    ) -> PackResult:
+        began = time.monotonic()
+        if self.options.entries is not None:
+            ensure_entries(self.output, self.options.entries, self.options.num_proc, self.observer)
+        facts = entry_facts(PackedFiles(self.output))
+        return PackResult(self.output, manifest, facts, summary, seconds, time.monotonic() - began, written)
+
+    def _take_up(self, folder: OutputFolder, identity: dict[str, Any]) -> bool:
+        """Make the work folder, or check that the one that is there is this pack's.
+
+        Returns:
+            Whether samples can be asked by position.
+        """
+        known = identity["given"] is not None
+        path = folder.work / RUN_NAME
+        if path.exists() and known:
+            try:
+                before = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise PackError(f"{path} cannot be used ({error}); pack again with --restart.") from None
+            _check_same(before, identity, self.options, self.output)
+            return True
+        if folder.state() == "unfinished" and not path.exists() and (folder.work / "plan.json").exists():
+            raise PackError(
+                f"{self.output} holds an unfinished pack of other files; --restart throws it away and begins "
+                "anew."
+            )
+        if path.exists():
+            self.observer.begins_anew(self.output)
+        folder.discard()
+        folder.work.mkdir()
+        temporary_of(path).write_text(json.dumps({**identity, "version": VERSION}), encoding="utf-8")
+        publish(temporary_of(path), path)
+        return known
+
+
+def _bad_samples(failures: list[tuple[str, str]]) -> str:
+    lines = [f"  {key}: {reason}" for key, reason in failures[:MAX_LISTED]]
+    if len(failures) > MAX_LISTED:
+        lines.append(f"  ... and {len(failures) - MAX_LISTED} more")
+    return (
+        f"{counted(len(failures), 'sample')} cannot be packed:\n" + "\n".join(lines) + "\n"
+        "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."
+    )
+
+
+def _check_same(
+    before: Mapping[str, Any], now: Mapping[str, Any], options: PackOptions, output: Path
+) -> None:
+    check_options(before, options, output)
+    for name, what in (("schema", "the schema"), ("given", "the samples")):
+        if before.get(name) != now[name]:
+            raise PackError(
+                f"{output} holds a pack, and {what} differ from those it was begun with. --restart throws "
+                "it away and packs anew."
+            )
