@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
     from fastload.loader.padding import valid
     from fastload.loader.values import Block, Cache, Dali
+    from fastload.packing.samples.pack import pack
     from fastload.sample.fields import (
         Array,
         Boxes,
@@ -58,6 +59,7 @@ __all__ = [
     "WeightedSampler",
     "errors",
     "mix",
+    "pack",
     "transforms",
     "valid",
 ]
@@ -93,6 +95,7 @@ _LAZY = {
     "WeightedSampler": "fastload.sampler",
     "errors": None,
     "mix": "fastload.dataset.pictures",
+    "pack": "fastload.packing.samples.pack",
     "transforms": None,
     "valid": "fastload.loader.padding",
 }

@@ -68,3 +68,18 @@ def sample(i: int) -> dict[str, Any]:
         "facts": None if i % 3 == 2 else {"id": i, "tags": ["a", "b"][: i % 3]},
         "ignored": object(),
     }
+
+
+class Samples:
+    """The first ``count`` samples, by position; those in ``broken`` raise."""
+
+    def __init__(self, count: int, broken: tuple[int, ...] = ()) -> None:
+        self._count, self._broken = count, broken
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        if i in self._broken:
+            raise LookupError(f"sample {i} is lost")
+        return sample(i)

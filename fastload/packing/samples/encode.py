@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -102,6 +103,20 @@ class Encoder:
                 raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")
             found.append(data)
         return found
+
+    def digest(self, sample: Mapping[str, Any] | Failed) -> bytes:
+        """16 bytes that tell a sample from others; those that cannot be packed are all the same."""
+        hashed = hashlib.blake2b(digest_size=16)
+        try:
+            if isinstance(sample, Failed):
+                return hashed.digest()
+            values = self.values(sample)
+        except Exception:  # Pillow and users' code raise anything
+            return hashed.digest()
+        for value in values:
+            data = value.data if isinstance(value, Picture) else value
+            hashed.update(len(data).to_bytes(8, "little") + data)
+        return hashed.digest()
 
     def key(self, sample: Mapping[str, Any]) -> bytes:
         """The path of the record's file below the root; empty: it has no file."""

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.packing.samples.encode import Failed
+from fastload.packing.samples.encode import Encoder, Failed
 
 __all__ = ["Given", "Positions", "Stream", "given"]
 
@@ -32,7 +32,7 @@ class Given(Protocol):
     def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed]:
         """Those from position ``start`` to before ``stop`` (None: all)."""
 
-    def identity(self) -> dict[str, Any] | None:
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         """What tells these samples from others, JSON values only; None: nothing does, they come once."""
 
     def newest_ns(self) -> int:
@@ -63,7 +63,7 @@ class Stream:
             self._position += 1
             yield sample
 
-    def identity(self) -> dict[str, Any] | None:
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         return None
 
     def newest_ns(self) -> int:
@@ -98,10 +98,10 @@ class Positions:
         end = self._count if stop is None else min(stop, self._count)
         return (self._one(position) for position in range(start, end))
 
-    def identity(self) -> dict[str, Any] | None:
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         hashed = hashlib.blake2b(digest_size=16)
-        for sample in self.first():
-            hashed.update(_shown(sample))
+        for sample in map(self._one, self._spread()):
+            hashed.update(encoder.digest(sample))
         return {"samples": self._count, "some": hashed.hexdigest()}
 
     def newest_ns(self) -> int:
@@ -117,20 +117,6 @@ class Positions:
         except Exception as error:  # a user's code
             return Failed(error)
         return found
-
-
-def _shown(value: Any) -> bytes:
-    """Bytes that differ where values do."""
-    if isinstance(value, Mapping):
-        return b"".join(str(name).encode() + b"=" + _shown(part) + b";" for name, part in value.items())
-    if isinstance(value, (list, tuple)):
-        return b"[" + b",".join(map(_shown, value)) + b"]"
-    if isinstance(value, (bytes, bytearray)):
-        return hashlib.blake2b(value, digest_size=16).digest()
-    if hasattr(value, "__array__") and not isinstance(value, (str, int, float)):
-        pixels = np.asarray(value)
-        return str((pixels.dtype, pixels.shape)).encode() + _shown(pixels.tobytes())
-    return repr(value).encode()
 
 
 def given(samples: Any, root: bytes, limit: int | None) -> Given:

@@ -52,7 +52,7 @@ def path_of(value: Any) -> bytes | None:
     """The path that a value names or that goes with its bytes; None: it has none."""
     if isinstance(value, Mapping):
         value = value.get("path")
-    return os.fsencode(value) if value and is_path(value) else None
+    return os.fsencode(value) if is_path(value) and os.fspath(value) else None
 
 
 def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:

@@ -106,7 +106,9 @@ def _write_columns(output: Path, schema: Schema, parts: list[Path], count: int) 
     """The files of the fields that have their own."""
     found = {}
     for at, (number, field) in enumerate(schema.columns):
-        found[field.name] = write_column(output / column_name(number), field, count, **_column(field, parts, at))
+        found[field.name] = write_column(
+            output / column_name(number), field, count, **_column(field, parts, at)
+        )
     return found
 
 

@@ -90,7 +90,11 @@ class SamplePack:
     def identity(self) -> dict[str, Any]:
         """What decides the output's bytes besides the samples' values; JSON values only."""
         facts = self.options.identity()
-        return {**facts, "given": self.given.identity(), "schema": json.loads(self.schema.to_json())}
+        return {
+            **facts,
+            "given": self.given.identity(self._encoder()),
+            "schema": json.loads(self.schema.to_json()),
+        }
 
     def _length(self) -> int | None:
         try:
@@ -176,9 +180,6 @@ def _check_same(
     before: Mapping[str, Any], now: Mapping[str, Any], options: PackOptions, output: Path
 ) -> None:
     check_options(before, options, output)
-    for name, what in (("schema", "the schema"), ("given", "the samples")):
+    for name, what in (("schema", "with another schema"), ("given", "of other samples")):
         if before.get(name) != now[name]:
-            raise PackError(
-                f"{output} holds a pack, and {what} differ from those it was begun with. --restart throws "
-                "it away and packs anew."
-            )
+            raise PackError(f"{output} holds a pack {what}. --restart throws it away and packs anew.")

@@ -1,0 +1,122 @@
+"""``fastload.pack``: samples of any fields into a packed dataset."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import FastloadError, PackError
+from fastload.packing.entries import DEFAULT_SPACING
+from fastload.packing.lock import folder_lock
+from fastload.packing.options import PackOptions, parse_bytes
+from fastload.packing.packer import Observer, PackResult
+from fastload.packing.packer import pack as pack_source
+from fastload.packing.samples.given import Given, given
+from fastload.packing.samples.guess import guess_schema
+from fastload.packing.samples.run import SamplePack
+from fastload.sample.schema import Schema
+
+__all__ = ["pack", "pack_given"]
+
+
+class _Spoken(Observer):
+    """Says on stderr what its user must know."""
+
+    def begins_anew(self, output: Path) -> None:
+        sys.stderr.write(
+            f"{output}: a pack was interrupted. An iterable cannot be asked for its samples again, so it "
+            "begins anew; give something with __getitem__ and __len__ to go on where it was.\n"
+        )
+
+
+def pack(
+    samples: Any,
+    output: str | os.PathLike[str],
+    schema: Any = None,
+    *,
+    format: str = "arrow",
+    shard_size: int | str = "256MB",
+    num_proc: int | None = None,
+    limit: int | None = None,
+    on_error: str = "raise",
+    restart: bool = False,
+    entries: int | None = DEFAULT_SPACING,
+    observer: Observer | None = None,
+) -> PackResult | list[PackResult]:
+    """Pack samples of any fields into ``output``.
+
+    The same samples give the same bytes, for any ``num_proc``. A pack that was interrupted leaves nothing
+    that could be taken for a dataset; with samples that can be asked by position, the same call goes on where
+    it was, and of a pack that is complete it only gives the result.
+
+    Args:
+        samples: an iterable of dicts of values by field name; or, to be resumable and packed by several
+            processes, something with ``__getitem__`` and ``__len__``, as torch's map-style datasets have.
+            Pictures are paths, bytes of image files, ``{"bytes", "path"}``, PIL images, or arrays (height,
+            width) or (height, width, channels); other values what :meth:`fastload.Field.encode` takes. Or a
+            path: a folder of images or a table, which is packed as ``fastload pack`` does.
+        output: the folder to make.
+        schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
+            Boxes("xywh")}``. None: guessed from a few samples and printed. Other keys are left out.
+        format: "arrow", "lmdb" or "hdf5".
+        shard_size: bytes of samples a shard holds at most, or a size as "256MB".
+        num_proc: processes that make samples; None: this one. With several, samples must pickle, and a script
+            must have ``if __name__ == "__main__":``.
+        limit: only the first so many samples.
+        on_error: "raise" stops at samples that cannot be packed, "skip" leaves them out and lists them in
+            ``skipped.jsonl``.
+        restart: throw away an unfinished or finished pack in the output folder.
+        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
+        observer: hears how far it is.
+
+    Returns:
+        The packed dataset's facts; for a path, a list of one or of a parent of train/ and val/ more.
+
+    Raises:
+        PackError: samples that cannot be packed, another pack in the folder, a full disk.
+        TypeError, ValueError: arguments that are wrong.
+    """
+    size = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
+    options = PackOptions(
+        format=format, shard_size=size, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
+        entries=entries,
+    )  # fmt: skip
+    if isinstance(samples, (str, os.PathLike)):
+        if schema is not None:
+            raise TypeError("the schema of a table is told by its columns; see 'fastload pack --field'.")
+        return pack_source(samples, output, options, observer)
+    source = given(samples, os.fsencode(Path.cwd()), limit)
+    if schema is None:
+        found = guess_schema(source)
+        sys.stderr.write(f"schema, guessed from {min(16, len(source.first()))} samples: {found}\n")
+    else:
+        found = Schema.of(schema)
+    return pack_given(source, output, found, options, observer or _Spoken())
+
+
+def pack_given(
+    source: Given,
+    output: str | os.PathLike[str],
+    schema: Schema,
+    options: PackOptions,
+    observer: Observer | None = None,
+) -> PackResult:
+    """Pack samples whose schema is known.
+
+    Raises:
+        PackError: see :func:`pack`.
+    """
+    wrong = [name for name in ("raw", "baseline", "max_side", "size") if getattr(options, name)]
+    if wrong:
+        raise PackError(f"{', '.join(wrong)}: only for folders and lists of images with labels.")
+    folder = Path(output).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with folder_lock(folder):
+            return SamplePack(folder, source, schema, options, observer or Observer()).run()
+    except OSError as error:
+        if isinstance(error, FastloadError):
+            raise
+        raise PackError(f"cannot pack into {folder}: {error}.") from error
