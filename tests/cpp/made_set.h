@@ -50,6 +50,7 @@ class MadeSet {
     reader_ = std::make_unique<Reader>(*reader_, *index_, std::move(cache));
   }
   Reader& reader() { return *reader_; }
+  Index& index() { return *index_; }
   [[nodiscard]] size_t size() const { return records_.size(); }
   [[nodiscard]] const Record& record(size_t id) const { return records_[id]; }
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ + "/" + name; }

@@ -191,7 +191,7 @@ TEST(a_cache_of_another_set_is_refused) {
 
 TEST(the_index_comes_from_its_copy_once_that_is_complete) {
   Cached a;
-  const Index& plain = a.set.reader().index();
+  const Index& plain = a.set.index();
   Index index(plain, a.cache);
   const Bytes whole = a.file.index();
   CHECK(a.cache->write_copy(Table::kIndex, 0, whole.first(100)));

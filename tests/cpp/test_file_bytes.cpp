@@ -63,7 +63,7 @@ TEST(a_large_remote_index_is_read_page_by_page) {
   file_system.remote = true;
   MadeSet set(kMany, 3, 0);
   CHECK(!is_mapped(set.path("index")));
-  Index& index = set.reader().index();
+  Index& index = set.index();
   const uint64_t opening = file_system.preads;
   CHECK(opening <= 3);
   index.record(5);
@@ -87,7 +87,7 @@ TEST(a_remote_index_that_is_cut_or_cannot_be_read_is_an_error) {
   const Reset reset;
   file_system.remote = true;
   MadeSet set(kMany, 3, 0);
-  Index& index = set.reader().index();
+  Index& index = set.index();
   file_system.stale = 1;
   CHECK_EQ(index.record(kMany / 2).offset, set.record(kMany / 2).offset);
   file_system.bad = 128 + 32 * 1000;

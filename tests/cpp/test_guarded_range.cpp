@@ -87,7 +87,7 @@ TEST(a_shard_that_was_cut_is_an_error_and_one_that_is_whole_again_is_read) {
 
 TEST(an_index_that_was_cut_is_an_error) {
   MadeSet set(4000, 10, 0);
-  Index& index = set.reader().index();
+  Index& index = set.index();
   index.verify();
   CHECK_EQ(index.record(3000).length, set.record(3000).length);
   std::filesystem::resize_file(set.path("index"), kPage);

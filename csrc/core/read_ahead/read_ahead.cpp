@@ -161,7 +161,7 @@ void ReadAhead::run() noexcept {
 
 bool ReadAhead::keeps(uint32_t shard, uint64_t offset) const {
   if (plan_.keep >= 1) return true;
-  const uint64_t region = offset / kRegion ^ uint64_t { shard } << 40;
+  const uint64_t region = offset / kRegion ^ (uint64_t{shard} << 40);
   constexpr double kWhole = 18446744073709551616.0;  // 2^64
   return static_cast<double>(mix(region + 1)) < plan_.keep * kWhole;
 }

@@ -9,28 +9,31 @@
 namespace fastload {
 namespace {
 
-std::unique_ptr<std::atomic<uint64_t>[]> bits(uint64_t count) {
+std::shared_ptr<std::atomic<uint64_t>[]> bits(uint64_t count) {
   return std::make_unique<std::atomic<uint64_t>[]>(count / 64 + 1);
 }
 
 }  // namespace
 
-Reader::Reader(Index& index, std::vector<ShardFile> shards, OpenSource open)
-    : index_(index), shards_(std::make_shared<Shards>()) {
+Reader::Reader(RecordTable& index, std::vector<ShardFile> shards, OpenSource open)
+    : index_(index), shards_(std::make_shared<Shards>()), checked_(bits(index.size())) {
   shards_->files = std::move(shards);
   shards_->open_source = std::move(open);
   shards_->open.reserve(shards_->files.size());
   for (size_t i = 0; i < shards_->files.size(); ++i) {
     shards_->open.push_back(std::make_unique<Open>());
   }
-  shards_->checked = bits(index_.size());
 }
 
-Reader::Reader(const Reader& reader, Index& index, std::shared_ptr<KeptRecords> cache)
+Reader::Reader(const Reader& reader, RecordTable& table)
+    : index_(table), shards_(reader.shards_), checked_(bits(table.size())) {}
+
+Reader::Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRecords> cache)
     : index_(index),
       shards_(reader.shards_),
+      checked_(reader.checked_),
       cache_(std::move(cache)),
-      checked_(bits(index.size())) {
+      kept_checked_(bits(index.size())) {
   if (cache_->size() == index_.size() && cache_->index_digest() == index_.digest()) return;
   throw Error(ErrorKind::kValue, cache_->path() + " is a cache of " +
                                      std::to_string(cache_->size()) + " records of another " +
@@ -94,7 +97,7 @@ void Reader::count_miss() noexcept {
 Bytes Reader::find(uint64_t id, const Record& record) noexcept {
   if (!is_ready(id)) return {};
   const Bytes bytes = cache_->find(id);
-  std::atomic<uint64_t>& word = checked_[id / 64];
+  std::atomic<uint64_t>& word = kept_checked_[id / 64];
   const uint64_t bit = uint64_t{1} << (id % 64);
   const bool checked = (word.load(std::memory_order_relaxed) & bit) != 0;
   // The index says what the record is, not the cache.
@@ -187,7 +190,7 @@ bool Reader::is_resident(const Record& record) {
 }
 
 void Reader::check(uint64_t id, const Record& record, Bytes bytes) {
-  std::atomic<uint64_t>& word = shards_->checked[id / 64];
+  std::atomic<uint64_t>& word = checked_[id / 64];
   const uint64_t bit = uint64_t{1} << (id % 64);
   const bool changed = shards_->open[record.shard]->source->is_changed();
   if (!changed && (word.load(std::memory_order_relaxed) & bit) != 0) return;

@@ -9,8 +9,8 @@
 
 #include "base/bytes.h"
 #include "io/byte_source.h"
-#include "shard/index.h"
 #include "shard/kept.h"
+#include "shard/record.h"
 
 namespace fastload {
 
@@ -26,11 +26,13 @@ struct ShardFile {
 class Reader {
  public:
   // `index` must outlive the reader.
-  Reader(Index& index, std::vector<ShardFile> shards, OpenSource open = open_file);
+  Reader(RecordTable& index, std::vector<ShardFile> shards, OpenSource open = open_file);
+  // A reader of another table's records in the same shards, which are opened once for both.
+  Reader(const Reader& reader, RecordTable& table);
   // Another reader of the same shards, which looks for records in the cache first, and puts those
   // there that it reads. `index` is of the same dataset. Throws Error(kValue) if the cache is
   // another's.
-  Reader(const Reader& reader, Index& index, std::shared_ptr<KeptRecords> cache);
+  Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRecords> cache);
 
   // The record's bytes: a view of the cache, the mapping, or of `scratch`, which must outlive the
   // view. Checks range and, on the record's first read, its CRC-32C; what is damaged in the cache
@@ -62,7 +64,7 @@ class Reader {
   // A record that was read from source() is used.
   void count_miss() noexcept;
 
-  [[nodiscard]] Index& index() const { return index_; }
+  [[nodiscard]] RecordTable& index() const { return index_; }
   // The shard's path, for messages; "?" when the entry is damaged.
   [[nodiscard]] std::string shard_path(uint64_t id) const;
 
@@ -73,13 +75,12 @@ class Reader {
     Bytes mapping;  // the source's
   };
   // One bit a record: its CRC-32C was checked.
-  using Checked = std::unique_ptr<std::atomic<uint64_t>[]>;
+  using Checked = std::shared_ptr<std::atomic<uint64_t>[]>;
   // What all readers of these shards share.
   struct Shards {
     std::vector<ShardFile> files;
     OpenSource open_source;
     std::vector<std::unique_ptr<Open>> open;
-    Checked checked;
   };
   Bytes find(uint64_t id, const Record& record) noexcept;
   Bytes read_mapped(uint64_t id, const Record& record, const Open& source,
@@ -90,10 +91,11 @@ class Reader {
   Open& open(uint32_t shard);
   void open_source(uint32_t shard);
 
-  Index& index_;
+  RecordTable& index_;
   const std::shared_ptr<Shards> shards_;
+  const Checked checked_;                     // in the shards, by all readers of this table
   const std::shared_ptr<KeptRecords> cache_;  // nullptr: none
-  const Checked checked_;                     // in the cache
+  const Checked kept_checked_;                // in the cache
 };
 
 }  // namespace fastload
