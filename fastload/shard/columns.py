@@ -191,19 +191,30 @@ class Columns(Mapping[str, Any]):
         return len(self._fields)
 
 
-def read_record(path: Path, record: np.void, what: str) -> bytes:
-    """The bytes that an entry of a record column names, read from the shard at ``path`` and checked.
+def read_record(path: Path, size: int, record: np.void, what: str) -> bytes:
+    """The bytes that an entry of a record column names, read from a shard and checked.
+
+    Args:
+        path: the shard's file.
+        size: its bytes, as the manifest says.
+        record: the entry.
+        what: names them, for messages.
 
     Raises:
-        ShardError, ShardTruncated, ChecksumError: they are not there, or others. ``what`` names them.
+        FormatError: it names no bytes of the shard.
+        ShardError, ShardTruncated, ChecksumError: they are not there, or others.
     """
-    length = int(record["length"])
+    offset, length = int(record["offset"]), int(record["length"])
+    if not length or offset + length > size:
+        raise FormatError(
+            f"{what} claims {length} bytes at offset {offset} of {path} ({size} bytes). Pack again."
+        )
     try:
         with open(path, "rb") as file:
-            file.seek(int(record["offset"]))
+            file.seek(offset)
             data = file.read(length)
-    except (OSError, OverflowError) as error:
-        raise ShardError(f"{path} cannot be read: {error}.") from None
+    except OSError as error:
+        raise ShardError(f"{path} cannot be read: {error.strerror}.") from None
     if len(data) != length:
         raise ShardTruncated(f"{path} ends within {what}: {len(data)} of {length} bytes. Restore the shard.")
     found = _C.crc32c(np.frombuffer(data, np.uint8))

@@ -284,4 +284,5 @@ class PackedFiles:
                 f"{self.columns.path(field)}: sample {sample} names shard {number} of {len(shards)}. "
                 "Pack again."
             )
-        return read_record(self.folder / shards[number].file, record, f"sample {sample}, field {field!r}")
+        shard = shards[number]
+        return read_record(self.folder / shard.file, shard.size, record, f"sample {sample}, field {field!r}")
