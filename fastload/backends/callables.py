@@ -77,7 +77,7 @@ class InlineStage:
             parts.complete(pending)
             with kept():
                 ids, draws = pending.batch.ids, pending.batch.draws
-                return parts.tail.batch(pending.slot.images, pending.slot.labels, key.epoch, ids, draws)
+                return parts.tail.of_fields(pending.slot.fields, key.epoch, ids, draws)
         except CallableError as error:
             cause = error.__cause__
             assert cause is not None

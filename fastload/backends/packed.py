@@ -224,7 +224,7 @@ class PackedBackend:
 
     def _make_stage(self) -> InlineStage | WorkerStage:
         plan, options = self._plan, self._options
-        tail = Tail(plan.tail, plan.picture, options.collate_fn, options.seed)
+        tail = Tail(plan.tail, plan.picture, options.collate_fn, options.seed, self._delivery)
         renderer = None
         if self._shape is None:
             limits = options.max_pixels, options.on_error, options.cache_decoded

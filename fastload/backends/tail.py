@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from fastload._native import _C
 from fastload.dataset.decoding import sample_error
 from fastload.dataset.mixture import Packed
 from fastload.machine.generators import set_generators
+from fastload.sample.delivery import IMAGE, LABEL, Delivery
 
 __all__ = ["CallableError", "SampleKey", "Tail", "failed"]
 
@@ -73,6 +74,8 @@ class Tail:
         picture: they get PIL pictures, mode RGB; else tensors (3, H, W).
         collate_fn: what makes a batch of [(sample, label)]; None: samples and labels are stacked.
         seed: the loader's.
+        delivery: of the batches that the samples come from. Where these are dicts, callables and
+            ``collate_fn`` get each sample as a dict, its pictures as tensors.
     """
 
     def __init__(
@@ -81,11 +84,38 @@ class Tail:
         picture: bool,
         collate_fn: Callable[[list[Any]], Any] | None,
         seed: int,
+        delivery: Delivery | None = None,
     ) -> None:
+        self._delivery = delivery
         self._functions = [(function, _takes_generator(function)) for function in functions]
         self._picture = picture
         self._collate_fn = collate_fn
         self._seed = seed
+
+    def of_fields(
+        self,
+        raw: Mapping[str, Any],
+        epoch: int,
+        ids: npt.NDArray[np.int64],
+        draws: npt.NDArray[np.uint32] | None,
+    ) -> Any:
+        """The batch of samples that the core has decoded.
+
+        Args:
+            raw: of :meth:`fastload.sample.layout.BatchLayout.raw`.
+            epoch, ids, draws: what their randomness depends on.
+
+        Raises:
+            CallableError: a callable failed; from its error.
+        """
+        delivery = self._delivery
+        assert delivery is not None
+        if delivery.is_pair:
+            # Labels of their own: a worker process sends a tensor with all the memory that it is a view of.
+            return self.batch(iter(raw[IMAGE]), raw[LABEL].clone(), epoch, ids, draws)
+        keys = self._keys(epoch, ids, draws)
+        samples = [self._made(one, key) for one, key in zip(delivery.samples(raw), keys, strict=True)]
+        return self._collated(keys, samples, self._collate_fn or delivery.collated)
 
     def batch(
         self,
@@ -105,19 +135,31 @@ class Tail:
         Raises:
             CallableError: a callable failed; from its error.
         """
+        keys = self._keys(epoch, ids, draws)
+        samples = [
+            self._made(_pil(image) if self._picture else image, key)
+            for image, key in zip(images, keys, strict=True)
+        ]
+        if self._collate_fn is None:
+            return self._collated(keys, samples, torch.utils.data.default_collate), labels
+        return self._collated(keys, list(zip(samples, labels.tolist(), strict=True)), self._collate_fn)
+
+    def _keys(
+        self, epoch: int, ids: npt.NDArray[np.int64], draws: npt.NDArray[np.uint32] | None
+    ) -> list[SampleKey]:
         draw = np.zeros(len(ids), np.uint32) if draws is None else draws
-        keys = [SampleKey(self._seed, epoch, int(i), int(d)) for i, d in zip(ids, draw, strict=True)]
-        samples = [self._sample(image, key) for image, key in zip(images, keys, strict=True)]
+        return [SampleKey(self._seed, epoch, int(i), int(d)) for i, d in zip(ids, draw, strict=True)]
+
+    @staticmethod
+    def _collated(keys: list[SampleKey], samples: list[Any], collate: Callable[[list[Any]], Any]) -> Any:
         set_generators(keys[0].words(_COLLATE))
         try:
-            if self._collate_fn is not None:
-                return self._collate_fn(list(zip(samples, labels.tolist(), strict=True)))
-            return torch.utils.data.default_collate(samples), labels
+            return collate(samples)
         except Exception as error:
             raise CallableError(keys[0].sample) from error
 
-    def _sample(self, image: torch.Tensor, key: SampleKey) -> Any:
-        sample: Any = _pil(image) if self._picture else image
+    def _made(self, sample: Any, key: SampleKey) -> Any:
+        """What the callables make of a sample."""
         if not self._functions:
             return sample
         set_generators(key.words(_GLOBALS))

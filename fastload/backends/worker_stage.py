@@ -99,14 +99,12 @@ class _Bench(Dataset[Any]):
             if work.slot < 0:
                 assert self._renderer is not None
                 images, found = self._renderer(work.request)
-                labels, faults = torch.from_numpy(found.labels), found.faults
-            else:
-                slot = self._wait(work)
-                if slot is None:
-                    return None
-                images, labels = iter(slot.images), slot.labels
-            request = work.request
-            return _Done(self._tail.batch(images, labels, request.epoch, request.ids, request.draws), faults)
+                faults, labels = found.faults, torch.from_numpy(found.labels)
+                return _Done(self._tail.batch(images, labels, *work.request[:3]), faults)
+            slot = self._wait(work)
+            if slot is None:
+                return None
+            return _Done(self._tail.of_fields(slot.fields, *work.request[:3]), faults)
         except Stopped:
             return _Done(None, faults)
         except CallableError as error:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fastload.dataset.schemas import joined_schema
 from fastload.dataset.selection import Selection
 from fastload.sampler.mixed import MixedOrder, shares
 from fastload.shard.dataset import PackedFiles, checked_id
@@ -59,6 +60,8 @@ class MixedFiles:
                 "num_samples, or leave it out."
             )
         self.classes, self._label_maps = _joined_classes(self.parts)
+        #: The fields of all samples; an image and a label where the manifests name none.
+        self.schema = joined_schema(self.parts, self.classes)
 
     def _part(self, folder: str | os.PathLike[str]) -> PackedFiles:
         return PackedFiles(folder)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.dataset.schemas import joined_schema
+from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["Selection"]
@@ -69,6 +71,15 @@ class Selection:
         )
         facts = json.dumps([[member.id for member in self._members], chosen])
         return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The fields of all samples.
+
+        Raises:
+            ValueError: the datasets have different fields.
+        """
+        return joined_schema(self.parts)
 
     @property
     def parts(self) -> tuple[PackedFiles, ...]:

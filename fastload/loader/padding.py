@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import torch
 
 from fastload._native import _C
+from fastload.sample.layout import VALID
+from fastload.sample.ragged import Ragged
 
 __all__ = ["valid"]
 
@@ -28,8 +30,9 @@ def valid(batch: Batch) -> Batch:
     ``DataLoader(drop_padding=True)`` does not make padding in the first place.
 
     Args:
-        batch: a tuple or list whose last tensor of shape (n,) holds the labels, or a mapping with the labels
-            under "labels", "label", "targets" or "target". Rows are along the first dimension.
+        batch: a dict of a set's fields; a tuple or list whose last tensor of shape (n,) holds the labels;
+            or a mapping with the labels under "labels", "label", "targets" or "target". Rows are along the
+            first dimension.
 
     Returns:
         The same kind of batch. Lists of as many strings or numbers lose rows, too; what has another length
@@ -38,11 +41,22 @@ def valid(batch: Batch) -> Batch:
     Raises:
         TypeError: no labels are found in it.
     """
-    labels = _labels_of(batch)
-    kept = labels != _C.IGNORE_LABEL
+    by_field = isinstance(batch, Mapping) and isinstance(batch.get(VALID), torch.Tensor)
+    kept: Any = batch[VALID] if by_field else _labels_of(batch) != _C.IGNORE_LABEL  # type: ignore[index]
     if bool(kept.all()):
         return batch
+    if by_field:
+        return {name: _field_rows(value, kept) for name, value in batch.items()}  # type: ignore
     return _rows(batch, kept)  # type: ignore[no-any-return]
+
+
+def _field_rows(value: Any, kept: torch.Tensor) -> Any:
+    """One field of a batch: a tensor, a Ragged, or a list of what each sample has."""
+    if isinstance(value, list) and len(value) == len(kept):
+        return [one for one, keep in zip(value, kept.tolist(), strict=True) if keep]
+    if isinstance(value, Ragged):
+        return value[kept.to(value.device)]
+    return _rows(value, kept)
 
 
 def _labels_of(batch: Any) -> torch.Tensor:

@@ -1,0 +1,42 @@
+"""The schema of several packed datasets that are read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fastload.sample.schema import Field, Schema
+from fastload.shard.dataset import PackedFiles
+
+__all__ = ["joined_schema"]
+
+
+def joined_schema(parts: Sequence[PackedFiles], classes: Sequence[str] | None = None) -> Schema:
+    """The schema of all; only the class names of the first label may differ.
+
+    Args:
+        parts: the packed folders.
+        classes: names of the first label's classes; None: the first folder's.
+
+    Raises:
+        ValueError: they have different fields.
+    """
+    first = parts[0].schema
+    wanted = _with_classes(first, ())
+    for part in parts[1:]:
+        found = _with_classes(part.schema, ())
+        if found != wanted:
+            raise ValueError(
+                "Datasets that are read as one must have the same fields. Found: "
+                f"{parts[0].folder} with {first}, and {part.folder} with {part.schema}. "
+                "Pack them with one schema."
+            )
+    return first if classes is None else _with_classes(first, tuple(classes))
+
+
+def _with_classes(schema: Schema, classes: tuple[str, ...]) -> Schema:
+    label = schema.label_field
+    if label is None:
+        return schema
+    changed = Field(label.name, replace(label.kind, classes=classes))  # type: ignore[call-arg]
+    return Schema(tuple(changed if field is label else field for field in schema))
