@@ -9,9 +9,10 @@ from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacin
 from fastload.cli.output import contents_rows, counted, human_bytes, print_json, print_table, sides_row
 from fastload.cli.pack_progress import PackProgress
 from fastload.packing.entries import DEFAULT_SPACING
-from fastload.packing.options import FORMATS, PackOptions, parse_bytes, parse_pixels
+from fastload.packing.options import PackOptions, parse_bytes, parse_pixels
 from fastload.packing.packer import DryRun, PackResult, dry_run, pack
 from fastload.packing.publish import SKIPPED_NAME
+from fastload.shard.formats import FORMATS
 
 __all__ = ["add", "run"]
 
@@ -27,7 +28,9 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument("source", metavar="SOURCE", help=_SOURCE)
     parser.add_argument("output", metavar="OUTPUT", help="folder to make")
-    parser.add_argument("--format", choices=FORMATS, default="arrow", help="container (default: %(default)s)")
+    parser.add_argument(
+        "--format", choices=tuple(FORMATS), default="arrow", help="container (default: %(default)s)"
+    )
     parser.add_argument("--shard-size", default="256MB", metavar="SIZE", help="default: %(default)s")
     parser.add_argument("--num-proc", type=int, metavar="N", help="default: one a CPU, fewer for small sets")
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N images (of each split)")

@@ -117,7 +117,7 @@ _SETTINGS: dict[str, tuple[type, dict[str, tuple[str, Any]]]] = {
     "backend": (Dali, {"decode_share": ("decode_share", 0.0), "gpu_memory_limit": ("memory_limit", None)}),
     "cache": (Cache, {"cache_decoded": ("decoded", None)}),
 }
-_SHORT = {Block: "block", Dali: "dali"}
+_SHORT: dict[Any, str] = {Block: "block", Dali: "dali"}
 
 
 def unfolded(given: Mapping[str, Any]) -> dict[str, Any]:

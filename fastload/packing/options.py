@@ -8,10 +8,10 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.packing.entries import DEFAULT_SPACING
+from fastload.shard.formats import FORMATS
 
-__all__ = ["FORMATS", "PackOptions", "parse_bytes", "parse_pixels"]
+__all__ = ["PackOptions", "parse_bytes", "parse_pixels"]
 
-FORMATS = ("arrow", "lmdb", "hdf5")
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 MIN_SHARD = 4096
@@ -53,7 +53,7 @@ class PackOptions:
     """Options of :func:`fastload.packing.pack`; the command line has the same names.
 
     Args:
-        format: "arrow", "lmdb" or "hdf5".
+        format: one of :data:`fastload.shard.formats.FORMATS`.
         shard_size: bytes of source images a shard holds at most (one image at least).
         num_proc: processes that write shards; None: one a CPU this process may use, fewer for small sets.
         limit: pack only the first this many images of each split.

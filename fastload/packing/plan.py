@@ -17,16 +17,15 @@ from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.names import encode_key, printable
 from fastload.packing.options import PackOptions
 from fastload.packing.source import Source
-from fastload.shard.formats import format_of
+from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import names_fit
 
-__all__ = ["PLAN_NAME", "SUFFIXES", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
+__all__ = ["PLAN_NAME", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
 
 WORK_NAME = ".fastload-pack"
 PLAN_NAME = "plan.json"
 VERSION = 1
 MAX_LISTED = 20  # problems shown in one message
-SUFFIXES = {"arrow": ".arrow", "lmdb": ".lmdb", "hdf5": ".h5"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def make_plan(
         )
     if not totals.files:
         raise PackError(f"no images in {printable(source.root)}: no file has an image's extension.")
-    count, suffix = len(listing.shards), SUFFIXES[options.format]
+    count, suffix = len(listing.shards), FORMATS[options.format].suffix
     shards = tuple(
         ShardPlan(f"{stem}-{i:05d}-of-{count:05d}{suffix}", start, stop, length)
         for i, (start, stop, length) in enumerate(listing.shards)

@@ -20,9 +20,8 @@ from fastload.errors import FormatError
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
 
-__all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
-SUFFIX = ".arrow"
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "data")
 

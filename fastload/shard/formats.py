@@ -1,4 +1,4 @@
-"""The three shard formats behind one interface; a format's library is imported when it is used."""
+"""The shard formats behind one interface; a format's library is imported when it is used."""
 
 from __future__ import annotations
 
@@ -19,9 +19,23 @@ from fastload.errors import FastloadError, FormatError, ShardError
 from fastload.sample.schema import Schema
 from fastload.shard.chunk import Chunk
 
-__all__ = ["FORMATS", "Foreign", "Format", "Located", "ShardSpec", "Writer", "format_of"]
+__all__ = ["FORMATS", "Facts", "Foreign", "Format", "Located", "ShardSpec", "Writer", "format_of"]
 
-FORMATS = ("arrow", "lmdb", "hdf5")
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a format before its module and library are imported."""
+
+    suffix: str  # of its shards
+    library: str  # that writes them
+
+
+#: The formats: each is a module of this package.
+FORMATS = {
+    "arrow": Facts(".arrow", "pyarrow"),
+    "lmdb": Facts(".lmdb", "lmdb"),
+    "hdf5": Facts(".h5", "h5py"),
+}
 # What says nothing about the file's contents.
 _NO_DAMAGE = (
     errno.EACCES, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ENOMEM, errno.EPERM,
@@ -81,9 +95,7 @@ class Writer(Protocol):
 
 
 class Format(Protocol):
-    """A module of this package: ``arrow``, ``lmdb`` or ``hdf5``."""
-
-    SUFFIX: str
+    """What a module of this package has that is a format."""
 
     @staticmethod
     def Writer(path: Path, spec: ShardSpec) -> Writer:
@@ -142,7 +154,7 @@ def format_of(name: str) -> Format:
     try:
         return importlib.import_module(f"fastload.shard.{name}")  # type: ignore[return-value]
     except ImportError as error:
-        library = {"arrow": "pyarrow", "lmdb": "lmdb", "hdf5": "h5py"}[name]
+        library = FORMATS[name].library
         raise FastloadError(
             f"the {name} format needs {library}, which cannot be imported ({error}): pip install {library}"
         ) from error

@@ -23,9 +23,8 @@ from fastload.shard.hdf5_fields import FieldDatasets, append_rows, key_name
 from fastload.shard.hdf5_file import WrittenFile
 from fastload.shard.hdf5_heap import heap_ranges, read_references
 
-__all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
-SUFFIX = ".h5"
 _MAX_CLASS_ARRAY = 4000
 _CHUNK = 1024  # references (16 bytes each) a chunk
 _IMAGES = ("image", "images", "img", "x", "data")

@@ -19,9 +19,8 @@ from fastload.machine.sizes import counted
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Located, ShardSpec
 
-__all__ = ["SUFFIX", "Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
-SUFFIX = ".lmdb"
 _PAGE = 4096
 _SLICE = 256  # values located through one memory map
 _BY_THE_SYSTEM = (lmdb.DiskError, lmdb.LockError, lmdb.MemoryError, lmdb.ReadonlyError)

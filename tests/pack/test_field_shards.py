@@ -16,12 +16,11 @@ from field_samples import SCHEMA, sample
 from PIL import Image as Pillow
 
 from fastload.packing.part import Part
-from fastload.packing.plan import SUFFIXES
 from fastload.packing.samples.encode import Encoder
 from fastload.packing.samples.shards import Shards
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
-from fastload.shard.formats import format_of
+from fastload.shard.formats import FORMATS, format_of
 
 COUNT = 40
 PICTURES = ("image", "mask", "depth", "bands")
@@ -31,7 +30,13 @@ PICTURES = ("image", "mask", "depth", "bands")
 def shards(tmp_path: Path, format_name: str) -> list[Path]:
     """The samples in several shards of a format."""
     written = Shards(
-        tmp_path, format_of(format_name), SUFFIXES[format_name], SCHEMA, 20000, False, lambda n, size: None
+        tmp_path,
+        format_of(format_name),
+        FORMATS[format_name].suffix,
+        SCHEMA,
+        20000,
+        False,
+        lambda n, size: None,
     )
     encoder = Encoder(SCHEMA, bytes(tmp_path), format_name == "hdf5")
     written.write(encoder.encode(0, (sample(i) for i in range(COUNT))))

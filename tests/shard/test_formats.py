@@ -16,7 +16,7 @@ from fastload import PackedDataset
 from fastload.errors import FormatError
 from fastload.packing import PackOptions, pack
 from fastload.shard import arrow, hdf5
-from fastload.shard.formats import ShardSpec, format_of
+from fastload.shard.formats import FORMATS, ShardSpec, format_of
 from fastload.shard.hdf5_heap import REFERENCE, heap_ranges, read_references
 from fastload.shard.index import RECORD
 
@@ -99,7 +99,7 @@ def write_shard(folder: Path, format_name: str, lengths: list[int]) -> tuple[Pat
     rng = np.random.default_rng(len(lengths))
     blobs = [rng.bytes(n) for n in lengths]
     module = format_of(format_name)
-    path = folder / f"s{module.SUFFIX}"
+    path = folder / f"s{FORMATS[format_name].suffix}"
     spec = ShardSpec((), len(blobs), sum(lengths))
     writer = module.Writer(path, spec)
     for start in range(0, len(blobs), 5):
@@ -123,7 +123,7 @@ def write_shard(folder: Path, format_name: str, lengths: list[int]) -> tuple[Pat
 def test_located_ranges_are_the_records(tmp_path: Path, format_name: str, lengths: list[int]) -> None:
     path, blobs = write_shard(tmp_path, format_name, lengths)
     module = format_of(format_name)
-    located = module.locate(path)
+    (located,) = module.locate(path)
     data = module.data_file(path).read_bytes()
     ranges = zip(located.offsets.tolist(), located.lengths.tolist(), strict=True)
     assert [data[begin : begin + length] for begin, length in ranges] == blobs
