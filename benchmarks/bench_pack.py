@@ -36,7 +36,8 @@ from measure import (
     write_results,
 )
 
-from fastload.packing.options import FORMATS, parse_bytes
+from fastload.packing.options import parse_bytes
+from fastload.shard.formats import FORMATS
 
 HERE = Path(__file__).parent
 RIVALS = {"webdataset": "wds", "mds": "mds", "litdata": "litdata", "ffcv": "ffcv"}  # packer, environment

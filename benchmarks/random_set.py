@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fastload._native import _C
-from fastload.shard.formats import ShardSpec, format_of
+from fastload.shard.formats import FORMATS, ShardSpec, format_of
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 
@@ -46,7 +46,7 @@ def _write_shard(path: Path, name: str, first: int, count: int, total: int) -> t
         parts.append(records)
     writer.close()
     records = np.concatenate(parts)
-    records["offset"] = shard_format.locate(path).offsets
+    records["offset"] = shard_format.locate(path)[0].offsets
     return records, shard_format.data_file(path).stat().st_size
 
 
@@ -57,7 +57,7 @@ def write_random(folder: Path, name: str, total: int, shard_bytes: int = SHARD_B
     per_shard = max(1, shard_bytes // (3 * SIDE * SIDE))
     parts, shards = [], []
     for number, first in enumerate(range(0, total, per_shard)):
-        path = folder / f"random-{number:05d}{shard_format.SUFFIX}"
+        path = folder / f"random-{number:05d}{FORMATS[name].suffix}"
         records, size = _write_shard(path, name, first, min(per_shard, total - first), total)
         records["shard"] = number
         parts.append(records)

@@ -14,14 +14,13 @@ from fastload.errors import PackError
 from fastload.packing.files import remove, sync_folder
 from fastload.packing.output import OutputFolder
 from fastload.packing.part import Part
-from fastload.packing.plan import SUFFIXES
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.samples.shards import Shards
 from fastload.packing.summary import Summary
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import write_column
 from fastload.shard.fields import ColumnFile, column_name, entries_of, fields_digest
-from fastload.shard.formats import format_of
+from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import Manifest, Shard
 
 __all__ = ["publish_samples"]
@@ -63,7 +62,7 @@ def publish_samples(
     if not kept:
         key, reason = skipped[0]
         raise PackError(f"none of {len(skipped)} samples can be packed; the first is {key}: {reason}.")
-    names = _name(folder, shards, kept, schema, SUFFIXES[format_name])
+    names = _name(folder, shards, kept, schema, FORMATS[format_name].suffix)
     parts = [shards.part_path(number) for number in kept]
     entries = entries_of(schema, _write_columns(folder.path, schema, parts, summary.records))
     keys = _Each(lambda _, path: Part.read(path).keys, parts)

@@ -17,7 +17,7 @@ from fastload.packing.files import publish, remove, temporary_of
 from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
 from fastload.packing.packer import Observer, PackResult
-from fastload.packing.plan import MAX_LISTED, SUFFIXES, WORK_NAME, check_options
+from fastload.packing.plan import MAX_LISTED, WORK_NAME, check_options
 from fastload.packing.samples.encode import Encoder
 from fastload.packing.samples.feed import encoded
 from fastload.packing.samples.given import Given
@@ -27,7 +27,7 @@ from fastload.packing.shard_job import BadFiles
 from fastload.packing.summary import Summary
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.formats import format_of
+from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 __all__ = ["SamplePack"]
@@ -108,7 +108,7 @@ class SamplePack:
     def _shards(self) -> Shards:
         name = self.options.format
         return Shards(
-            self.output / WORK_NAME, format_of(name), SUFFIXES[name], self.schema, self.options.shard_size,
+            self.output / WORK_NAME, format_of(name), FORMATS[name].suffix, self.schema, self.options.shard_size,
             self.options.on_error == "skip", self.observer.advanced,
         )  # fmt: skip
 
