@@ -108,8 +108,8 @@ class SamplePack:
     def _shards(self) -> Shards:
         name = self.options.format
         return Shards(
-            self.output / WORK_NAME, format_of(name), FORMATS[name].suffix, self.schema, self.options.shard_size,
-            self.options.on_error == "skip", self.observer.advanced,
+            self.output / WORK_NAME, format_of(name), FORMATS[name].suffix, self.schema,
+            self.options.shard_size, self.options.on_error == "skip", self.observer.advanced,
         )  # fmt: skip
 
     def _complete(self, manifest: Manifest, identity: dict[str, Any], began: float) -> PackResult:
