@@ -138,13 +138,13 @@ def run_threads(work: Callable[[int], None], count: int) -> None:
 
 def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Record bytes per second that arrive in batches, in the first epoch with start-up, and in the second."""
-    import fastload.backends.packed
+    import fastload.backends.native
     from fastload import DataLoader, PackedDataset
     from fastload import transforms as t
     from fastload.prefetch.read_ahead import ReadAheadPlan
 
     if arguments.before:
-        fastload.backends.packed.plan_read_ahead = lambda *_: ReadAheadPlan(0, 0, 1.0)
+        fastload.backends.native.plan_read_ahead = lambda *_: ReadAheadPlan(0, 0, 1.0)
     dataset = PackedDataset(folder)
     shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle]
     transform = t.Compose([t.RandomResizedCrop(224), t.RandomHorizontalFlip()]) if arguments.crop else None
@@ -168,7 +168,7 @@ def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         "second": more * mean / second,
         "images": samples / wall,
         "cpu_us": 1e6 * cpu / (samples + more),
-        **{f"ahead_{name}": value for name, value in backend.read_ahead_stats().items()},
+        **{f"ahead_{name}": value for name, value in backend.counts().read_ahead.items()},
     }
     feed.close()
     return found

@@ -31,7 +31,7 @@ class Parts:
     """What both stages need.
 
     ``renderer`` decodes pictures of different sizes, one by one; None: ``feeder``'s engine decodes.
-    ``complete`` waits for a batch of the engine and applies the error policy.
+    ``complete`` waits for a batch of that and applies the error policy.
     """
 
     dataset: Packed
@@ -41,7 +41,7 @@ class Parts:
     tail: Tail
     renderer: Renderer | None
     feeder: Feeder | None
-    complete: Callable[[Pending], None]
+    complete: Callable[[Pending], None] | None
 
     def request(self, key: BatchKey) -> Request:
         """What the renderer shall decode."""
@@ -73,6 +73,7 @@ class InlineStage:
             if parts.renderer is not None:
                 return self._rendered(key, parts.renderer)
             assert parts.feeder is not None
+            assert parts.complete is not None
             pending = parts.feeder.take(key)
             parts.complete(pending)
             with kept():

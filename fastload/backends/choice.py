@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 
 from fastload.backends.dali.backend import DaliBackend
 from fastload.backends.dali.library import find_dali
 from fastload.backends.dali.memory import device_plan
-from fastload.backends.device import DeviceBackend, HostBackend, MovedBackend, device_memory_plan
+from fastload.backends.device import DeviceBackend, MovedBackend, device_memory_plan
+from fastload.backends.faults import SampleReport
+from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
-from fastload.backends.packed import PackedBackend, memory_plan, planned_shape, python_workers, runs_python
+from fastload.backends.protocol import Backend
+from fastload.backends.python import PythonBackend
+from fastload.backends.shapes import memory_plan, planned_shape, python_workers, runs_python
 from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
@@ -35,19 +39,11 @@ from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
 
 __all__ = [
-    "Backend",
     "check_placement",
     "make_backend",
     "makes_empty_batches",
     "plan_memory",
 ]
-
-
-class Backend(HostBackend, Protocol):
-    """Batches by key, where the user asked for them."""
-
-    def transfer_stats(self) -> dict[str, Any]:
-        """The transfer's clocks; empty where batches stay on the host."""
 
 
 def make_backend(
@@ -79,7 +75,7 @@ def make_backend(
         if plan.output_size is None or plan.tail or options.collate_fn is not None:
             options = replace(options, collate_fn=_OfOne(options.collate_fn))
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
-        return cast(Backend, _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter)))
+        return _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter))
     passed = torch_arguments(arguments)
     if gpu is not None:
         passed["pin_memory"] = True
@@ -110,9 +106,12 @@ class _Samples:
 
     def __init__(self, inner: Backend) -> None:
         self._inner = inner
+        self.cancel, self.close, self.counts = inner.cancel, inner.close, inner.counts
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._inner.errors
 
     def batch(self, key: BatchKey) -> Any:
         images, labels = self._inner.batch(key)
@@ -211,9 +210,17 @@ def _packed(
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and not runs_python(plan, options):
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
-    decoder = DaliBackend if options.backend == "dali" else PackedBackend
     if augmenter is None or not augmenter.jitters:
-        return MovedBackend(decoder(dataset, sampler, plan, options, threads), gpu, augmenter, sampler)
-    inner = decoder(dataset, sampler, crosses_as(plan), options, threads)
+        return MovedBackend(_on_host(dataset, sampler, plan, options, threads), gpu, augmenter, sampler)
+    inner = _on_host(dataset, sampler, crosses_as(plan), options, threads)
     converter = Converter(plan, torch.device("cpu"), from_unit=True)
     return MovedBackend(inner, None, augmenter, sampler, converter)
+
+
+def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan) -> Backend:
+    if options.backend == "dali":
+        return DaliBackend(dataset, sampler, plan, options, threads)
+    if runs_python(plan, options):
+        return PythonBackend(dataset, sampler, plan, options, threads)
+    memory = host_memory(planned_shape(dataset, plan, options), options)
+    return NativeBackend(dataset, sampler, plan, options, threads, memory)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, cast
 
 import torch
 
 from fastload.backends.faults import SampleReport
+from fastload.backends.native import BatchMemory, NativeBackend
 from fastload.backends.options import Options
-from fastload.backends.packed import PackedBackend, planned_shape
+from fastload.backends.protocol import Backend, PlacedBackend
+from fastload.backends.shapes import planned_shape
+from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
@@ -27,7 +30,7 @@ from fastload.transfer.ring import Ring, ring_bytes, slot_bytes
 from fastload.transfer.streams import Gpu, guarded
 from fastload.transforms.plan import Plan
 
-__all__ = ["DeviceBackend", "HostBackend", "MovedBackend", "device_memory_plan"]
+__all__ = ["DeviceBackend", "MovedBackend", "device_memory_plan"]
 
 _MOVING = "moving batches to it"
 
@@ -92,9 +95,8 @@ class DeviceBackend:
         self._ring = Ring(gpu, _full(self._shape, parameters), ring_slots(options))
         self._ring.timeout = options.timeout
         try:
-            self._host = PackedBackend(
-                dataset, sampler, crosses_as(plan), options, threads, self._ring, parameters
-            )
+            memory = BatchMemory(self._shape, self._ring, parameters)
+            self._host = NativeBackend(dataset, sampler, crosses_as(plan), options, threads, memory)
         except BaseException:
             self._ring.close()
             raise
@@ -158,22 +160,10 @@ class DeviceBackend:
         self._host.close()
         self._pipeline.close()
 
-    def thread_stats(self) -> list[dict[str, Any]]:
-        """Each decoding thread's clocks."""
-        return self._host.thread_stats()
-
-    def read_ahead_stats(self) -> dict[str, int]:
-        """What was read ahead of decoding; empty where no engine decodes."""
-        return self._host.read_ahead_stats()
-
-    def cache_stats(self) -> dict[str, Any]:
-        """What the node cache did; empty where there is none for the dataset."""
-        return self._host.cache_stats()
-
-    def transfer_stats(self) -> dict[str, Any]:
-        """The transfer's clocks; see :func:`fastload.backends.stats.stage_stats`."""
+    def counts(self) -> Counts:
+        """What was counted so far."""
         clock = self._pipeline.clock
-        return {
+        transfer = {
             "seconds": clock.seconds,
             "count": clock.count,
             "bytes": clock.bytes,
@@ -181,32 +171,7 @@ class DeviceBackend:
             "blocked_seconds": self._ring.blocked_seconds,
             "pinned_bytes": self._ring.nbytes if self._ring.pinned else 0,
         }
-
-
-class HostBackend(Protocol):
-    """Host batches by key. Threads or processes begin with the object and end with :meth:`close`."""
-
-    @property
-    def errors(self) -> Sequence[SampleReport]:
-        """Reports of the bad samples met so far."""
-
-    def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``; blocks. The ones after it are in work when it returns."""
-
-    def cancel(self) -> None:
-        """Drop the batches that are in work."""
-
-    def close(self) -> None:
-        """End all threads. Idempotent."""
-
-    def thread_stats(self) -> list[dict[str, Any]]:
-        """Each decoding thread's clocks."""
-
-    def read_ahead_stats(self) -> dict[str, int]:
-        """What was read ahead of decoding; empty where no engine decodes."""
-
-    def cache_stats(self) -> dict[str, Any]:
-        """What the node cache did; empty where there is none for the dataset."""
+        return replace(self._host.counts(), transfer=transfer)
 
 
 class MovedBackend:
@@ -222,7 +187,7 @@ class MovedBackend:
 
     def __init__(
         self,
-        inner: HostBackend,
+        inner: Backend,
         gpu: Gpu | None,
         augmenter: Augmenter | None,
         sampler: Sampler,
@@ -283,12 +248,11 @@ class MovedBackend:
 
     def place_state(self, key: BatchKey) -> dict[str, Any]:
         """See :meth:`fastload.backends.torch_workers.TorchBackend.place_state`."""
-        state: dict[str, Any] = self._inner.place_state(key)  # type: ignore[attr-defined]
-        return state
+        return cast(PlacedBackend, self._inner).place_state(key)
 
     def load_place_state(self, key: BatchKey, state: dict[str, Any]) -> None:
         """See :meth:`fastload.backends.torch_workers.TorchBackend.load_place_state`."""
-        self._inner.load_place_state(key, state)  # type: ignore[attr-defined]
+        cast(PlacedBackend, self._inner).load_place_state(key, state)
 
     def cancel(self) -> None:
         """Drop the batches that are in work."""
@@ -298,23 +262,7 @@ class MovedBackend:
         """End all threads. Idempotent."""
         self._inner.close()
 
-    def thread_stats(self) -> list[dict[str, Any]]:
-        """Each decoding thread's clocks."""
-        return self._inner.thread_stats()
-
-    def read_ahead_stats(self) -> dict[str, int]:
-        """What was read ahead of decoding; empty where no engine decodes."""
-        return self._inner.read_ahead_stats()
-
-    def cache_stats(self) -> dict[str, Any]:
-        """What the node cache did; empty where there is none for the dataset."""
-        return self._inner.cache_stats()
-
-    def decoder_stats(self) -> dict[str, Any]:
-        """See :meth:`fastload.backends.dali.backend.DaliBackend.decoder_stats`; empty for other back ends."""
-        found: dict[str, Any] = getattr(self._inner, "decoder_stats", dict)()
-        return found
-
-    def transfer_stats(self) -> dict[str, Any]:
-        """The transfer's clocks; see :func:`fastload.backends.stats.stage_stats`."""
-        return self._mover.stats() if self._mover is not None else {}
+    def counts(self) -> Counts:
+        """What was counted so far."""
+        found = self._inner.counts()
+        return replace(found, transfer=self._mover.stats()) if self._mover is not None else found

@@ -17,10 +17,10 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
-from fastload.backends.choice import Backend
-from fastload.backends.stats import summed
+from fastload.backends.protocol import Backend, PlacedBackend
+from fastload.backends.stats import Counts
 from fastload.errors import StateError
 from fastload.machine.locks import ForkSafeLock
 from fastload.prefetch.feeder import BatchKey
@@ -104,7 +104,7 @@ class Lanes:
                 lane.is_left = False
             if lane.pending is not None:
                 pending, lane.pending = lane.pending, None
-                lane.backend.load_place_state(*pending)  # type: ignore[attr-defined]
+                cast(PlacedBackend, lane.backend).load_place_state(*pending)
             return lane.backend.batch(key)
 
     def _lane_of(self, user: Any) -> _Lane:
@@ -154,8 +154,7 @@ class Lanes:
             lane = own[0] if own else max(self._lanes, key=lambda lane: lane.used, default=None)
             lane = lane or self._open()
         with lane.lock.held():
-            state: dict[str, Any] = lane.backend.place_state(key)  # type: ignore[attr-defined]
-            return state
+            return cast(PlacedBackend, lane.backend).place_state(key)
 
     def go_on_with(self, key: BatchKey, state: dict[str, Any]) -> None:
         """The iteration that begins next, at ``key``, goes on with a state of :meth:`place_state`."""
@@ -190,20 +189,9 @@ class Lanes:
                 with lane.lock.held():
                     lane.backend.cancel()
 
-    def stats(self) -> dict[str, Any]:
-        """What the back ends counted, in all: ``threads`` (a list), ``transfer``, ``read_ahead``, ``cache``
-        (the node's numbers once), ``decoders``."""
-        backends = self.backends
-        caches = [backend.cache_stats() for backend in backends]
-        own = ("hits", "misses", "stored", "damaged", "failed")
-        counted = summed([{name: found[name] for name in own if name in found} for found in caches])
-        return {
-            "threads": [thread for backend in backends for thread in backend.thread_stats()],
-            "transfer": summed([backend.transfer_stats() for backend in backends]),
-            "read_ahead": summed([backend.read_ahead_stats() for backend in backends]),
-            "cache": {**(caches[0] if caches else {}), **counted},
-            "decoders": summed([getattr(backend, "decoder_stats", dict)() for backend in backends]),
-        }
+    def counts(self) -> Counts:
+        """What the back ends counted, in all."""
+        return Counts.sum([backend.counts() for backend in self.backends])
 
     def close(self) -> None:
         """End all threads. Idempotent; waits for no lock, because it may run in a garbage collection."""

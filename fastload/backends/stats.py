@@ -3,23 +3,58 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from fastload.machine.locks import ForkSafeLock
 
-__all__ = ["ConsumerClock", "batch_length", "stage_stats", "summed"]
+__all__ = ["ConsumerClock", "Counts", "batch_length", "stage_stats"]
 
 
-def summed(found: list[dict[str, Any]]) -> dict[str, Any]:
+_OF_ONE_CACHE_USER = ("hits", "misses", "stored", "damaged", "failed")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a back end has counted since it was made; empty what it does not have.
+
+    Args:
+        threads: each decoding thread's clocks, as ``_C.Engine.stats()`` gives them.
+        read_ahead: of decoding, as ``_C.Engine.read_ahead()`` gives it.
+        cache: see :meth:`fastload.cache.opening.CacheUse.stats`.
+        transfer: the transfer's clocks; see :func:`stage_stats`.
+        decoders: of several decoders; see :meth:`fastload.backends.dali.backend.DaliBackend.counts`.
+    """
+
+    threads: Sequence[dict[str, Any]] = ()
+    read_ahead: dict[str, int] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
+    transfer: dict[str, Any] = field(default_factory=dict)
+    decoders: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def sum(cls, found: Sequence[Counts]) -> Counts:
+        """Of several back ends of one loader; of the node's cache its own numbers once."""
+        caches = [counts.cache for counts in found]
+        own = [{name: cache[name] for name in _OF_ONE_CACHE_USER if name in cache} for cache in caches]
+        return cls(
+            threads=[thread for counts in found for thread in counts.threads],
+            read_ahead=_summed([counts.read_ahead for counts in found]),
+            cache={**(caches[0] if caches else {}), **_summed(own)},
+            transfer=_summed([counts.transfer for counts in found]),
+            decoders=_summed([counts.decoders for counts in found]),
+        )
+
+
+def _summed(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Numbers (also in dicts within) added up by name; of anything else the first."""
     total: dict[str, Any] = {}
     for name in dict.fromkeys(name for counts in found for name in counts):
         values = [counts[name] for counts in found if name in counts]
         if isinstance(values[0], dict):
-            total[name] = summed(values)
+            total[name] = _summed(values)
         elif isinstance(values[0], (int, float)) and not isinstance(values[0], bool):
             total[name] = sum(values)
         else:
@@ -78,19 +113,13 @@ class ConsumerClock:
         return self._ended - self._began if self._began is not None else 0.0
 
 
-def stage_stats(
-    clock: ConsumerClock,
-    threads: list[dict[str, Any]],
-    entries_damaged: int = 0,
-    transfer: dict[str, Any] | None = None,
-) -> dict[str, Any]:
+def stage_stats(clock: ConsumerClock, counts: Counts, entries_damaged: int = 0) -> dict[str, Any]:
     """One dict of a loader's clocks since it was made.
 
     Args:
         clock: the consumer's.
-        threads: each decoding thread's, as ``_C.Engine.stats()`` gives them.
+        counts: the back ends'.
         entries_damaged: how many records were decoded without their entry points, which are damaged.
-        transfer: the transfer's; empty where batches stay on the host.
 
     Returns:
         ``stages``: for shard, decode and transform the ``seconds`` summed over threads and the ``count`` of
@@ -101,8 +130,10 @@ def stage_stats(
         ``seconds``, their ``share`` of the time since the first batch was asked for, and ``count`` of
         batches. ``decoded``: records by decoding path; ``entries_damaged`` as given. ``samples``,
         ``bytes`` (encoded), ``faults``, ``threads``, ``images_per_second`` (over the consumer's whole
-        time), ``first_batch_seconds``.
+        time), ``first_batch_seconds``. ``read_ahead``, ``cache`` and, where there are several decoders,
+        ``decoders``: as counted.
     """
+    threads = counts.threads
     samples = sum(thread["samples"] for thread in threads)
     stages: dict[str, dict[str, Any]] = {
         name: {"seconds": sum(thread["seconds"][name] for thread in threads), "count": samples}
@@ -110,8 +141,8 @@ def stage_stats(
     }
     idle = sum(thread["seconds"]["idle"] for thread in threads)
     stages["prefetch"] = {"seconds": idle, "count": clock.batches}
-    if transfer:
-        stages["transfer"] = transfer
+    if counts.transfer:
+        stages["transfer"] = counts.transfer
     paths = threads[0]["decoded"] if threads else {}
     total = clock.total_seconds
     return {
@@ -129,4 +160,7 @@ def stage_stats(
         "threads": sum(thread["in_use"] for thread in threads),
         "images_per_second": clock.samples / total if total > 0 else 0.0,
         "first_batch_seconds": clock.first_batch_seconds,
+        "read_ahead": counts.read_ahead,
+        "cache": counts.cache,
+        **({"decoders": counts.decoders} if counts.decoders else {}),
     }

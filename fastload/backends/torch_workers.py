@@ -21,6 +21,7 @@ from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 from torch.utils.data.dataset import IterableDataset
 
+from fastload.backends.stats import Counts
 from fastload.errors import NotDelivered, StateError
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
@@ -270,17 +271,9 @@ class _TorchsLoader:
         self._passes.cancel()
         self._loader._iterator = None
 
-    def thread_stats(self) -> list[dict[str, Any]]:
+    def counts(self) -> Counts:
         """Nothing is known about torch's workers."""
-        return []
-
-    def read_ahead_stats(self) -> dict[str, int]:
-        """What was read ahead of decoding; empty where no engine decodes."""
-        return {}
-
-    def cache_stats(self) -> dict[str, Any]:
-        """What the node cache did; empty where there is none for the dataset."""
-        return {}
+        return Counts()
 
 
 class TorchBackend(_TorchsLoader):

@@ -279,6 +279,7 @@ class WorkerStage:
         return _Work(request, pending.slot.number)
 
     def _watch(self, pending: Pending) -> None:
+        assert self._parts.complete is not None
         try:
             self._parts.complete(pending)
         finally:

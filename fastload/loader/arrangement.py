@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any
 
 from fastload.backends.choice import (
-    Backend,
     check_placement,
     make_backend,
     makes_empty_batches,
     plan_memory,
 )
 from fastload.backends.options import Options, default_prefetch, warn_ignored
-from fastload.backends.packed import runs_python
+from fastload.backends.protocol import Backend
+from fastload.backends.shapes import runs_python
 from fastload.cache.settings import parse_setting
 from fastload.dataset.kind import Kind, kind_of
 from fastload.dataset.mixture import MixedFiles

@@ -306,12 +306,9 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def stats(self) -> dict[str, Any]:
         """Clocks and counts since the loader was made; see :func:`fastload.backends.stats.stage_stats`."""
-        counted = self._epochs.lanes.stats()
         parts = self._arranged.dataset.parts if self._arranged.packed else ()
         damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
-        clocks = stage_stats(self._epochs.clock, counted["threads"], damaged, counted["transfer"])
-        found = {**clocks, "read_ahead": counted["read_ahead"], "cache": counted["cache"]}
-        return {**found, "decoders": counted["decoders"]} if counted["decoders"] else found
+        return stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
 
     def explain(self) -> Explanation:
         """Each step: where it runs, and why. To be printed."""

@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from fastload.backends.choice import Backend
 from fastload.backends.lanes import Lanes
+from fastload.backends.protocol import Backend
 from fastload.backends.stats import ConsumerClock, batch_length
 from fastload.errors import BackendError, DeviceError, NotDelivered, StateError, WorldError
 from fastload.machine.locks import ForkSafeLock

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.backends.options import Options
-from fastload.backends.packed import python_workers, runs_python
+from fastload.backends.shapes import python_workers, runs_python
 from fastload.dataset.kind import Kind
 from fastload.dataset.targets import TargetCollate
 from fastload.dataset.views import why_not_native

@@ -40,7 +40,7 @@ Deliver = Callable[[Fields, tuple[torch.Tensor, torch.Tensor]], None]
 
 
 class HostBatches(Protocol):
-    """Where host batches come from; see :class:`fastload.backends.packed.PackedBackend`."""
+    """Where host batches come from; see :class:`fastload.backends.native.NativeBackend`."""
 
     def wait(self, pending: Pending) -> list[Fault]:
         """Block until it is complete."""

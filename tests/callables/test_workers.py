@@ -22,7 +22,7 @@ from process import in_child
 import fastload
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends.packed import PackedBackend
+from fastload.backends.native import NativeBackend
 from fastload.errors import StateError
 
 CROP = T.RandomResizedCrop(16)
@@ -135,15 +135,15 @@ def test_a_loader_that_is_dropped_ends_its_workers(folder: Path) -> None:
 
 def test_a_loader_may_be_closed_on_the_watchers_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The garbage collector runs wherever Python does."""
-    loader, resolve, closed = load(folder, 2), PackedBackend.resolve, threading.Event()
+    loader, resolve, closed = load(folder, 2), NativeBackend.resolve, threading.Event()
 
-    def and_close(self: PackedBackend, pending: Any, faults: Any) -> None:
+    def and_close(self: NativeBackend, pending: Any, faults: Any) -> None:
         resolve(self, pending, faults)
         if pending.key.step == 2:
             loader.close()
             closed.set()
 
-    monkeypatch.setattr(PackedBackend, "resolve", and_close)
+    monkeypatch.setattr(NativeBackend, "resolve", and_close)
     with pytest.raises((StateError, AttributeError, RuntimeError)):
         list(loader)
     assert closed.wait(60)

@@ -12,7 +12,7 @@ from cold_files import drop, resident_pages
 from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
-from fastload.backends import packed
+from fastload.backends import native
 from fastload.machine.memory import available_memory
 from fastload.prefetch.read_ahead import ReadAheadPlan, plan_read_ahead
 from fastload.sampler import BlockOrder, BlockSampler, Partition, make_sampler
@@ -51,7 +51,7 @@ def check_epoch(loader: DataLoader, blobs: list[bytes]) -> int:
 def ahead_of(loader: DataLoader) -> dict[str, Any]:
     backend = loader._epochs.backend
     assert backend is not None
-    return backend.read_ahead_stats()  # type: ignore[union-attr]
+    return backend.counts().read_ahead  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("shuffle", [True, False, "block"])
@@ -100,7 +100,7 @@ def test_a_set_that_is_larger_than_memory_is_read_past_the_page_cache(
 ) -> None:
     path = dataset.folder / "data.bin"
     make_cold(dataset)
-    monkeypatch.setattr(packed, "plan_read_ahead", lambda *_: ReadAheadPlan(1 << 20, 80, 0.0))
+    monkeypatch.setattr(native, "plan_read_ahead", lambda *_: ReadAheadPlan(1 << 20, 80, 0.0))
     with DataLoader(dataset, 16, shuffle=True, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         kept = resident_pages(path).reshape(COUNT, -1).any(axis=1)  # a record is three pages
@@ -193,7 +193,7 @@ def test_the_record_that_decoding_needs_is_not_starved_by_later_ones(
 ) -> None:
     """Buffers for two records only: decoding reads the others itself, and nothing hangs."""
     make_cold(dataset)
-    monkeypatch.setattr(packed, "plan_read_ahead", lambda *_: ReadAheadPlan(32 << 10, 100, 0.0))
+    monkeypatch.setattr(native, "plan_read_ahead", lambda *_: ReadAheadPlan(32 << 10, 100, 0.0))
     with DataLoader(dataset, 8, shuffle=False, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         assert ahead_of(loader)["buffer_peak"] <= 32 << 10

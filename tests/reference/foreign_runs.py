@@ -19,7 +19,8 @@ from plain_pack import plain_pack
 from torch.utils.data import Dataset, DistributedSampler
 
 import fastload
-from fastload.backends.packed import PackedBackend
+from fastload.backends.native import NativeBackend
+from fastload.backends.python import PythonBackend
 from fastload.transforms import Compose, Normalize, RandomHorizontalFlip, RandomResizedCrop, ToDtype
 
 COUNT = 40  # pictures, and classes
@@ -95,18 +96,20 @@ def torch_loader(folder: Path, rank: int, world: int, **more: Any) -> torch.util
 
 
 class EngineBatches:
-    """Counts the batches that the native back end hands over in this process."""
+    """Counts the batches that the back ends of packed datasets hand over in this process."""
 
     def __init__(self) -> None:
         self.count = 0
-        inner = PackedBackend.batch
+        for kind in (NativeBackend, PythonBackend):
+            kind.batch = self._counted(kind.batch)  # type: ignore[method-assign]
 
-        def batch(backend: PackedBackend, key: Any) -> Any:
+    def _counted(self, inner: Any) -> Any:
+        def batch(backend: Any, key: Any) -> Any:
             result = inner(backend, key)
             self.count += 1
             return result
 
-        PackedBackend.batch = batch  # type: ignore[method-assign]
+        return batch
 
 
 def linear() -> torch.nn.Module:

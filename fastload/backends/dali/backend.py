@@ -20,8 +20,10 @@ from fastload.backends.dali.queue import Queue, Work
 from fastload.backends.dali.recovery import Recovery
 from fastload.backends.dali.share import DecodeShare
 from fastload.backends.faults import SampleReport
+from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
-from fastload.backends.packed import PackedBackend, planned_shape
+from fastload.backends.shapes import planned_shape
+from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.errors import StateError
 from fastload.machine.cpu_budget import ThreadPlan
@@ -92,7 +94,9 @@ class DaliBackend:
         size = (shape.height, shape.width)
         self._threads = dali_threads
         self._graph = Graph(_graph_spec(own, options, size, dali_threads, gpu))
-        self._host = PackedBackend(dataset, sampler, own, host_options, native_threads)
+        self._host = NativeBackend(
+            dataset, sampler, own, host_options, native_threads, host_memory(shape, host_options)
+        )
         self._feed = _make_feed(self._host.cached, sampler, plan, options, size)
         self._share = DecodeShare(options.decode_share)
         self._queue = Queue(
@@ -196,27 +200,16 @@ class DaliBackend:
         self._queue.close()
         self._feed.close()
 
-    def thread_stats(self) -> list[dict[str, Any]]:
-        """Each of our own decoding threads' clocks."""
-        return self._host.thread_stats()
+    def counts(self) -> Counts:
+        """What was counted so far, by both decoders; DALI moves the records as it decodes them.
 
-    def read_ahead_stats(self) -> dict[str, int]:
-        """What was read ahead of decoding, for both decoders."""
-        own, records = self._host.read_ahead_stats(), self._feed.read_ahead()
-        return {name: own[name] + records[name] for name in own}
-
-    def cache_stats(self) -> dict[str, Any]:
-        """What the node cache did, for both decoders."""
-        return self._host.cache_stats()
-
-    def transfer_stats(self) -> dict[str, Any]:
-        """Nothing: DALI moves the records as it decodes them."""
-        return {}
-
-    def decoder_stats(self) -> dict[str, Any]:
-        """``share`` of our own decoder; ``samples`` by decoder, ``wait_seconds`` of the consumer for each;
-        DALI's ``threads`` and ``failures``, the samples it was ``refused`` since, and pipelines ``built``."""
-        return {
+        ``decoders``: ``share`` of our own decoder; ``samples`` by decoder, ``wait_seconds`` of the consumer
+        for each; DALI's ``threads`` and ``failures``, the samples it was ``refused`` since, and pipelines
+        ``built``.
+        """
+        own, records = self._host.counts(), self._feed.read_ahead()
+        read_ahead = {name: count + records[name] for name, count in own.read_ahead.items()}
+        decoders = {
             "backend": "dali",
             "threads": self._threads,
             "share": self._share.value,
@@ -226,6 +219,7 @@ class DaliBackend:
             "refused": self._recovery.refused,
             "built": self._graph.built,
         }
+        return replace(own, read_ahead=read_ahead, decoders=decoders)
 
 
 def _graph_spec(

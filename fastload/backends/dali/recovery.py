@@ -12,7 +12,7 @@ from fastload import errors
 from fastload._native import _C
 from fastload.backends.dali.graph import Graph
 from fastload.backends.dali.queue import Queue, Work
-from fastload.backends.packed import PackedBackend
+from fastload.backends.native import NativeBackend
 from fastload.prefetch.fault import Fault
 
 __all__ = ["Recovery"]
@@ -42,7 +42,7 @@ class Recovery:
     batch failed in which our own decoder finds nothing wrong, for the third time in 10,000, that is an error.
     """
 
-    def __init__(self, host: PackedBackend, graph: Graph, feed: Any, queue: Queue) -> None:
+    def __init__(self, host: NativeBackend, graph: Graph, feed: Any, queue: Queue) -> None:
         self._host, self._graph, self._feed, self._queue = host, graph, feed, queue
         self._unexplained: deque[int] = deque(maxlen=_UNEXPLAINED)
         self.batches = 0  # delivered

@@ -1,0 +1,101 @@
+"""What batches of a packed dataset look like, and the memory that they take, before anything is decoded."""
+
+from __future__ import annotations
+
+import torch
+
+from fastload.backends.options import Options
+from fastload.backends.worker_stage import slots_for, workers_for
+from fastload.cache.tier import bounded_sizes
+from fastload.dataset.mixture import Packed
+from fastload.machine.cpu_budget import ThreadPlan
+from fastload.prefetch.slots import SlotShape
+from fastload.transforms.plan import Plan
+
+__all__ = ["batch_shape", "memory_plan", "planned_shape", "python_workers", "runs_python"]
+
+
+def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int] | None:
+    """(height, width) of every sample, or None if they may differ and Python callables will see to it.
+
+    Raises:
+        ValueError: samples of different sizes, and nothing in the transform to make them equal.
+    """
+    if plan.output_size is not None:
+        return plan.output_size
+    if plan.tail or options.unbatched or (options.collate_fn and not _same_sizes(dataset, plan)):
+        return None
+    firsts = [part.record(0) for part in dataset.parts]
+    bounds = [bounded_sizes(first["width"], first["height"], options.cache_decoded) for first in firsts]
+    sizes = {(int(height), int(width)) for width, height in bounds}
+    size = sizes.pop()
+    if plan.geometry_spec().kind != "none" or 0 in size or sizes:
+        raise ValueError(
+            "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps "
+            "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w)), "
+            "or a collate_fn that makes a list of them."
+        )
+    return size
+
+
+def _same_sizes(dataset: Packed, plan: Plan) -> bool:
+    """Whether all pictures have one size, which the transform leaves as it is."""
+    if plan.kind != "none":
+        return False
+    for name in ("width", "height"):
+        sizes = [part.records[name] for part in dataset.parts]
+        found = {int(extreme) for size in sizes for extreme in (size.min(), size.max())}
+        if len(found) != 1 or 0 in found:
+            return False
+    return True
+
+
+def runs_python(plan: Plan, options: Options) -> bool:
+    """Whether a part of each batch is made by Python callables."""
+    return bool(plan.tail) or options.collate_fn is not None
+
+
+def batch_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape | None:
+    """The shape of the batches; None if samples may differ in size, so that Python callables collate them.
+
+    Raises:
+        ValueError: see :func:`output_size`.
+    """
+    size = output_size(dataset, plan, options)
+    return SlotShape(options.batch_size, *size, getattr(torch, plan.dtype)) if size is not None else None
+
+
+def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
+    """The shape of the batches.
+
+    Raises:
+        ValueError: it is not known before samples are decoded.
+    """
+    shape = batch_shape(dataset, plan, options)
+    if shape is None:
+        raise ValueError(
+            "Samples differ in size until a Python callable has seen them: memory cannot be planned."
+        )
+    return shape
+
+
+def memory_plan(shape: SlotShape, options: Options, workers: int = 0) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any."""
+    slots = options.most_prefetch + 2  # in work, at the consumer, and one it has not let go of yet
+    if workers:
+        slots = slots_for(workers, options.prefetch_factor)
+    pinned = 0
+    if options.pin_memory and not workers and torch.cuda.is_available():
+        pinned = slots * (1 << (shape.nbytes - 1).bit_length())  # torch's allocator rounds to powers of two
+    return {
+        "slots": slots,
+        "slot_bytes": shape.nbytes,
+        "total": max(slots * shape.nbytes, pinned),
+        "pinned_bytes": pinned,
+        "device_bytes": 0,
+    }
+
+
+def python_workers(plan: Plan, options: Options, threads: ThreadPlan) -> int:
+    """Processes that run Python callables; 0: there are none, or the consumer's thread runs them."""
+    return workers_for(options, threads.threads) if runs_python(plan, options) else 0
