@@ -207,6 +207,21 @@ def test_rgb_is_what_it_was(seed: int, dtype: str, last: bool) -> None:
         assert (found[..., row:] == 0xA5).all()
 
 
+@pytest.mark.parametrize("nearest", [False, True])
+def test_operations_on_pixels_lie_between(nearest: bool) -> None:
+    picture = noise(np.random.default_rng(9), 40, 30, 3, 8)
+    view = (2, 3, 25, 30), (20, 22), (-1, 2, 20, 20), True
+    spec = _C.PixelSpec([("invert", 1.0, [])])
+    plain = _C.cut(as_png(picture), view, nearest=nearest).reshape(20, 20, 3)
+    found = _C.cut(as_png(picture), view, nearest=nearest, pixels=spec).reshape(20, 20, 3)
+    assert np.array_equal(found, _C.operate(plain, spec, 0, 0, 0))
+    assert not np.array_equal(found, plain)
+    with pytest.raises(
+        ValueError, match="Operations on pixels take 3 channels of 8 bits. Found: 1 channel of 8"
+    ):
+        _C.cut(as_png(picture), view, (1, 8, False), pixels=spec)
+
+
 @pytest.mark.parametrize("channels", [1, 2, 4, 9])
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32", "float16", "bfloat16", "float32"])

@@ -19,6 +19,10 @@ CutSpec checked(CutSpec spec) {
     throw Error(ErrorKind::kValue,
                 "Ids are cut by the nearest pixel: any mean of two ids is another id.");
   }
+  if (!spec.pixels.uses().empty() && !spec.format.is_rgb8()) {
+    throw Error(ErrorKind::kValue, "Operations on pixels take 3 channels of 8 bits. Found: " +
+                                       format_text(spec.format) + ".");
+  }
   const int most = !spec.nearest ? 0 : spec.format.bits == 16 ? 65535 : 255;
   if (spec.fill < 0 || spec.fill > most) {
     throw Error(ErrorKind::kValue, "fill must be in [0, " + std::to_string(most) + "] for " +
@@ -33,14 +37,17 @@ CutSpec checked(CutSpec spec) {
 
 CutPlan::CutPlan(CutSpec spec) : spec_(checked(std::move(spec))), store_(make_store(spec_)) {}
 
-void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& place) {
+void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& place,
+                   const SampleRng& rng) {
   const CutSpec& spec = plan.spec();
   store_ = plan.store();
   is_nearest_ = spec.nearest;
   const auto start = [&](auto& store) {
-    store.begin(place, view.window.width, view.window.height);
-    if (is_nearest_) return nearest_.begin(view, spec.format, spec.fill, store);
-    resampler_.begin(view, spec.filter, store, spec.format);
+    const auto [width, height] = std::pair(view.window.width, view.window.height);
+    store.begin(place, width, height);
+    RowSink& out = stage_.begin(spec.pixels, rng, width, height, store);
+    if (is_nearest_) return nearest_.begin(view, spec.format, spec.fill, out);
+    resampler_.begin(view, spec.filter, out, spec.format);
   };
   std::visit(start, store_);
   source_ = is_nearest_ ? nearest_.source() : source_rect(view, spec.filter);
@@ -53,6 +60,9 @@ void Cutter::rows(const uint8_t* pixels, size_t stride, int y, int count) {
 
 void Cutter::restart() { is_nearest_ ? nearest_.restart() : resampler_.restart(); }
 
-void Cutter::end() { is_nearest_ ? nearest_.end() : resampler_.end(); }
+void Cutter::end() {
+  is_nearest_ ? nearest_.end() : resampler_.end();
+  stage_.end();
+}
 
 }  // namespace fastload

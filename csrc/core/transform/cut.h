@@ -2,7 +2,7 @@
 //
 //   const CutPlan plan({.format = ..., .nearest = ..., .store = ...});  // once for each field
 //   decoder.open(bytes, plan.spec().format);
-//   cutter.begin(view, plan, {pointer, row_bytes, plane_bytes});
+//   cutter.begin(view, plan, {pointer, row_bytes, plane_bytes}, rng);
 //   decoder.decode(cutter.source(), cutter, entries);
 //   cutter.end();
 #pragma once
@@ -13,6 +13,7 @@
 #include "base/row_sink.h"
 #include "transform/nearest.h"
 #include "transform/picture_store.h"
+#include "transform/pixels/stage.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -23,6 +24,7 @@ struct CutSpec {
   PixelFormat format;  // as which the picture is opened
   bool nearest = false;
   Filter filter = Filter::kBilinear;  // unless nearest; antialiased
+  PixelSpec pixels;  // of RGB of 8 bits only; none: nothing happens
   StoreSpec store;
   int fill = 0;  // nearest: what pixels outside the picture have, before they are stored
 };
@@ -31,8 +33,8 @@ struct CutSpec {
 class CutPlan {
  public:
   // Throws Error(kValue) for ids that are not cut by the nearest pixel, for a fill that the format
-  // does not hold, for a fill of pictures that are not cut so (they have 0), and as
-  // channel_scales().
+  // does not hold, for a fill of pictures that are not cut so (they have 0), for operations on
+  // pixels of other formats than RGB of 8 bits, and as channel_scales().
   explicit CutPlan(CutSpec spec);
   [[nodiscard]] const CutSpec& spec() const { return spec_; }
   // By vector kernels where the format is RGB of 8 bits.
@@ -46,12 +48,14 @@ class CutPlan {
 // One per thread; keeps its memory between pictures and fields.
 class Cutter final : public RowSink {
  public:
-  // `resampler` is borrowed, and nobody else's from begin() to end().
-  explicit Cutter(Resampler& resampler) : resampler_(resampler) {}
+  // Both are borrowed, and nobody else's from begin() to end().
+  Cutter(Resampler& resampler, PixelStage& stage) : resampler_(resampler), stage_(stage) {}
 
   // Starts a picture: the rows of source() will come through rows(), the window's rows go to
-  // `place`. Throws as source_rect().
-  void begin(const View& view, const CutPlan& plan, const StorePlace& place);
+  // `place`. The plan must live until end(); `rng` is what its operations on pixels draw from.
+  // Throws as source_rect().
+  void begin(const View& view, const CutPlan& plan, const StorePlace& place,
+             const SampleRng& rng = {});
   [[nodiscard]] Rect source() const { return source_; }
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override;
@@ -60,6 +64,7 @@ class Cutter final : public RowSink {
 
  private:
   Resampler& resampler_;
+  PixelStage& stage_;
   NearestSampler nearest_;
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};
   bool is_nearest_ = false;
