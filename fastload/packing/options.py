@@ -64,6 +64,7 @@ class PackOptions:
         size: with ``raw``: every picture is scaled to this (width, height).
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
         restart: throw away an unfinished or finished pack in the output folder.
+        fields: of a table: column and kind, as ("boxes", "boxes(xywh)"); "none" leaves a column out.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
     """
 
@@ -79,6 +80,7 @@ class PackOptions:
     on_error: str = "raise"
     restart: bool = False
     entries: int | None = DEFAULT_SPACING
+    fields: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         checks = [
