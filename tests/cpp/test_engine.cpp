@@ -20,13 +20,13 @@ namespace {
 
 using namespace fastload;
 using test::Random;
-using Buffer = std::vector<uint8_t>;
+using ByteVector = std::vector<uint8_t>;
 
 constexpr uint64_t kRecords = 40;
 constexpr uint64_t kDamaged = 7;  // its checksum is wrong
 
 template <class T>
-void append(Buffer& to, const T& value) {
+void append(ByteVector& to, const T& value) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
@@ -34,7 +34,7 @@ void append(Buffer& to, const T& value) {
 // A file that goes with the test.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const Buffer& bytes) {
+  explicit TemporaryFile(const ByteVector& bytes) {
     const int descriptor = ::mkstemp(path_.data());
     CHECK(descriptor >= 0);
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
@@ -50,11 +50,11 @@ class TemporaryFile {
   std::string path_ = "/tmp/fastload-test-XXXXXX";
 };
 
-Record add_record(Random& random, uint64_t id, Buffer& shard) {
+Record add_record(Random& random, uint64_t id, ByteVector& shard) {
   const int width = random.in(20, 200), height = random.in(20, 200);
   const bool raw = id % 4 == 3;
-  const Buffer bytes = raw ? random.samples(3 * static_cast<size_t>(width * height))
-                           : as_jpeg(random, {width, height, random.coin() ? 0x22 : 0x11});
+  const ByteVector bytes = raw ? random.samples(3 * static_cast<size_t>(width * height))
+                               : as_jpeg(random, {width, height, random.coin() ? 0x22 : 0x11});
   Record record{};
   record.offset = shard.size();
   record.length = static_cast<uint32_t>(bytes.size());
@@ -69,11 +69,11 @@ Record add_record(Random& random, uint64_t id, Buffer& shard) {
 }
 
 // FORMAT.md, "index.fli": records, the keys' table, the keys (each "k"), the pages' CRCs.
-Buffer index_file(const std::vector<Record>& records) {
+ByteVector index_file(const std::vector<Record>& records) {
   PagedHeader h{};
   std::memcpy(h.magic, "FLINDEX1", 8);
   const uint64_t n = records.size();
-  Buffer data;
+  ByteVector data;
   for (const Record& record : records) append(data, record);
   for (uint64_t i = 0; i <= n; ++i) append(data, i);
   data.insert(data.end(), n, 'k');
@@ -86,7 +86,7 @@ Buffer index_file(const std::vector<Record>& records) {
   h.table_offset = h.data_offset + sizeof(Record) * n;
   h.bytes_offset = h.table_offset + 8 * (n + 1);
   h.pages_offset = h.data_offset + h.data_size;
-  Buffer pages;
+  ByteVector pages;
   for (size_t at = 0; at < data.size(); at += h.page_bytes) {
     append(pages,
            crc32c(Bytes(data).subspan(at, std::min<size_t>(h.page_bytes, data.size() - at))));
@@ -94,7 +94,7 @@ Buffer index_file(const std::vector<Record>& records) {
   h.file_size = h.pages_offset + pages.size();
   h.pages_crc = crc32c(pages);
   h.header_crc = crc32c({reinterpret_cast<const uint8_t*>(&h), sizeof h - 4});
-  Buffer file;
+  ByteVector file;
   append(file, h);
   file.insert(file.end(), data.begin(), data.end());
   file.insert(file.end(), pages.begin(), pages.end());
@@ -119,16 +119,16 @@ SamplePlan random_plan(Random& random) {
 }
 
 struct Result {
-  Buffer images;
+  ByteVector images;
   std::vector<int64_t> labels;
   std::vector<SampleFault> faults;
 };
 
 // What each thread does for one sample, spelled out: zeros for padding and for the damaged record.
-Buffer sample(Reader& reader, const SamplePlan& plan, int64_t id, uint64_t epoch) {
-  Buffer out(plan.sample_bytes());
+ByteVector sample(Reader& reader, const SamplePlan& plan, int64_t id, uint64_t epoch) {
+  ByteVector out(plan.sample_bytes());
   if (id < 0 || id == static_cast<int64_t>(kDamaged)) return out;
-  Buffer scratch;
+  ByteVector scratch;
   const auto number = static_cast<uint64_t>(id);
   const Bytes bytes = reader.read(number, scratch);
   const Record& record = reader.index().record(number);
@@ -173,7 +173,7 @@ void check_batch(Reader& reader, const SamplePlan& plan, const std::vector<int64
                  uint64_t epoch, const Result& result) {
   size_t faults = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
-    const Buffer wanted = sample(reader, plan, ids[i], epoch);
+    const ByteVector wanted = sample(reader, plan, ids[i], epoch);
     const size_t at = plan.sample_bytes() * i;
     CHECK(std::memcmp(result.images.data() + at, wanted.data(), wanted.size()) == 0);
     const bool damaged = ids[i] == static_cast<int64_t>(kDamaged);
@@ -191,7 +191,7 @@ void check_batch(Reader& reader, const SamplePlan& plan, const std::vector<int64
 
 TEST(batches_of_any_number_of_threads_equal_one_sample_after_the_other) {
   Random random(1);
-  Buffer shard_bytes;
+  ByteVector shard_bytes;
   std::vector<Record> records;
   for (uint64_t id = 0; id < kRecords; ++id) records.push_back(add_record(random, id, shard_bytes));
   const TemporaryFile shard(shard_bytes), index(index_file(records));
