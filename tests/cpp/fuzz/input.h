@@ -92,10 +92,10 @@ inline Rect take_roi(Input& in, int width, int height) {
 // Collects a picture's rows and checks what RowSink promises: order, extent, readable slack.
 class Collector final : public RowSink {
  public:
-  explicit Collector(Rect roi) : roi_(roi) {}
+  explicit Collector(Rect roi, size_t pixel_bytes = 3) : roi_(roi), pixel_bytes_(pixel_bytes) {}
 
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
-    const size_t width = static_cast<size_t>(roi_.width) * 3;
+    const size_t width = static_cast<size_t>(roi_.width) * pixel_bytes_;
     FUZZ_CHECK(y == next_ && count > 0 && count <= roi_.height - y && stride >= width);
     if (pixels_.empty()) pixels_.resize(width * static_cast<size_t>(roi_.height));
     for (int i = 0; i < count; ++i) {
@@ -112,11 +112,12 @@ class Collector final : public RowSink {
   }
 
   [[nodiscard]] bool whole() const { return next_ == roi_.height; }
-  // height * width * 3 bytes.
+  // height * width * pixel_bytes bytes.
   [[nodiscard]] const std::vector<uint8_t>& pixels() const { return pixels_; }
 
  private:
   Rect roi_;
+  size_t pixel_bytes_;
   int next_ = 0;
   std::vector<uint8_t> pixels_;
   volatile uint8_t slack_ = 0;

@@ -22,7 +22,7 @@ from PIL import Image
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_decode")
-TARGETS = (*JPEG_TARGETS, "fuzz_index")
+TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index")
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
 
 
@@ -71,6 +71,20 @@ def others() -> Iterator[tuple[str, bytes]]:
         yield kind.lower(), encoded(picture(5, 5), kind)
 
 
+def masks() -> Iterator[tuple[str, bytes]]:
+    """PNGs of every depth and colour type; one bit more than these is what Pillow cannot write."""
+    yield from others()
+    yield "palette-2bit", encoded(picture(19, 11).quantize(4), "PNG", bits=2)
+    yield "gray-alpha", encoded(picture(9, 7, "L").convert("LA"), "PNG")
+    sixteen = Image.frombytes("I;16", (13, 9), random.Random(3).randbytes(13 * 9 * 2))
+    yield "gray-16bit", encoded(sixteen, "PNG")
+    # 16-bit colour, which Pillow does not write: an 8-bit one whose header says so, with twice the data.
+    rows = b"".join(b"\0" + random.Random(y).randbytes(5 * 6) for y in range(4))
+    parts = (b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")
+    chunks = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in parts)
+    yield "rgb-16bit", b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
 def index_file(records: int, page_bytes: int, fixed: bytes, spacing: int = 0) -> bytes:
     """A paged file (FORMAT.md) with checksums of 0; the target puts them right."""
     names = [f"name {i}".encode() for i in range(records)]
@@ -112,6 +126,11 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
         for way in range(4):
             yield "fuzz_decode", f"{name}-{way}", bytes([8 * way]) + rng.randbytes(31) + file
     yield "fuzz_decode", "raw", b"\7" + rng.randbytes(31) + rng.randbytes(300)
+    for name, file in (*masks(), *list(jpegs())[::5]):
+        for wanted in range(10):
+            yield "fuzz_formats", f"{name}-{wanted}", bytes([wanted]) + rng.randbytes(31) + file
+    for wanted in range(12):
+        yield "fuzz_formats", f"raw-{wanted}", bytes([0x80 | wanted]) + rng.randbytes(31) + rng.randbytes(300)
     for name, file in indexes():
         yield "fuzz_index", name, file
 
