@@ -13,9 +13,10 @@ from fastload import errors
 from fastload._native import _C
 from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import decode_with_pil
+from fastload.sample.fields import Image, Mask
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["bad_sample", "decode_record", "decode_sample", "sample_error"]
+__all__ = ["bad_sample", "decode_field", "decode_record", "decode_sample", "sample_error"]
 
 _RAW = _C.codec_names().index("raw")
 _decoders = threading.local()  # a thread's own: none is locked by another thread when a process forks
@@ -38,6 +39,37 @@ def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXEL
         pixels: npt.NDArray[np.uint8] = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
     else:
         pixels = decoder.decode_rgb(data)
+    return pixels
+
+
+def decode_field(
+    part: PackedFiles, field: str, sample: int, max_pixels: int = _C.MAX_PIXELS
+) -> npt.NDArray[Any]:
+    """A picture decoded as its field says: the pixels that the engine's threads cut.
+
+    Args:
+        field: of kind Image or Mask.
+
+    Returns:
+        (height, width, channels) of an image, (height, width) of a mask; uint8, or uint16 of 16 bits.
+
+    Raises:
+        TypeError: a field of another kind.
+        DecodeError, LimitError: not a whole, valid picture, one that cannot be had in the field's format, or
+            one of more than ``max_pixels``.
+        ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
+    """
+    kind = part.schema[field].kind
+    if not isinstance(kind, Image | Mask):
+        raise TypeError(f"Field {field!r} has no pixels: it is of kind {kind.name}, not image or mask.")
+    is_mask = isinstance(kind, Mask)
+    data, record = np.frombuffer(part.value_bytes(field, sample), np.uint8), part.record(sample, field)
+    raw = None
+    if record["codec"] == _RAW:
+        bits = 16 if record["flags"] & _C.FLAG_SIXTEEN_BIT else 8
+        raw = int(record["width"]), int(record["height"]), int(record["channels"]), bits
+    wanted = (1 if is_mask else kind.channels, kind.bits, is_mask)
+    pixels: npt.NDArray[Any] = _decoder(max_pixels).decode(data, wanted, raw)
     return pixels
 
 

@@ -128,7 +128,7 @@ class Image(Kind):
     """A picture: the bytes of an image file, or raw pixels.
 
     Args:
-        channels: of the batch's pixels: 3 RGB, 1 gray; other numbers for raw pixels only.
+        channels: of the batch's pixels: 3 RGB, 1 gray; 2 and 4 of PNGs with alpha; others of raw pixels only.
         bits: 8 (uint8) or 16 (uint16) a channel.
     """
 

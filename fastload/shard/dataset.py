@@ -223,10 +223,18 @@ class PackedFiles:
         """All index entries, a read-only (n,) structured array (``fastload.shard.index.RECORD``)."""
         return self.index.records().view(RECORD)[:, 0]
 
-    def record(self, sample: int) -> np.void:
-        """One index entry (``fastload.shard.index.RECORD``); IndexError: see :func:`checked_id`."""
+    def record(self, sample: int, field: str | None = None) -> np.void:
+        """One index entry (``fastload.shard.index.RECORD``), or that of a further picture's field.
+
+        Raises:
+            IndexError: see :func:`checked_id`.
+            KeyError: there is no such field.
+        """
         number = checked_id(sample, len(self))
-        found: np.void = np.frombuffer(self.index.record(number), RECORD)[0]
+        table = self.index
+        if field is not None and self.schema[field] != self.schema.index_field:
+            table = self.columns[field]
+        found: np.void = np.frombuffer(table.record(number), RECORD)[0]
         return found
 
     @cached_property
@@ -281,7 +289,7 @@ class PackedFiles:
         return self.schema[field].decode(self.value_bytes(field, sample))
 
     def _read_record(self, field: str, sample: int) -> bytes:
-        record = np.frombuffer(self.columns[field].record(sample), RECORD)[0]
+        record = self.record(sample, field)
         number, shards = int(record["shard"]), self.manifest.shards
         if number >= len(shards):
             raise FormatError(

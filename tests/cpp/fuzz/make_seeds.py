@@ -72,15 +72,15 @@ def others() -> Iterator[tuple[str, bytes]]:
 
 
 def masks() -> Iterator[tuple[str, bytes]]:
-    """PNGs of every depth and colour type; one bit more than these is what Pillow cannot write."""
+    """PNGs of every depth and colour type, and what else decodes without libjpeg."""
     yield from others()
     yield "palette-2bit", encoded(picture(19, 11).quantize(4), "PNG", bits=2)
     yield "gray-alpha", encoded(picture(9, 7, "L").convert("LA"), "PNG")
     sixteen = Image.frombytes("I;16", (13, 9), random.Random(3).randbytes(13 * 9 * 2))
     yield "gray-16bit", encoded(sixteen, "PNG")
-    # 16-bit colour, which Pillow does not write: an 8-bit one whose header says so, with twice the data.
-    rows = b"".join(b"\0" + random.Random(y).randbytes(5 * 6) for y in range(4))
-    parts = (b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")
+    # 16-bit colour, which Pillow does not write.
+    rows = zlib.compress(b"".join(b"\0" + random.Random(y).randbytes(5 * 6) for y in range(4)))
+    parts = (b"IHDR", struct.pack(">IIBBBBB", 5, 4, 16, 2, 0, 0, 0)), (b"IDAT", rows), (b"IEND", b"")
     chunks = (struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in parts)
     yield "rgb-16bit", b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
