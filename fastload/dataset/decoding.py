@@ -62,13 +62,12 @@ def decode_field(
     kind = part.schema[field].kind
     if not isinstance(kind, Image | Mask):
         raise TypeError(f"Field {field!r} has no pixels: it is of kind {kind.name}, not image or mask.")
-    is_mask = isinstance(kind, Mask)
     data, record = np.frombuffer(part.value_bytes(field, sample), np.uint8), part.record(sample, field)
     raw = None
     if record["codec"] == _RAW:
         bits = 16 if record["flags"] & _C.FLAG_SIXTEEN_BIT else 8
         raw = int(record["width"]), int(record["height"]), int(record["channels"]), bits
-    wanted = (1 if is_mask else kind.channels, kind.bits, is_mask)
+    wanted = (1, kind.bits, True) if isinstance(kind, Mask) else (kind.channels, kind.bits, False)
     pixels: npt.NDArray[Any] = _decoder(max_pixels).decode(data, wanted, raw)
     return pixels
 
