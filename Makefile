@@ -29,7 +29,7 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	$(BIN)/ruff format --check .
 	cd tests && $(BIN)/mypy --config-file ../pyproject.toml -p fastload
 	cd tests && MYPYPATH=../tools:../benchmarks $(BIN)/mypy --config-file ../pyproject.toml \
-	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/gpu_report.py \
+	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/draw_rooms.py ../tools/gpu_report.py \
 	  ../tools/profile_training.py
 
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
