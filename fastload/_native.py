@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from fastload.errors import (
-    ChecksumError,
-    DecodeError,
-    FormatError,
-    LimitError,
-    ShardError,
-    ShardTruncated,
-    StateError,
-)
+from fastload import errors
 
 try:
     from fastload import _C
@@ -24,14 +16,14 @@ __all__ = ["ERROR_CLASSES", "_C"]
 
 # The order of ErrorKind in csrc/core/base/error.h.
 ERROR_CLASSES: list[type[Exception]] = [
-    DecodeError,
-    LimitError,
-    FormatError,
-    ShardTruncated,
-    ChecksumError,
-    ShardError,
+    errors.DecodeError,
+    errors.LimitError,
+    errors.FormatError,
+    errors.ShardTruncated,
+    errors.ChecksumError,
+    errors.ShardError,
     ValueError,
-    StateError,
+    errors.StateError,
     MemoryError,
 ]
 _C.set_error_classes(ERROR_CLASSES)

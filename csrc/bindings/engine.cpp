@@ -1,6 +1,4 @@
 // The engine: submit, wait, collect.
-#include "engine/engine.h"
-
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -9,8 +7,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
-#include "fallback.h"
+#include "engine.h"
 #include "register.h"
 #include "sources.h"
 
@@ -19,66 +18,17 @@ namespace nb = nanobind;
 namespace fastload::bindings {
 namespace {
 
-using ImagesArg = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using LabelsArg = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using IdsArg = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// nanobind holds the class itself, so the pointer that leaks after fork needs a class around it.
-struct PyEngine {
-  EnginePointer engine;
-  nb::object sources;  // keeps the readers and caches alive
-
-  // A closed engine reads no more: its caches are let go. Not where one of its own threads closes
-  // it, which is in the middle of a record.
-  void close() {
-    const bool working = Pool::is_working_for(*engine);
-    {
-      const nb::gil_scoped_release release;
-      engine->close();
-    }
-    if (!working) sources.reset();
-  }
-
-  // A thread that is waited for may need the GIL for a decoder written in Python.
-  ~PyEngine() {
-    if (engine && Pool::is_working_for(*engine)) sources.release();  // the engine is leaked, too
-    const nb::gil_scoped_release release;
-    engine.reset();
-  }
-};
-
-struct PyAnnounced {
-  std::shared_ptr<void> group;
-};
-
-// References to the arrays whose memory a batch fills; given back under the GIL, on whatever
-// thread.
-struct SlotOwner {
-  nb::object images, labels;
-};
-
-std::shared_ptr<void> own(nb::object images, nb::object labels) {
-  return {new SlotOwner{std::move(images), std::move(labels)}, [](SlotOwner* owner) {
-            nb::gil_scoped_acquire acquire;
-            delete owner;
-          }};
-}
-
 uint64_t submit(PyEngine& self, nb::object images, nb::object labels, const IdsArg& ids,
                 const std::optional<DrawsArg>& draws, uint64_t epoch,
                 const PyAnnounced* announced) {
   const auto image_array = nb::cast<ImagesArg>(images);
   const auto label_array = nb::cast<LabelsArg>(labels);
   BatchRequest request;
-  request.images = {image_array.data(), image_array.size()};
-  request.labels = {label_array.data(), label_array.size()};
-  request.ids.assign(ids.data(), ids.data() + ids.size());
-  if (draws) request.draws.assign(draws->data(), draws->data() + draws->size());
-  request.epoch = epoch;
-  if (announced != nullptr) request.ahead = announced->group;
-  request.owner = own(std::move(images), std::move(labels));
-  return self.engine->submit(std::move(request));
+  request.places = places_of_image_and_label(self.engine->plan().fields,
+                                             {image_array.data(), image_array.size()},
+                                             {label_array.data(), label_array.size()});
+  return queue(self, std::move(request), nb::make_tuple(images, labels), ids, draws, epoch,
+               announced);
 }
 
 nb::list collect(PyEngine& self, uint64_t ticket) {
@@ -117,8 +67,11 @@ void register_engine(nb::module_& m) {
   m.attr("IGNORE_LABEL") = kIgnoreLabel;
   m.attr("UNBOUNDED") = kUnbounded;
   nb::class_<PyAnnounced>(m, "Announced", "A batch whose records are read ahead.");
-  nb::class_<PyEngine>(m, "Engine",
-                       "Decoding threads that fill batches; see csrc/core/engine/engine.h.")
+  nb::class_<PyEngine> engine(m, "Engine",
+                              "Decoding threads that fill batches; see "
+                              "csrc/core/engine/engine.h.");
+  add_fields(engine);
+  engine
       .def(
           "__init__",
           [](PyEngine* self, const nb::sequence& sources, const GeometrySpec& geometry,
@@ -126,13 +79,12 @@ void register_engine(nb::module_& m) {
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
              uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
              const PixelSpec& operations) {
-            SamplePlan plan{geometry, store, out_width, out_height,
-                            seed,     {},    decoded_side, operations};
-            plan.limits.max_pixels = max_pixels;
-            new (self) PyEngine{make_engine(read_sources(sources, pixels, decoded_side), plan,
-                                            {threads, most_threads, std::move(cpus)},
-                                            make_fallback(std::move(fallback)), {read_ahead, keep}),
-                                nb::make_tuple(nb::list(sources), nb::list(pixels))};
+            FieldsPlan plan = FieldsPlan::of_image_and_label(
+                {geometry, out_width, out_height, operations}, store);
+            make(self, read_sources(sources, pixels, decoded_side),
+                 sample_plan(std::move(plan), seed, max_pixels, decoded_side),
+                 {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
+                 nb::make_tuple(nb::list(sources), nb::list(pixels)));
           },
           nb::arg("sources"), nb::arg("geometry"), nb::arg("store"), nb::arg("out_height"),
           nb::arg("out_width"), nb::arg("seed"), nb::arg("threads"), nb::arg("max_pixels"),
@@ -192,8 +144,10 @@ void register_engine(nb::module_& m) {
           "set_threads", [](PyEngine& self, int threads) { self.engine->set_threads(threads); },
           nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
           "Changes how many threads work for this engine at once.")
-      .def_prop_ro("sample_bytes",
-                   [](const PyEngine& self) { return self.engine->plan().sample_bytes(); })
+      .def_prop_ro(
+          "sample_bytes",
+          [](const PyEngine& self) { return self.engine->plan().fields.picture_bytes(); },
+          "Of pictures; 0 for those that differ in size.")
       .def(
           "stats",
           [](PyEngine& self) {

@@ -1,22 +1,29 @@
-// Fields: the table of their kinds, and columns, which hold their values.
+// Fields of any kind: the table of kinds, columns, plans, places in a batch.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "convert.h"
+#include "engine.h"
 #include "register.h"
 #include "sample/column.h"
 #include "sample/kinds.h"
+#include "views.h"
 
 namespace nb = nanobind;
 
 namespace fastload::bindings {
 namespace {
-
-using Ids = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 template <typename T>
 nb::object array(std::vector<T> values) {
@@ -25,7 +32,7 @@ nb::object array(std::vector<T> values) {
   return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
 }
 
-std::vector<int64_t> ends_of(Column& column, const Ids& ids) {
+std::vector<int64_t> ends_of(Column& column, const IdsArg& ids) {
   std::vector<int64_t> ends{0};
   ends.reserve(ids.size() + 1);
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -35,7 +42,7 @@ std::vector<int64_t> ends_of(Column& column, const Ids& ids) {
   return ends;
 }
 
-nb::tuple gather(Column& column, const Ids& ids) {
+nb::tuple gather(Column& column, const IdsArg& ids) {
   std::vector<int64_t> ends;
   std::vector<uint8_t> bytes;
   {
@@ -56,7 +63,149 @@ nb::bytes value(Column& column, uint64_t id) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
+FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<uint8_t> memory,
+                      nb::handle item) {
+  FieldPlace place;
+  const auto numbers = [](nb::handle array) {
+    const auto values = nb::cast<IdsArg>(array);
+    return std::vector<int64_t>(values.data(), values.data() + values.size());
+  };
+  if (!nb::isinstance<nb::tuple>(item)) {
+    place.memory = memory;
+    place.offsets = numbers(item);
+    return place;
+  }
+  const auto parts = nb::cast<nb::tuple>(item);
+  const auto offset = nb::cast<uint64_t>(parts[0]);
+  if (offset > memory.size()) {
+    throw Error(ErrorKind::kValue, "A field must begin in the " + std::to_string(memory.size()) +
+                                       " bytes of memory. Found: offset " +
+                                       std::to_string(offset) + ".");
+  }
+  place.memory = memory.subspan(offset);
+  if (field.is_ragged()) {
+    place.offsets = numbers(parts[1]);
+    return place;
+  }
+  place.stride = nb::cast<uint64_t>(parts[1]);
+  const ViewPlan& view = plan.views()[field.view];
+  place.room = {view.out_height, view.out_width};
+  place.row_bytes = field.pixel_bytes() * static_cast<size_t>(view.out_width);
+  if (nb::len(parts) == 2) return place;
+  place.row_bytes = nb::cast<uint64_t>(parts[2]);
+  place.room = {nb::cast<int>(parts[3]), nb::cast<int>(parts[4])};
+  return place;
+}
+
+uint64_t submit_fields(PyEngine& self, nb::object memory, const nb::sequence& places,
+                       const IdsArg& ids, const std::optional<DrawsArg>& draws, uint64_t epoch,
+                       const PyAnnounced* announced) {
+  const auto array = nb::cast<ImagesArg>(memory);
+  BatchRequest request;
+  const FieldsPlan& plan = self.engine->plan().fields;
+  for (size_t i = 0; i < std::min(nb::len(places), plan.fields().size()); ++i) {
+    request.places.push_back(
+        read_place(plan, plan.fields()[i], {array.data(), array.size()}, places[i]));
+  }
+  return queue(self, std::move(request), std::move(memory), ids, draws, epoch, announced);
+}
+
+nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg>& draws,
+                 uint64_t epoch) {
+  const FieldsPlan& plan = self.engine->plan().fields;
+  std::vector<Measured> found;
+  {
+    const nb::gil_scoped_release release;
+    const std::span<const uint32_t> all = draws ? std::span(draws->data(), draws->size())
+                                                : std::span<const uint32_t>();
+    found = self.engine->measure({ids.data(), ids.size()}, all, epoch);
+  }
+  nb::list list;
+  for (Measured& one : found) {
+    if (!one.offsets.empty()) {
+      list.append(array(std::move(one.offsets)));
+    } else if (plan.is_measured(plan.fields()[list.size()])) {
+      std::vector<int64_t> sizes;
+      for (const auto [height, width] : one.sizes) sizes.insert(sizes.end(), {height, width});
+      list.append(array(std::move(sizes)).attr("reshape")(-1, 2));
+    } else {
+      list.append(nb::none());
+    }
+  }
+  return list;
+}
+
+constexpr std::array<const char*, 5> kForms{"picture", "label", "fixed", "ragged", "points"};
+
+void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
+                uint32_t width, const nb::bytes& blank, const StoreSpec& store,
+                const FormatArg& format, bool nearest, int fill, const std::string& points,
+                bool relative) {
+  new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
+                       view,
+                       part,
+                       width,
+                       {},
+                       {to_format(format), nearest, Filter::kBilinear, {}, store, fill},
+                       by_name<PointFormat>("points", kPointFormats, points),
+                       relative};
+  const auto* const bytes = static_cast<const uint8_t*>(blank.data());
+  self->blank.assign(bytes, bytes + blank.size());
+}
+
+void register_plans(nb::module_& m) {
+  nb::class_<ViewPlan>(m, "ViewPlan", "A view of a sample; see sample/field_plan.h.")
+      .def(nb::init<GeometrySpec, int, int, PixelSpec>(), nb::arg("geometry"),
+           nb::arg("out_width"), nb::arg("out_height"), nb::arg("operations") = PixelSpec{},
+           "out_width, out_height: of its pictures, 0: they differ. operations: on the pixels.");
+  nb::class_<FieldPlan>(m, "FieldPlan", "A field of a view; see sample/field_plan.h.")
+      .def("__init__", &make_field, nb::arg("form"), nb::kw_only(), nb::arg("view") = 0,
+           nb::arg("part") = 0, nb::arg("width") = 0, nb::arg("blank") = nb::bytes("", 0),
+           nb::arg("store") = StoreSpec(), nb::arg("format") = FormatArg(3, 8, false),
+           nb::arg("nearest") = false, nb::arg("fill") = 0, nb::arg("points") = "xyxy",
+           nb::arg("relative") = false,
+           "form: picture, label, fixed, ragged or points. part: of a picture its stream of "
+           "records, else a column, or INDEX for the index's label. width: bytes of a value or "
+           "row. blank: an element or value that positions without a sample have, b'' for a picture's "
+           "fill, or zeros. format (channels, bits, ids), nearest, fill: of a picture, as cut(). "
+           "points: xyxy, xywh, cxcywh, xy, xyv or polygons.");
+  m.attr("INDEX") = FieldPlan::kIndex;
+}
+
 }  // namespace
+
+void add_fields(nb::class_<PyEngine>& engine) {
+  engine
+      .def(
+          "__init__",
+          [](PyEngine* self, const nb::sequence& sources, const nb::list& parts,
+             std::vector<ViewPlan> views, std::vector<FieldPlan> fields, uint64_t seed, int threads,
+             uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
+             uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels) {
+            make(self, read_sources(sources, pixels, decoded_side, parts),
+                 sample_plan(FieldsPlan(std::move(views), std::move(fields)), seed, max_pixels,
+                             decoded_side),
+                 {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
+                 nb::make_tuple(nb::list(sources), nb::list(parts), nb::list(pixels)));
+          },
+          nb::arg("sources"), nb::arg("parts"), nb::arg("views"), nb::arg("fields"),
+          nb::arg("seed"), nb::arg("threads"), nb::arg("max_pixels"), nb::arg("fallback").none(),
+          nb::arg("most_threads") = 0, nb::arg("cpus") = std::vector<int>{},
+          nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0, nb::arg("decoded_side") = 0,
+          nb::arg("pixels") = nb::tuple(),
+          "Of any fields. parts: for each source (the Readers of its second stream of records and "
+          "so on, its Columns). views: [ViewPlan]. fields: [FieldPlan]. Batches of it are measured "
+          "and submitted by measure() and submit_fields().")
+      .def("measure", &measure, nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"),
+           "For each field None, or where each sample's rows begin (n + 1,) int64, in rows, or "
+           "heights and widths of pictures (n, 2) int64. Nothing is decoded.")
+      .def("submit_fields", &submit_fields, nb::arg("memory"), nb::arg("places"), nb::arg("ids"),
+           nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
+           "Queues a batch into memory (bytes,) uint8. places: for each field (offset, stride), or "
+           "of rows (offset, offsets (n + 1,) int64 in rows), of padded pictures (offset, stride, "
+           "row_stride, height, width), of a list of pictures their offsets (n,) int64; offsets, "
+           "strides in bytes. Returns its ticket.");
+}
 
 void register_fields(nb::module_& m) {
   nb::dict kinds;
@@ -65,6 +214,7 @@ void register_fields(nb::module_& m) {
     kinds[row.name] = nb::make_tuple(static_cast<int>(row.kind), storage);
   }
   m.attr("FIELD_KINDS") = kinds;  // number and storage by name
+  register_plans(m);
 
   nb::class_<Column>(m, "Column", "field-NN.fli: the values of one field, by sample id.")
       .def(

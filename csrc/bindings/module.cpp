@@ -14,6 +14,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_shard(m);
   fastload::bindings::register_entries(m);
   fastload::bindings::register_fields(m);
+  fastload::bindings::register_points(m);
   fastload::bindings::register_engine(m);
   fastload::bindings::register_slots(m);
   fastload::bindings::register_filler(m);

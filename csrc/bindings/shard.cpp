@@ -12,6 +12,7 @@
 #include "cache/cache_file.h"
 #include "io/guarded_range.h"
 #include "register.h"
+#include "sample/column.h"
 #include "shard/index.h"
 #include "shard/reader.h"
 
@@ -75,6 +76,9 @@ void register_shard(nb::module_& m) {
             new (self) Reader(index, std::move(files));
           },
           nb::arg("index"), nb::arg("shards"), nb::keep_alive<1, 2>())
+      .def(nb::init<const Reader&, Column&>(), nb::arg("reader"), nb::arg("column"),
+           nb::keep_alive<1, 3>(),
+           "Of the same shards; reads the records of another field, which lie in a column.")
       .def(
           nb::init<const Reader&, Index&, std::shared_ptr<CacheFile>>(), nb::arg("reader"),
           nb::arg("index"), nb::arg("cache"), nb::keep_alive<1, 3>(),

@@ -31,18 +31,25 @@ inline std::vector<Source> source_list(const nanobind::sequence& list) {
 inline Sources read_sources(const nanobind::sequence& list) { return Sources(source_list(list)); }
 
 // The same with a decoded tier: for each source a CacheFile or None, or no list of them. `side` as
-// SamplePlan::decoded_side.
+// SamplePlan::decoded_side. `parts`: for each source (the Readers of its further streams of
+// records, its Columns), or no list of them.
 inline Sources read_sources(const nanobind::sequence& list, const nanobind::sequence& caches,
-                            uint32_t side) {
+                            uint32_t side, const nanobind::list& parts = nanobind::list()) {
   std::vector<Source> sources = source_list(list);
-  if (nanobind::len(caches) != 0 && nanobind::len(caches) != sources.size()) {
-    throw Error(ErrorKind::kValue, "Each source needs a pixel cache, or None, or there are none.");
+  const auto fits = [&](size_t count) { return count == 0 || count == sources.size(); };
+  if (!fits(nanobind::len(caches)) || !fits(parts.size())) {
+    throw Error(ErrorKind::kValue,
+                "Each source needs a pixel cache, or None, and its parts, or there are none.");
   }
   for (size_t i = 0; i < nanobind::len(caches); ++i) {
     auto* const file = nanobind::cast<CacheFile*>(caches[i]);
     if (file == nullptr) continue;
     sources[i].pixels =
         std::make_shared<PixelCache>(*file, decoded_tier(side), sources[i].reader->index().size());
+  }
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::tie(sources[i].further, sources[i].columns) =
+        nanobind::cast<std::tuple<std::vector<Reader*>, std::vector<Column*>>>(parts[i]);
   }
   return Sources(std::move(sources));
 }

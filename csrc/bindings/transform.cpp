@@ -194,11 +194,12 @@ void register_transform(nb::module_& m) {
   m.def(
       "draw_view",
       [](const GeometrySpec& spec, int width, int height, uint64_t seed, uint64_t epoch,
-         uint64_t sample, uint32_t draw) -> ViewTuple {
-        const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw});
+         uint64_t sample, uint32_t draw, uint8_t view) -> ViewTuple {
+        const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw, view});
         return {to_tuple(v.crop), {v.resized_width, v.resized_height}, to_tuple(v.window), v.flip};
       },
       "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
+      "view"_a = 0,
       "A view: (crop, (resized width, height), window, flip); rectangles are (x, y, width, "
       "height).");
   m.def(

@@ -16,6 +16,7 @@
 #include "cache/pixel_target.h"
 #include "check.h"
 #include "engine/engine.h"
+#include "plain_job.h"
 #include "tiny_dataset.h"
 
 namespace fastload::test {
@@ -74,8 +75,7 @@ class TierFile {
 
 // Each sample once, in one batch; all of them must have the pixels and label of their id.
 void run(const TinyDataset& data, CacheFile& file, uint32_t side, int pixels) {
-  SamplePlan plan;
-  plan.out_width = plan.out_height = pixels;
+  SamplePlan plan = plain_plan(pixels);
   plan.decoded_side = side;
   auto cache = std::make_shared<PixelCache>(file, decoded_tier(side), kCount);
   const EnginePointer engine = make_engine(Sources({{data.reader(), nullptr, {}, 0, cache}}), plan,
@@ -86,7 +86,7 @@ void run(const TinyDataset& data, CacheFile& file, uint32_t side, int pixels) {
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<uint8_t> images(kCount * size, 77);
     std::vector<int64_t> labels(kCount);
-    const Engine::Ticket ticket = engine->submit({images, labels, ids, {}, 0, nullptr, nullptr});
+    const Engine::Ticket ticket = engine->submit(plain_request(plan, images, labels, ids));
     CHECK(engine->wait(ticket, 60.0));
     CHECK_EQ(engine->collect(ticket).size(), 0u);
     CHECK(labels == ids);

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "levels.h"
 #include "picture.h"
+#include "plain_job.h"
 #include "random.h"
 #include "shard/index.h"
 #include "shard/reader.h"
@@ -20,13 +21,13 @@ namespace {
 
 using namespace fastload;
 using test::Random;
-using ByteVector = std::vector<uint8_t>;
+using Octets = std::vector<uint8_t>;
 
 constexpr uint64_t kRecords = 40;
 constexpr uint64_t kDamaged = 7;  // its checksum is wrong
 
 template <class T>
-void append(ByteVector& to, const T& value) {
+void append(Octets& to, const T& value) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(&value);
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
@@ -34,7 +35,7 @@ void append(ByteVector& to, const T& value) {
 // A file that goes with the test.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const ByteVector& bytes) {
+  explicit TemporaryFile(const Octets& bytes) {
     const int descriptor = ::mkstemp(path_.data());
     CHECK(descriptor >= 0);
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
@@ -50,11 +51,11 @@ class TemporaryFile {
   std::string path_ = "/tmp/fastload-test-XXXXXX";
 };
 
-Record add_record(Random& random, uint64_t id, ByteVector& shard) {
+Record add_record(Random& random, uint64_t id, Octets& shard) {
   const int width = random.in(20, 200), height = random.in(20, 200);
   const bool raw = id % 4 == 3;
-  const ByteVector bytes = raw ? random.samples(3 * static_cast<size_t>(width * height))
-                               : as_jpeg(random, {width, height, random.coin() ? 0x22 : 0x11});
+  const Octets bytes = raw ? random.samples(3 * static_cast<size_t>(width * height))
+                           : as_jpeg(random, {width, height, random.coin() ? 0x22 : 0x11});
   Record record{};
   record.offset = shard.size();
   record.length = static_cast<uint32_t>(bytes.size());
@@ -69,11 +70,11 @@ Record add_record(Random& random, uint64_t id, ByteVector& shard) {
 }
 
 // FORMAT.md, "index.fli": records, the keys' table, the keys (each "k"), the pages' CRCs.
-ByteVector index_file(const std::vector<Record>& records) {
+Octets index_file(const std::vector<Record>& records) {
   PagedHeader h{};
   std::memcpy(h.magic, "FLINDEX1", 8);
   const uint64_t n = records.size();
-  ByteVector data;
+  Octets data;
   for (const Record& record : records) append(data, record);
   for (uint64_t i = 0; i <= n; ++i) append(data, i);
   data.insert(data.end(), n, 'k');
@@ -86,7 +87,7 @@ ByteVector index_file(const std::vector<Record>& records) {
   h.table_offset = h.data_offset + sizeof(Record) * n;
   h.bytes_offset = h.table_offset + 8 * (n + 1);
   h.pages_offset = h.data_offset + h.data_size;
-  ByteVector pages;
+  Octets pages;
   for (size_t at = 0; at < data.size(); at += h.page_bytes) {
     append(pages,
            crc32c(Bytes(data).subspan(at, std::min<size_t>(h.page_bytes, data.size() - at))));
@@ -94,7 +95,7 @@ ByteVector index_file(const std::vector<Record>& records) {
   h.file_size = h.pages_offset + pages.size();
   h.pages_crc = crc32c(pages);
   h.header_crc = crc32c({reinterpret_cast<const uint8_t*>(&h), sizeof h - 4});
-  ByteVector file;
+  Octets file;
   append(file, h);
   file.insert(file.end(), data.begin(), data.end());
   file.insert(file.end(), pages.begin(), pages.end());
@@ -102,33 +103,34 @@ ByteVector index_file(const std::vector<Record>& records) {
 }
 
 SamplePlan random_plan(Random& random) {
-  SamplePlan plan;
-  plan.out_width = random.in(1, 80);
-  plan.out_height = random.in(1, 80);
-  plan.seed = static_cast<uint64_t>(random.in(0, 1000));
-  plan.geometry.kind = GeometrySpec::Kind::kRandomResizedCrop;
-  plan.geometry.out_width = plan.out_width;
-  plan.geometry.out_height = plan.out_height;
-  plan.geometry.flip_probability = 0.5;
-  plan.store.dtype = static_cast<DType>(random.in(0, 3));
-  plan.store.channels_last = random.coin();
-  plan.store.normalize = plan.store.dtype != DType::kUint8;
-  plan.store.mean = {0.4, 0.5, 0.6};
-  plan.store.std = {0.2, 0.25, 0.3};
-  return plan;
+  ViewPlan view;
+  view.out_width = random.in(1, 80);
+  view.out_height = random.in(1, 80);
+  const auto seed = static_cast<uint64_t>(random.in(0, 1000));
+  view.geometry.kind = GeometrySpec::Kind::kRandomResizedCrop;
+  view.geometry.out_width = view.out_width;
+  view.geometry.out_height = view.out_height;
+  view.geometry.flip_probability = 0.5;
+  StoreSpec store;
+  store.dtype = static_cast<DType>(random.in(0, 3));
+  store.channels_last = random.coin();
+  store.normalize = store.dtype != DType::kUint8;
+  store.mean = {0.4, 0.5, 0.6};
+  store.std = {0.2, 0.25, 0.3};
+  return {FieldsPlan::of_image_and_label(view, store), seed};
 }
 
 struct Result {
-  ByteVector images;
+  Octets images;
   std::vector<int64_t> labels;
   std::vector<SampleFault> faults;
 };
 
 // What each thread does for one sample, spelled out: zeros for padding and for the damaged record.
-ByteVector sample(Reader& reader, const SamplePlan& plan, int64_t id, uint64_t epoch) {
-  ByteVector out(plan.sample_bytes());
+Octets sample(Reader& reader, const SamplePlan& plan, int64_t id, uint64_t epoch) {
+  Octets out(plan.fields.picture_bytes());
   if (id < 0 || id == static_cast<int64_t>(kDamaged)) return out;
-  ByteVector scratch;
+  Octets scratch;
   const auto number = static_cast<uint64_t>(id);
   const Bytes bytes = reader.read(number, scratch);
   const Record& record = reader.index().record(number);
@@ -137,13 +139,14 @@ ByteVector sample(Reader& reader, const SamplePlan& plan, int64_t id, uint64_t e
   const ImageInfo info = codec == Codec::kRaw ? decoder.open_raw(bytes, record.width, record.height)
                                               : decoder.open(bytes);
   const SampleRng rng{epoch_key(plan.seed, epoch), number, 0};
+  const ViewPlan& wanted = plan.fields.views().front();
   const View view =
-      draw_view(plan.geometry, static_cast<int>(info.width), static_cast<int>(info.height), rng);
-  Store store(plan.store);
-  store.begin(out.data(), plan.out_width, plan.out_height);
+      draw_view(wanted.geometry, static_cast<int>(info.width), static_cast<int>(info.height), rng);
+  Store store(plan.fields.fields().front().picture.store);
+  store.begin(out.data(), wanted.out_width, wanted.out_height);
   Resampler resampler;
-  resampler.begin(view, plan.geometry.filter, store);
-  decoder.decode(source_rect(view, plan.geometry.filter), resampler);
+  resampler.begin(view, wanted.geometry.filter, store);
+  decoder.decode(source_rect(view, wanted.geometry.filter), resampler);
   resampler.end();
   return out;
 }
@@ -157,10 +160,10 @@ std::vector<Result> run_engine(Reader& reader, const SamplePlan& plan,
   std::vector<Result> results(batches.size());
   std::vector<Engine::Ticket> tickets;
   for (size_t i = 0; i < batches.size(); ++i) {
-    results[i].images.resize(plan.sample_bytes() * batches[i].size(), 0xAA);
+    results[i].images.resize(plan.fields.picture_bytes() * batches[i].size(), 0xAA);
     results[i].labels.resize(batches[i].size());
-    tickets.push_back(engine.submit(
-        {results[i].images, results[i].labels, batches[i], {}, /*epoch=*/i, nullptr, nullptr}));
+    tickets.push_back(engine.submit(test::plain_request(plan, results[i].images, results[i].labels,
+                                                        batches[i], /*epoch=*/i)));
   }
   for (size_t i = 0; i < batches.size(); ++i) {
     CHECK(engine.wait(tickets[i], 120));
@@ -173,8 +176,8 @@ void check_batch(Reader& reader, const SamplePlan& plan, const std::vector<int64
                  uint64_t epoch, const Result& result) {
   size_t faults = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
-    const ByteVector wanted = sample(reader, plan, ids[i], epoch);
-    const size_t at = plan.sample_bytes() * i;
+    const Octets wanted = sample(reader, plan, ids[i], epoch);
+    const size_t at = plan.fields.picture_bytes() * i;
     CHECK(std::memcmp(result.images.data() + at, wanted.data(), wanted.size()) == 0);
     const bool damaged = ids[i] == static_cast<int64_t>(kDamaged);
     CHECK_EQ(result.labels[i], ids[i] < 0 || damaged ? kIgnoreLabel : 3 * ids[i]);
@@ -191,7 +194,7 @@ void check_batch(Reader& reader, const SamplePlan& plan, const std::vector<int64
 
 TEST(batches_of_any_number_of_threads_equal_one_sample_after_the_other) {
   Random random(1);
-  ByteVector shard_bytes;
+  Octets shard_bytes;
   std::vector<Record> records;
   for (uint64_t id = 0; id < kRecords; ++id) records.push_back(add_record(random, id, shard_bytes));
   const TemporaryFile shard(shard_bytes), index(index_file(records));

@@ -18,6 +18,7 @@
 #include "io/buffer_pool.h"
 #include "made_cache.h"
 #include "made_set.h"
+#include "plain_job.h"
 #include "tiny_dataset.h"
 
 namespace {
@@ -97,12 +98,6 @@ struct Slots {
   std::vector<int64_t> labels = std::vector<int64_t>(kBatches * kBatch, 77);
 };
 
-SamplePlan tiny_plan() {
-  SamplePlan plan;
-  plan.out_width = plan.out_height = 2;
-  return plan;
-}
-
 // How often each batch was delivered, and whether a fault says that memory was lacking.
 struct Delivery {
   bool whole = false;
@@ -110,13 +105,14 @@ struct Delivery {
 };
 
 void run_engine(Reader* reader, Slots& slots, std::vector<Delivery>& deliveries) {
-  const EnginePointer engine = make_engine(Sources({{reader, nullptr, {}, 0}}), tiny_plan(),
+  const EnginePointer engine = make_engine(Sources({{reader, nullptr, {}, 0}}), plain_plan(2),
                                            {2, 0, {}}, nullptr, {1 << 20, 1});
   std::vector<Engine::Ticket> tickets;
   for (size_t b = 0; b < kBatches; ++b) {
-    BatchRequest request;
-    request.images = std::span(slots.images).subspan(b * kBatch * kTinyBytes, kBatch * kTinyBytes);
-    request.labels = std::span(slots.labels).subspan(b * kBatch, kBatch);
+    BatchRequest request = plain_request(
+        engine->plan(),
+        std::span(slots.images).subspan(b * kBatch * kTinyBytes, kBatch * kTinyBytes),
+        std::span(slots.labels).subspan(b * kBatch, kBatch), {});
     for (size_t i = 0; i < kBatch; ++i) request.ids.push_back(static_cast<int64_t>(b * kBatch + i));
     if (b == 1) request.ahead = engine->announce(request.ids);
     tickets.push_back(engine->submit(std::move(request)));

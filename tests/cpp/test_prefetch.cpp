@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "engine/engine.h"
+#include "plain_job.h"
 #include "tiny_dataset.h"
 
 namespace fastload::test {
@@ -60,7 +61,7 @@ class Units final : public Pool::Client {
 struct Order {
   explicit Order(std::vector<int64_t> wanted)
       : ids(std::move(wanted)), images(ids.size() * kTinyBytes), labels(ids.size()) {}
-  BatchRequest request() { return {images, labels, ids, {}, 0, nullptr, nullptr}; }
+  BatchRequest request() { return plain_request(plain_plan(2), images, labels, ids); }
   [[nodiscard]] bool is_right(int64_t first_label = 0) const {
     for (size_t i = 0; i < ids.size(); ++i) {
       if (labels[i] != ids[i] + first_label) return false;
@@ -81,9 +82,7 @@ std::vector<int64_t> first_ids(size_t count) {
 }
 
 EnginePointer engine_of(const TinyDataset& data, int threads, int most = 0) {
-  SamplePlan plan;
-  plan.out_width = plan.out_height = 2;
-  return make_engine(Sources({{data.reader(), nullptr, {}, 0}}), plan, {threads, most, {}}, nullptr,
+  return make_engine(Sources({{data.reader(), nullptr, {}, 0}}), plain_plan(2), {threads, most, {}}, nullptr,
                      ReadAheadPlan{1 << 20, 1});
 }
 

@@ -95,7 +95,7 @@ def test_cancelled_memory_is_not_written_afterwards(tiny: PackedDataset) -> None
 
 def test_errors_of_use(tiny: PackedDataset) -> None:
     engine, order = engine_of(tiny), Order([1, 2])
-    with pytest.raises(ValueError, match="does not fit 2 samples of 48 bytes. Found: 48 image bytes"):
+    with pytest.raises(ValueError, match="does not fit field 0 of 2 samples of 48 bytes. Found: 48 bytes"):
         engine.submit(order.images[:SIZE], order.labels, order.ids, None, 0)
     empty = engine.submit(order.images[:0], order.labels[:0], order.ids[:0], None, 0)
     assert engine.wait(empty, 0.0)  # a rank's share of a short last batch

@@ -32,17 +32,19 @@ constexpr PhiloxWords philox4x32(PhiloxWords c, PhiloxKey k) {
 // transform/pixels/operation.h.
 enum class DrawOp : uint32_t { kCrop = 1, kFlip = 2, kSubstitute = 3, kDecoder = 8 };
 
-// The randomness of one sample in one epoch: key (seed, epoch), counter (sample id, draw, op,
-// block).
+// The randomness of one view of a sample in one epoch: key (seed, epoch), counter (sample id, draw,
+// view, op, block).
 struct SampleRng {
   PhiloxKey key;        // from the loader's seed and the epoch, see sample_rng()
   uint64_t sample = 0;  // sample id
   uint32_t draw = 0;    // 0, or the position in the epoch where a sampler may repeat a sample
+  uint8_t view = 0;     // number of the view, where a sample has several
 
   // Four fresh words. `block` < 2^16 counts the calls for one operation.
   [[nodiscard]] constexpr PhiloxWords words(DrawOp op, uint32_t block) const {
     return philox4x32({static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), draw,
-                       (static_cast<uint32_t>(op) << 16) | (block & 0xFFFFu)},
+                       uint32_t{view} << 24 | (static_cast<uint32_t>(op) << 16) |
+                           (block & 0xFFFFu)},
                       key);
   }
 };

@@ -1,25 +1,27 @@
 #include "collate/batch.h"
 
 #include <algorithm>
-#include <cstring>
+#include <string>
 
 namespace fastload {
 
-Batch::Batch(BatchRequest request, size_t sample_bytes)
-    : request_(std::move(request)), sample_bytes_(sample_bytes), left_(0) {
+Batch::Batch(BatchRequest request, const FieldsPlan& plan)
+    : request_(std::move(request)), plan_(plan), left_(0) {
   const size_t n = request_.ids.size();
   if (n > (1u << 30)) {
     throw Error(ErrorKind::kValue,
                 "A batch must have at most 2^30 samples. Found: " + std::to_string(n));
   }
-  if (request_.images.size() != n * sample_bytes || request_.labels.size() != n ||
+  const size_t fields = plan_.fields().size();
+  if (request_.places.size() != fields ||
       (!request_.draws.empty() && request_.draws.size() != n)) {
-    throw Error(ErrorKind::kValue, "The slot does not fit " + std::to_string(n) + " samples of " +
-                                       std::to_string(sample_bytes) + " bytes. Found: " +
-                                       std::to_string(request_.images.size()) + " image bytes, " +
-                                       std::to_string(request_.labels.size()) + " labels, " +
-                                       std::to_string(request_.draws.size()) + " draws.");
+    throw Error(ErrorKind::kValue, "A batch of " + std::to_string(n) + " samples has places of " +
+                                       std::to_string(fields) + " fields and " + std::to_string(n) +
+                                       " draws. Found: " + std::to_string(request_.places.size()) +
+                                       " places, " + std::to_string(request_.draws.size()) +
+                                       " draws.");
   }
+  for (size_t i = 0; i < fields; ++i) check_place(request_.places[i], plan_.fields()[i], n, i);
   left_.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
 }
 
@@ -43,13 +45,10 @@ bool Batch::abandon() {
   return rest.first < rest.last && finish(rest.last - rest.first);
 }
 
-uint8_t* Batch::image(uint32_t position) {
-  return request_.images.data() + size_t{position} * sample_bytes_;
-}
-
-void Batch::blank(uint32_t position) {
-  std::memset(image(position), 0, sample_bytes_);
-  set_label(position, kIgnoreLabel);
+void Batch::blank(uint32_t position) noexcept {
+  for (size_t i = 0; i < request_.places.size(); ++i) {
+    fill_blank(request_.places[i], plan_.fields()[i], position);
+  }
 }
 
 void Batch::add_fault(SampleFault fault) {

@@ -5,18 +5,16 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "sample/field_place.h"
+#include "sample/field_plan.h"
 
 namespace fastload {
 
-// The label of a position that carries no sample: padding, or a bad sample. torch's
-// cross_entropy ignores it by default (ignore_index=-100).
-inline constexpr int64_t kIgnoreLabel = -100;
-// The sample id of a position that somebody else fills: its memory and label are left as they are.
+// The sample id of a position that somebody else fills: its memory is left as it is.
 inline constexpr int64_t kElsewhere = -2;
 
 struct SampleFault {
@@ -26,13 +24,12 @@ struct SampleFault {
   std::string message;
 };
 
-// What the control plane asks for. The spans are borrowed: `owner` keeps their memory alive, and is
+// What the control plane asks for. The places' memory is borrowed: `owner` keeps it alive, and is
 // let go only by the thread that collects or cancels the batch, never by a decoding thread.
 struct BatchRequest {
-  std::span<uint8_t> images;    // ids.size() samples of equal size, back to back
-  std::span<int64_t> labels;    // ids.size()
-  std::vector<int64_t> ids;     // sample ids; -1: padding, or kElsewhere
-  std::vector<uint32_t> draws;  // SampleRng::draw of each, or empty: all 0
+  std::vector<FieldPlace> places;  // of each field of the plan
+  std::vector<int64_t> ids;        // sample ids; -1: padding, or kElsewhere
+  std::vector<uint32_t> draws;     // SampleRng::draw of each, or empty: all 0
   uint64_t epoch = 0;
   std::shared_ptr<void> owner;
   std::shared_ptr<void> ahead;  // what has been read ahead for it; the engine's business
@@ -41,8 +38,8 @@ struct BatchRequest {
 // Claimed sample by sample, without a lock, by any number of threads.
 class Batch {
  public:
-  // Throws Error(kValue) if the spans do not fit ids and sample_bytes.
-  Batch(BatchRequest request, size_t sample_bytes);
+  // Throws Error(kValue) if the samples do not fit into the places. The plan must outlive the batch.
+  Batch(BatchRequest request, const FieldsPlan& plan);
 
   [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(request_.ids.size()); }
   [[nodiscard]] uint64_t epoch() const { return request_.epoch; }
@@ -61,10 +58,10 @@ class Batch {
   // Claims everything that is left and marks it filled; true if that completes the batch.
   bool abandon();
 
-  uint8_t* image(uint32_t position);
-  void set_label(uint32_t position, int64_t label) { request_.labels[position] = label; }
-  // Zeros and kIgnoreLabel: the position carries no sample.
-  void blank(uint32_t position);
+  // Where the samples' part of a field lies, by its number.
+  [[nodiscard]] const FieldPlace& place(size_t field) const { return request_.places[field]; }
+  // The fields' blanks: the position carries no sample.
+  void blank(uint32_t position) noexcept;
   // Takes memory; throws std::bad_alloc.
   void add_fault(SampleFault fault);
   // There was no memory for the sample at `position`: a fault (kMemory) that takes none. Of several
@@ -78,7 +75,7 @@ class Batch {
 
  private:
   BatchRequest request_;
-  size_t sample_bytes_;
+  const FieldsPlan& plan_;
   std::atomic<uint32_t> next_{0};
   std::atomic<uint32_t> left_;
   static constexpr uint32_t kNone = ~uint32_t{0};

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/views.h"
+
 namespace fastload {
 namespace {
 
@@ -18,6 +20,31 @@ uint32_t claim_size(size_t sample_bytes) {
       std::clamp<size_t>(kGroupBytes / std::max<size_t>(sample_bytes, 1), 1, 32));
 }
 
+// Of all that a plan names the sources have something.
+void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decoded_side) {
+  using Form = FieldPlan::Form;
+  const bool first = !plan.streams().empty() && plan.streams().front().number == 0;
+  if (decoded_side != 0 && first &&
+      !plan.fields()[plan.streams().front().fields.front()].picture.format.is_rgb8()) {
+    throw Error(ErrorKind::kValue, "Decoded pictures are kept of 3 channels of 8 bits only. Leave "
+                                   "out cache_decoded.");
+  }
+  for (const FieldPlan& field : plan.fields()) {
+    if (field.form == Form::kLabel && field.part == FieldPlan::kIndex) continue;
+    for (const Source& source : sources.all()) {
+      const bool picture = field.form == Form::kPicture;
+      const size_t parts = picture ? source.further.size() + 1 : source.columns.size();
+      if (field.part >= parts) {
+        throw Error(ErrorKind::kValue, "A field's part must be below " + std::to_string(parts) +
+                                           ", the source's number of " +
+                                           (picture ? "record streams" : "columns") +
+                                           ". Found: " + std::to_string(field.part) + ".");
+      }
+      if (!picture) check_column(*source.columns[field.part], field);
+    }
+  }
+}
+
 }  // namespace
 
 Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, FallbackDecode fallback,
@@ -25,16 +52,13 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
     : Client(threads.limit, threads.most == 0 ? threads.limit : threads.most),
       pool_(Pool::of_process()),
       sources_(std::move(sources)),
-      plan_(plan),
+      plan_(std::move(plan)),
       fallback_(std::move(fallback)),
-      chunk_(claim_size(plan.sample_bytes())),
+      chunk_(claim_size(plan_.fields.picture_bytes())),
       ahead_(read_ahead,
-             [this](uint64_t id) {
-               const auto [source, own] = sources_.find(id);
-               return ReadAhead::Place{source.reader, source.entries, own, source.pixels.get()};
-             }),
+             [this](uint64_t record) { return place_of_record(record); }),
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
-  const Store checked(plan_.store);  // throws where a thread must not
+  check_parts(sources_, plan_.fields, plan_.decoded_side);
   pool_.attach(*this, threads.cpus);
 }
 
@@ -46,7 +70,7 @@ void LeakAfterFork::operator()(Engine* engine) const {
 
 EnginePointer make_engine(Sources sources, SamplePlan plan, const ThreadPlan& threads,
                           FallbackDecode fallback, const ReadAheadPlan& read_ahead) {
-  return {new Engine(std::move(sources), plan, threads, std::move(fallback), read_ahead),
+  return {new Engine(std::move(sources), std::move(plan), threads, std::move(fallback), read_ahead),
           LeakAfterFork{::getpid()}};
 }
 
@@ -65,7 +89,41 @@ void Engine::check_usable() const {
 
 std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids) {
   check_usable();
-  return ahead_.announce(std::move(ids));
+  return ahead_.announce(records_of(std::move(ids)));
+}
+
+// The records of samples in the order in which they are decoded: a record's number is
+// stream * samples + sample, and those of several streams lie beside each other.
+std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
+  const std::vector<FieldsPlan::Stream>& streams = plan_.fields.streams();
+  if (streams.size() == 1 && streams.front().number == 0) return ids;
+  const auto samples = static_cast<int64_t>(sources_.size());
+  std::vector<int64_t> records;
+  records.reserve(ids.size() * streams.size());
+  for (const int64_t id : ids) {
+    for (const FieldsPlan::Stream& stream : streams) {
+      records.push_back(id < 0 ? id : id + samples * static_cast<int64_t>(stream.number));
+    }
+  }
+  return records;
+}
+
+// The other way round. Numbers behind the last record are given to the first stream, whose reader
+// refuses them.
+ReadAhead::Place Engine::place_of_record(uint64_t record) const {
+  const uint64_t samples = sources_.size();
+  const uint64_t stream = samples == 0 ? 0 : record / samples;
+  const std::vector<FieldsPlan::Stream>& streams = plan_.fields.streams();
+  if (streams.empty() || stream > streams.back().number) {
+    return read_ahead_place(sources_.find(record), 0);
+  }
+  return read_ahead_place(sources_.find(record % samples), static_cast<uint32_t>(stream));
+}
+
+std::vector<Measured> Engine::measure(std::span<const int64_t> ids, std::span<const uint32_t> draws,
+                                      uint64_t epoch) {
+  check_usable();
+  return Measurer(sources_, plan_, fallback_).measure(ids, draws, epoch);
 }
 
 void Engine::forget(const std::shared_ptr<void>& announced) {
@@ -73,10 +131,23 @@ void Engine::forget(const std::shared_ptr<void>& announced) {
   ahead_.drop(announced);
 }
 
+// Pictures of a list have the sizes that measure() told of.
+void Engine::measure_lists(BatchRequest& request) {
+  const std::vector<FieldPlan>& fields = plan_.fields.fields();
+  std::vector<Measured> measured;
+  for (size_t i = 0; i < std::min(fields.size(), request.places.size()); ++i) {
+    FieldPlace& place = request.places[i];
+    if (fields[i].form != FieldPlan::Form::kPicture || place.offsets.empty()) continue;
+    if (measured.empty()) measured = measure(request.ids, request.draws, request.epoch);
+    place.sizes = std::move(measured[i].sizes);
+  }
+}
+
 Engine::Ticket Engine::submit(BatchRequest request) {
   check_usable();
-  if (request.ahead == nullptr) request.ahead = ahead_.announce(request.ids);
-  auto batch = std::make_shared<Batch>(std::move(request), plan_.sample_bytes());
+  measure_lists(request);
+  if (request.ahead == nullptr) request.ahead = ahead_.announce(records_of(request.ids));
+  auto batch = std::make_shared<Batch>(std::move(request), plan_.fields);
   Ticket ticket = 0;
   {
     const std::lock_guard lock(pool_.mutex());

@@ -16,9 +16,11 @@
 #include <condition_variable>
 #include <deque>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "collate/batch.h"
+#include "engine/measure.h"
 #include "engine/pool.h"
 #include "engine/producer.h"
 #include "engine/sources.h"
@@ -42,6 +44,9 @@ class Engine final : public Pool::Client {
   ~Engine() override;  // as close()
 
   using Ticket = uint64_t;
+  // What the places of a batch depend on; see measure.h. Throws Error(kState).
+  std::vector<Measured> measure(std::span<const int64_t> ids, std::span<const uint32_t> draws,
+                                uint64_t epoch);
   // Queues a batch behind the ones submitted before. Throws Error(kValue, kState).
   Ticket submit(BatchRequest request);
   // Sample ids of a batch that will be submitted later, after those announced and submitted before:
@@ -82,6 +87,9 @@ class Engine final : public Pool::Client {
   void erase(Ticket ticket);
   static std::deque<Entry>::iterator place_of(std::deque<Entry>& entries, Ticket ticket);
   static Error closed();
+  void measure_lists(BatchRequest& request);
+  [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
+  [[nodiscard]] ReadAhead::Place place_of_record(uint64_t record) const;
   void check_usable() const;
 
   Pool& pool_;

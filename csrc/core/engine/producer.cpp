@@ -1,12 +1,15 @@
 #include "engine/producer.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
 
 #include "base/clock.h"
+#include "engine/views.h"
 #include "io/guarded_range.h"
+#include "sample/points.h"
 #include "transform/timed_sink.h"
 
 namespace fastload {
@@ -16,9 +19,8 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
       plan_(plan),
       stats_(stats),
       decoder_(scratch.decoder),
-      resampler_(scratch.resampler),
-      pixels_(scratch.pixels),
-      store_(plan.store),
+      cutter_(scratch.cutter),
+      views_(plan.fields.views().size()),
       scratch_(scratch.record),
       entries_(scratch.entries),
       bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
@@ -27,22 +29,25 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
   decoder_.configure(plan.limits, fallback);
 }
 
-ImageInfo Producer::open(Bytes bytes, const Record& record) {
-  return static_cast<Codec>(record.codec) == Codec::kRaw
-             ? decoder_.open_raw(bytes, record.width, record.height)
-             : decoder_.open(bytes);
+ImageInfo Producer::open(Bytes bytes, const Record& record, const PixelFormat& format) {
+  if (static_cast<Codec>(record.codec) != Codec::kRaw) return decoder_.open(bytes, format);
+  const bool wide = (record.flags & ImageInfo::kSixteenBit) != 0;
+  const PixelFormat stored{record.channels == 0 ? 3 : record.channels, wide ? 16 : 8, false};
+  return decoder_.open_raw(bytes, record.width, record.height, stored, format);
 }
 
 // Opens what the pixel cache has of the picture. What the index says of its size is all that is
 // known of a record that is not read, so it must keep the limits that the record itself would.
-bool Producer::open_stored(const Sources::Place& place, const Record& record, ImageInfo& info,
-                           Bytes& pixels) {
+bool Producer::open_stored(Job& job, ImageInfo& info, Bytes& pixels) {
+  const auto& [source, own] = job.place;
+  const Record& record = job.record;
   const uint32_t longer = std::max(record.width, record.height);
   const bool allowed = longer <= plan_.limits.max_side &&
                        uint64_t{record.width} * record.height <= plan_.limits.max_pixels;
-  if (place.source.pixels == nullptr || !allowed) return false;
-  const Extent size = bounded({record.width, record.height}, plan_.decoded_side);
-  pixels = place.source.pixels->find(place.id, size.width, size.height);
+  if (source.pixels == nullptr || !allowed) return false;
+  job.stored = {record.width, record.height};
+  const Extent size = bounded(job.stored, plan_.decoded_side);
+  pixels = source.pixels->find(own, size.width, size.height);
   if (pixels.empty()) return false;
   info = decoder_.open_raw(pixels, size.width, size.height);
   return true;
@@ -50,86 +55,126 @@ bool Producer::open_stored(const Sources::Place& place, const Record& record, Im
 
 // Opens the record; true if the bounded picture is open in its place, false where that is the same
 // and has no room.
-bool Producer::open_bounded(const Sources::Place& place, const Record& record, Bytes bytes,
-                            bool held, ImageInfo& info) {
-  info = open(bytes, record);
-  if (plan_.decoded_side == 0) return false;
+bool Producer::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format,
+                            ImageInfo& info) {
+  const Record& record = job.record;
+  info = open(bytes, record, format);
   const Extent size{info.width, info.height};
+  job.stored = size;
+  if (plan_.decoded_side == 0) return false;
+  const auto& [source, own] = job.place;
   const Extent target = bounded(size, plan_.decoded_side);
-  PixelCache* const cache = place.source.pixels.get();
+  PixelCache* const cache = source.pixels.get();
   const bool keep = cache != nullptr && size == Extent{record.width, record.height} &&
-                    cache->wants(place.id, target.width, target.height);
+                    cache->wants(own, target.width, target.height);
   if (target == size && !keep) return false;
   Bytes pixels;
   try {
-    pixels = bounded_.make(size, target, entries_of(place.source, place.id), resize_ns_);
+    pixels = bounded_.make(size, target, entries_of(source, own), resize_ns_);
   } catch (const Error&) {
     if (target != size) throw;
-    info = open(bytes, record);  // the crop may do without what is damaged
+    info = open(bytes, record, format);  // the crop may do without what is damaged
     return false;
   }
   if (keep) {
-    confirm(place, bytes, held, entries_of(place.source, place.id));
-    if (loss_count() == losses_) cache->store(place.id, pixels);
+    confirm(job.place, 0, bytes, held, entries_of(source, own));
+    if (loss_count() == losses_) cache->store(own, pixels);
   }
   info = decoder_.open_raw(pixels, target.width, target.height);
   return true;
 }
 
-View Producer::draw(const ImageInfo& info, const Batch& batch, uint32_t position, uint64_t id) {
-  if (batch.epoch() != epoch_) {
-    epoch_ = batch.epoch();
+// Draws the sample's views of its first picture; `drawn` is the size of what is cut from.
+void Producer::draw(Job& job, Extent drawn) {
+  if (job.batch.epoch() != epoch_) {
+    epoch_ = job.batch.epoch();
     key_ = epoch_key(plan_.seed, epoch_);
   }
-  const View view = draw_view(plan_.geometry, static_cast<int>(info.width),
-                              static_cast<int>(info.height), {key_, id, batch.draw(position)});
-  if (view.window.width != plan_.out_width || view.window.height != plan_.out_height) {
-    throw Error(ErrorKind::kValue,
-                "the picture is " + std::to_string(view.window.width) + "x" +
-                    std::to_string(view.window.height) +
-                    " pixels after the transforms, others are " + std::to_string(plan_.out_width) +
-                    "x" + std::to_string(plan_.out_height) +
-                    ": add Resize, CenterCrop or RandomResizedCrop to the transform");
+  job.drawn = drawn;
+  const std::vector<ViewPlan>& plans = plan_.fields.views();
+  for (size_t i = 0; i < plans.size(); ++i) {
+    views_[i] = draw_view(plans[i].geometry, static_cast<int>(drawn.width),
+                          static_cast<int>(drawn.height), rng(job, static_cast<uint32_t>(i)));
   }
-  return view;
+}
+
+SampleRng Producer::rng(const Job& job, uint32_t view) const {
+  return {key_, job.id, job.batch.draw(job.position), static_cast<uint8_t>(view)};
+}
+
+// The views where no field is of the first stream.
+void Producer::draw_by_index(Job& job) {
+  job.stored = first_size(job.place, job.record, decoder_, scratch_);
+  draw(job, plan_.decoded_side == 0 ? job.stored : bounded(job.stored, plan_.decoded_side));
 }
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
-  uint64_t start = now_ns();
+  const uint64_t start = now_ns();
   const Sources::Place place = sources_.find(id);
-  const auto& [source, own] = place;
-  const Record record = source.reader->index().record(own);
+  Job job{batch, position, id, place, place.source.reader->index().record(place.id), start};
+  resize_ns_ = 0;
+  const FieldsPlan& plan = plan_.fields;
+  if (plan.has_views() && (plan.streams().empty() || plan.streams().front().number != 0)) {
+    draw_by_index(job);
+  }
+  uint64_t decode_ns = 0;
+  for (uint32_t slot = 0; slot < plan.streams().size(); ++slot) {
+    produce_stream(job, plan.streams()[slot], slot);
+    const uint64_t now = now_ns();
+    decode_ns += now - job.start;
+    job.start = now;
+  }
+  for (uint32_t field = 0; field < plan.fields().size(); ++field) {
+    if (plan.fields()[field].form != FieldPlan::Form::kPicture) copy_value(job, field);
+  }
+  stats_.add_time(Stage::kTransform, resize_ns_);
+  stats_.add_time(Stage::kDecode, decode_ns - resize_ns_);
+}
+
+// Reads a record and cuts its pictures' fields; `slot` counts the streams that are read.
+void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32_t slot) {
+  const auto& [source, own] = job.place;
+  const bool first = stream.number == 0;
+  const PixelFormat& format =
+      plan_.fields.fields()[stream.fields.front()].picture.format;
   std::shared_ptr<const void> held;  // the bytes' owner, where they were read ahead
   ImageInfo info;
   Bytes bytes;
   bool recut = false;
-  resize_ns_ = 0;
-  if (open_stored(place, record, info, bytes)) {
-    ahead_.skip(batch.ahead().get(), position);
-    start = count_read(start, 0);
+  const auto streams = static_cast<uint32_t>(plan_.fields.streams().size());
+  const uint32_t request = job.position * streams + slot;
+  void* const ahead = job.batch.ahead().get();
+  if (first && open_stored(job, info, bytes)) {
+    ahead_.skip(ahead, request);
+    job.start = count_read(job.start, 0);
   } else {
-    bytes = ahead_.read(batch.ahead().get(), position,
-                        {source.reader, source.entries, own, source.pixels.get()}, scratch_, held);
-    start = count_read(start, bytes.size());
-    recut = open_bounded(place, record, bytes, held != nullptr, info);
+    const ReadAhead::Place place = read_ahead_place(job.place, stream.number);
+    bytes = ahead_.read(ahead, request, place, scratch_, held);
+    job.start = count_read(job.start, bytes.size());
+    if (first) {
+      recut = open_bounded(job, bytes, held != nullptr, format, info);
+    } else {
+      info = open(bytes, source.stream(stream.number).index().record(own), format);
+    }
   }
-  const EntryPoints entries = entries_of(source, own);
-  cut(batch, position, info, entries);
-  confirm(place, bytes, held != nullptr, entries);
+  const EntryPoints entries = first ? entries_of(source, own) : EntryPoints{};
+  const Extent size{info.width, info.height};
+  if (first) draw(job, size);
+  for (const uint32_t field : stream.fields) cut(job, field, size, entries);
+  confirm(job.place, stream.number, bytes, held != nullptr, entries);
   if (recut) ++recut_;
-  batch.set_label(position, source.label(record.label));
-  stats_.add_time(Stage::kTransform, resize_ns_);
-  stats_.add_time(Stage::kDecode, now_ns() - start - resize_ns_);
 }
 
 // Finds out whether what was used was the files', which loss_count() tells then.
-void Producer::confirm(const Sources::Place& place, Bytes bytes, bool held,
+void Producer::confirm(const Sources::Place& place, uint32_t stream, Bytes bytes, bool held,
                        const EntryPoints& entries) {
   const auto& [source, own] = place;
-  const bool stored = source.pixels != nullptr && source.pixels->has(bytes);
+  const bool stored = stream == 0 && source.pixels != nullptr && source.pixels->has(bytes);
   static_cast<void>(stored ? source.pixels->is_there(bytes)
-                           : held || source.reader->is_there(own, bytes, scratch_));
-  if (source.entries != nullptr) static_cast<void>(source.entries->is_there(entries.packed));
+                           : held || source.stream(stream).is_there(own, bytes, scratch_));
+  if (stream == 0 && source.entries != nullptr) {
+    static_cast<void>(source.entries->is_there(entries.packed));
+  }
 }
 
 uint64_t Producer::count_read(uint64_t start, size_t bytes) {
@@ -139,22 +184,43 @@ uint64_t Producer::count_read(uint64_t start, size_t bytes) {
   return now;
 }
 
-// Decodes the crop of the open picture into the slot.
-void Producer::cut(Batch& batch, uint32_t position, const ImageInfo& info,
-                   const EntryPoints& entries) {
-  const auto id = static_cast<uint64_t>(batch.id(position));
-  const View view = draw(info, batch, position, id);
-  store_.begin(batch.image(position), plan_.out_width, plan_.out_height);
-  RowSink& pixels = pixels_.begin(plan_.pixels, {key_, id, batch.draw(position)}, plan_.out_width,
-                                  plan_.out_height, store_);
-  resampler_.begin(view, plan_.geometry.filter, pixels);
-  TimedSink sink(resampler_);
-  decoder_.decode(source_rect(view, plan_.geometry.filter), sink, entries);
-  resampler_.end();
+// Decodes the field's view of the open picture, of `size`, into the slot.
+void Producer::cut(const Job& job, uint32_t field, Extent size, const EntryPoints& entries) {
+  const FieldPlan& plan = plan_.fields.fields()[field];
+  const FieldPlace& place = job.batch.place(field);
+  const View view = scaled(views_[plan.view], job.drawn, size);
+  check_room(view, place, job.position, plan_.fields.is_measured(plan));
+  const bool dense = !plan.picture.store.channels_last;
+  cutter_.begin(view, plan_.fields.cut(field),
+                {place.at(job.position), dense ? 0 : place.row_bytes_at(job.position, plan)},
+                rng(job, plan.view));
+  TimedSink sink(cutter_);
+  decoder_.decode(cutter_.source(), sink, entries);
   resize_ns_ += sink.spent();
   const uint64_t before = now_ns();
-  pixels_.end();
+  cutter_.end();
   resize_ns_ += now_ns() - before;
+  fill_padding(place, plan, job.position, {view.window.height, view.window.width});
+}
+
+// Copies a field that is no picture, as its view has it, into the slot.
+void Producer::copy_value(const Job& job, uint32_t field) {
+  const FieldPlan& plan = plan_.fields.fields()[field];
+  const FieldPlace& place = job.batch.place(field);
+  const auto& [source, own] = job.place;
+  if (plan.form == FieldPlan::Form::kLabel) {
+    const int64_t label = label_of(job.place, job.record, plan);
+    std::memcpy(place.at(job.position), &label, sizeof(label));
+  } else if (plan.form == FieldPlan::Form::kFixed) {
+    source.columns[plan.part]->copy(own, place.at(job.position), plan.width);
+  } else {
+    const std::span<uint8_t> rows = place.rows(job.position, plan.width);
+    source.columns[plan.part]->copy(own, rows.data(), rows.size());
+    if (plan.form != FieldPlan::Form::kPoints) return;
+    const PointMap map(views_[plan.view], job.stored.width, job.stored.height, job.drawn.width,
+                       job.drawn.height);
+    map.move(rows, plan.points, plan.relative);
+  }
 }
 
 EntryPoints Producer::entries_of(const Source& source, uint64_t id) {

@@ -1,4 +1,4 @@
-// One thread's way from a sample id to pixels in the slot: read, decode, transform, store.
+// One thread's way from a sample id to its fields in the slot: read, decode, transform, store.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,21 @@
 #include "engine/sources.h"
 #include "engine/stats.h"
 #include "read_ahead/read_ahead.h"
+#include "sample/field_plan.h"
 #include "transform/pixels/stage.h"
-#include "transform/resample.h"
-#include "transform/store.h"
+#include "transform/cut.h"
 #include "transform/view.h"
 
 namespace fastload {
 
 // The same for all samples of a loader.
 struct SamplePlan {
-  GeometrySpec geometry;
-  StoreSpec store;
-  int out_width = 0;  // pixels of a sample in the slot
-  int out_height = 0;
+  FieldsPlan fields;
   uint64_t seed = 0;
-  DecodeLimits limits;
+  DecodeLimits limits = {};
   // Crops are cut from the picture scaled to this longest side: kUnbounded, or pixels; 0: as the
-  // record has it.
+  // record has it. Of the first stream's pictures.
   uint32_t decoded_side = 0;
-  PixelSpec pixels = {};
-
-  [[nodiscard]] size_t sample_bytes() const {
-    return dtype_size(store.dtype) * 3 * static_cast<size_t>(out_width) * out_height;
-  }
 };
 
 // Not thread-safe: each thread has its own. Cheap to make: its memory is in the thread's scratch.
@@ -51,15 +43,29 @@ class Producer {
   void produce_or_report(Batch& batch, uint32_t position, int64_t id);
   bool produce_or_say(Batch& batch, uint32_t position, SampleFault& fault);
   void produce(Batch& batch, uint32_t position, uint64_t id);
-  ImageInfo open(Bytes bytes, const Record& record);
-  bool open_stored(const Sources::Place& place, const Record& record, ImageInfo& info,
-                   Bytes& pixels);
-  bool open_bounded(const Sources::Place& place, const Record& record, Bytes bytes, bool held,
-                    ImageInfo& info);
-  void confirm(const Sources::Place& place, Bytes bytes, bool held, const EntryPoints& entries);
+  // A sample on its way.
+  struct Job {
+    Batch& batch;
+    const uint32_t position;
+    const uint64_t id;  // sample id
+    const Sources::Place place;
+    const Record record;  // of the first stream
+    uint64_t start = 0;   // ns, when its present stage began
+    Extent stored = {};   // size of the first picture as stored
+    Extent drawn = {};    // size of what the views were drawn of
+  };
+  void produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32_t slot);
+  ImageInfo open(Bytes bytes, const Record& record, const PixelFormat& format);
+  bool open_stored(Job& job, ImageInfo& info, Bytes& pixels);
+  bool open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format, ImageInfo& info);
+  void confirm(const Sources::Place& place, uint32_t stream, Bytes bytes, bool held,
+               const EntryPoints& entries);
   uint64_t count_read(uint64_t start, size_t bytes);
-  void cut(Batch& batch, uint32_t position, const ImageInfo& info, const EntryPoints& entries);
-  View draw(const ImageInfo& info, const Batch& batch, uint32_t position, uint64_t id);
+  void cut(const Job& job, uint32_t field, Extent size, const EntryPoints& entries);
+  void draw(Job& job, Extent drawn);
+  [[nodiscard]] SampleRng rng(const Job& job, uint32_t view) const;
+  void draw_by_index(Job& job);
+  void copy_value(const Job& job, uint32_t field);
   EntryPoints entries_of(const Source& source, uint64_t id);
   void count_paths();
 
@@ -67,9 +73,8 @@ class Producer {
   const SamplePlan& plan_;
   ThreadStats& stats_;
   Decoder& decoder_;
-  Resampler& resampler_;
-  PixelStage& pixels_;
-  Store store_;
+  Cutter& cutter_;
+  std::vector<View> views_;  // of the sample in work
   std::vector<uint8_t>& scratch_;
   std::vector<uint8_t>& entries_;
   BoundedPicture bounded_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decode/decode.h"
+#include "transform/cut.h"
 #include "transform/pixels/stage.h"
 #include "transform/resample.h"
 
@@ -15,6 +16,7 @@ struct Scratch {
   Decoder decoder;
   Resampler resampler;
   PixelStage pixels;
+  Cutter cutter{resampler, pixels};
   std::vector<uint8_t> record;   // encoded bytes from remote file systems
   std::vector<uint8_t> entries;  // entry points of which not all stay in memory
   std::vector<uint8_t> bounded;  // a picture that a crop is cut from; see bounded.h

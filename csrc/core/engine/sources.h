@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "cache/pixel_cache.h"
+#include "sample/column.h"
 #include "shard/entries.h"
 #include "shard/reader.h"
 
@@ -19,6 +21,13 @@ struct Source {
   uint64_t first = 0;           // id of its first sample
   std::shared_ptr<PixelCache> pixels =
       nullptr;  // decoded pictures by the dataset's own ids; nullptr: none
+  std::vector<Reader*> further = {};  // of the second stream of records, and so on; borrowed
+  std::vector<Column*> columns = {};  // borrowed
+
+  // Entry points and decoded pictures are the first stream's.
+  [[nodiscard]] Reader& stream(uint32_t number) const {
+    return number == 0 ? *reader : *further[number - 1];
+  }
 
   [[nodiscard]] int64_t label(int64_t own) const {
     return own < 0 || static_cast<uint64_t>(own) >= labels.size()
@@ -30,11 +39,15 @@ struct Source {
 // Safe to use from many threads.
 class Sources {
  public:
-  // `first` is set here. Throws Error(kValue) if there is no source.
+  // `first` is set here. Throws Error(kValue) if there is no source, Error(kFormat) where a source's
+  // parts are not of equally many samples.
   explicit Sources(std::vector<Source> sources) : sources_(std::move(sources)) {
     if (sources_.empty()) throw Error(ErrorKind::kValue, "A loader needs a dataset. Found: none.");
-    for (size_t i = 1; i < sources_.size(); ++i) {
-      sources_[i].first = sources_[i - 1].first + sources_[i - 1].reader->index().size();
+    for (Source& source : sources_) {
+      source.first = total_;
+      total_ += source.reader->index().size();
+      for (const Reader* reader : source.further) check(source, reader->index());
+      for (const Column* column : source.columns) check(source, *column);
     }
   }
 
@@ -42,6 +55,9 @@ class Sources {
     const Source& source;
     uint64_t id;  // in that source
   };
+  // How many samples there are.
+  [[nodiscard]] uint64_t size() const { return total_; }
+  [[nodiscard]] const std::vector<Source>& all() const { return sources_; }
   // Where a sample is. Ids behind the end are given to the last source, whose reader refuses them.
   [[nodiscard]] Place find(uint64_t id) const {
     size_t i = sources_.size() - 1;
@@ -50,7 +66,16 @@ class Sources {
   }
 
  private:
+  static void check(const Source& source, const auto& part) {
+    const RecordTable& index = source.reader->index();
+    if (part.size() == index.size()) return;
+    throw Error(ErrorKind::kFormat, part.path() + " has the values of " +
+                                        std::to_string(part.size()) + " samples, " + index.path() +
+                                        " has " + std::to_string(index.size()) + ". Pack again.");
+  }
+
   std::vector<Source> sources_;
+  uint64_t total_ = 0;
 };
 
 }  // namespace fastload

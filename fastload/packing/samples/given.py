@@ -21,9 +21,7 @@ Sample = Mapping[str, Any]
 class Given(Protocol):
     """Samples to pack. Those that can be asked by position again and again have a length."""
 
-    @property
-    def root(self) -> bytes:
-        """The folder that relative paths start from."""
+    root: bytes  # the folder that relative paths start from
 
     def __len__(self) -> int:
         """How many samples there are; TypeError: nobody knows."""

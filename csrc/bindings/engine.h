@@ -1,0 +1,99 @@
+// What the bindings of the engine share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "engine/engine.h"
+#include "fallback.h"
+#include "sources.h"
+
+namespace fastload::bindings {
+
+namespace nb = nanobind;
+
+using ImagesArg = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using LabelsArg = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using IdsArg = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// nanobind holds the class itself, so the pointer that leaks after fork needs a class around it.
+struct PyEngine {
+  EnginePointer engine;
+  nb::object sources;  // keeps the readers and caches alive
+
+  // A closed engine reads no more: its caches are let go. Not where one of its own threads closes
+  // it, which is in the middle of a record.
+  void close() {
+    const bool working = Pool::is_working_for(*engine);
+    {
+      const nb::gil_scoped_release release;
+      engine->close();
+    }
+    if (!working) sources.reset();
+  }
+
+  // A thread that is waited for may need the GIL for a decoder written in Python.
+  ~PyEngine() {
+    if (engine && Pool::is_working_for(*engine)) sources.release();  // the engine is leaked, too
+    const nb::gil_scoped_release release;
+    engine.reset();
+  }
+};
+
+struct PyAnnounced {
+  std::shared_ptr<void> group;
+};
+
+// A reference to the arrays whose memory a batch fills; given back under the GIL, on whatever
+// thread.
+inline std::shared_ptr<void> own(nb::object memory) {
+  return {new nb::object(std::move(memory)), [](nb::object* owner) {
+            nb::gil_scoped_acquire acquire;
+            delete owner;
+          }};
+}
+
+inline uint64_t queue(PyEngine& self, BatchRequest request, nb::object memory, const IdsArg& ids,
+               const std::optional<DrawsArg>& draws, uint64_t epoch, const PyAnnounced* announced) {
+  request.ids.assign(ids.data(), ids.data() + ids.size());
+  if (draws) request.draws.assign(draws->data(), draws->data() + draws->size());
+  request.epoch = epoch;
+  if (announced != nullptr) request.ahead = announced->group;
+  request.owner = own(std::move(memory));
+  return self.engine->submit(std::move(request));
+}
+
+// What all kinds of loaders say of their threads and of reading.
+struct Running {
+  int threads, most_threads;
+  std::vector<int> cpus;
+  uint64_t read_ahead;
+  double keep;
+};
+
+inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running running, nb::object fallback,
+          nb::object kept) {
+  new (self)
+      PyEngine{make_engine(std::move(sources), std::move(plan),
+                           {running.threads, running.most_threads, std::move(running.cpus)},
+                           make_fallback(std::move(fallback)), {running.read_ahead, running.keep}),
+               std::move(kept)};
+}
+
+inline SamplePlan sample_plan(FieldsPlan fields, uint64_t seed, uint64_t max_pixels,
+                       uint32_t decoded_side) {
+  SamplePlan plan{std::move(fields), seed, {}, decoded_side};
+  plan.limits.max_pixels = max_pixels;
+  return plan;
+}
+
+// Fields of any kind: their constructor, measure() and submit_fields().
+void add_fields(nb::class_<PyEngine>& engine);
+
+}  // namespace fastload::bindings

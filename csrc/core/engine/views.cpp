@@ -1,0 +1,92 @@
+#include "engine/views.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace fastload {
+namespace {
+
+std::string size_text(int width, int height) {
+  return std::to_string(width) + "x" + std::to_string(height);
+}
+
+// round(at * to / from), halves up.
+int scaled_side(int64_t at, int64_t from, int64_t to) {
+  return static_cast<int>((2 * at * to + from) / (2 * from));
+}
+
+// [begin, begin + length) of `from` pixels, in `to` pixels: at least one, inside.
+void scale(int& begin, int& length, uint32_t from, uint32_t to) {
+  const int first = std::min(scaled_side(begin, from, to), static_cast<int>(to) - 1);
+  const int end = scaled_side(int64_t{begin} + length, from, to);
+  begin = first;
+  length = std::max(end - first, 1);
+}
+
+}  // namespace
+
+Extent first_size(const Sources::Place& place, const Record& record, Decoder& decoder,
+                  std::vector<uint8_t>& scratch) {
+  if (record.width != 0 && record.height != 0) return {record.width, record.height};
+  const ImageInfo info = decoder.open(place.source.reader->read(place.id, scratch));
+  return {info.width, info.height};
+}
+
+View scaled(const View& view, Extent drawn, Extent size) {
+  if (size == drawn) return view;
+  View found = view;
+  scale(found.crop.x, found.crop.width, drawn.width, size.width);
+  scale(found.crop.y, found.crop.height, drawn.height, size.height);
+  return found;
+}
+
+void check_room(const View& view, const FieldPlace& place, uint32_t position, bool measured) {
+  const auto [height, width] = place.size_at(position);
+  const Rect& window = view.window;
+  if (window.width == width && window.height == height) return;
+  if (!measured) {
+    throw Error(ErrorKind::kValue,
+                "the picture is " + size_text(window.width, window.height) +
+                    " pixels after the transforms, others are " + size_text(width, height) +
+                    ": add Resize, CenterCrop or RandomResizedCrop to the transform");
+  }
+  // Padding takes smaller ones; those of a list are as they were measured.
+  if (place.sizes.empty() && window.width <= width && window.height <= height) return;
+  throw Error(ErrorKind::kFormat, "the picture is " + size_text(window.width, window.height) +
+                                      " pixels after the transforms, and there is room for " +
+                                      size_text(width, height) +
+                                      ": its size is not the one in the index. Pack again");
+}
+
+void check_column(const Column& column, const FieldPlan& field) {
+  const uint32_t width = column.width();
+  const bool label = field.form == FieldPlan::Form::kLabel;
+  const Storage storage = field.is_ragged() ? Storage::kRagged : Storage::kFixed;
+  const bool fits = label ? width == sizeof(int32_t) || width == sizeof(int64_t)
+                          : width == field.width;
+  if (column.storage() == storage && fits) return;
+  throw Error(ErrorKind::kValue, column.path() + " has values or rows of " + std::to_string(width) +
+                                     " bytes, the field takes " +
+                                     (label ? "4 or 8" : std::to_string(field.width)) +
+                                     " of " + (field.is_ragged() ? "rows" : "values") + ".");
+}
+
+int64_t label_of(const Sources::Place& place, const Record& record, const FieldPlan& field) {
+  const auto& [source, own] = place;
+  if (field.part == FieldPlan::kIndex) return source.label(record.label);
+  Column& column = *source.columns[field.part];
+  if (column.width() == sizeof(int32_t)) {
+    int32_t label = 0;
+    column.copy(own, reinterpret_cast<uint8_t*>(&label), sizeof(label));
+    return label;
+  }
+  int64_t label = 0;
+  column.copy(own, reinterpret_cast<uint8_t*>(&label), sizeof(label));
+  return label;
+}
+
+}  // namespace fastload

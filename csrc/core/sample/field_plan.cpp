@@ -1,0 +1,127 @@
+#include "sample/field_plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace fastload {
+namespace {
+
+std::vector<uint8_t> bytes_of(int64_t value) {
+  std::vector<uint8_t> bytes(sizeof(value));
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
+
+uint32_t row_unit(PointFormat format) {
+  switch (format) {
+    case PointFormat::kXyxy:
+    case PointFormat::kXywh:
+    case PointFormat::kCxcywh:
+      return 4 * sizeof(float);
+    case PointFormat::kXy:
+      return 2 * sizeof(float);
+    case PointFormat::kXyv:
+      return 3 * sizeof(float);
+    case PointFormat::kPolygons:
+      return 1;
+  }
+  return 1;
+}
+
+void check(const FieldPlan& field, size_t number) {
+  const std::string where = "Field " + std::to_string(number) + " of a sample ";
+  if (field.form != FieldPlan::Form::kPicture && field.width == 0) {
+    throw Error(ErrorKind::kValue, where + "must have values or rows of at least 1 byte. Found: 0.");
+  }
+  if (field.form == FieldPlan::Form::kPoints && field.width % row_unit(field.points) != 0) {
+    throw Error(ErrorKind::kValue,
+                where + "must have rows of whole points or boxes, a multiple of " +
+                    std::to_string(row_unit(field.points)) +
+                    " bytes. Found: " + std::to_string(field.width) + ".");
+  }
+  const bool repeats = field.form == FieldPlan::Form::kPicture;
+  const size_t unit = repeats ? dtype_size(field.picture.store.dtype) : field.width;
+  if (!field.blank.empty() && (field.is_ragged() || field.blank.size() != unit)) {
+    throw Error(ErrorKind::kValue, where + "must have a blank value of " + std::to_string(unit) +
+                                       " bytes, of rows none. Found: " +
+                                       std::to_string(field.blank.size()) + ".");
+  }
+}
+
+}  // namespace
+
+FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> fields)
+    : views_(std::move(views)), fields_(std::move(fields)), cuts_(fields_.size()) {
+  if (views_.empty() || views_.size() > kMaxViews || fields_.empty()) {
+    throw Error(ErrorKind::kValue, "A sample must have 1 to " + std::to_string(kMaxViews) +
+                                       " views and at least one field. Found: " +
+                                       std::to_string(views_.size()) + " views, " +
+                                       std::to_string(fields_.size()) + " fields.");
+  }
+  for (uint32_t number = 0; number < fields_.size(); ++number) {
+    FieldPlan& field = fields_[number];
+    if (field.view >= views_.size()) {
+      throw Error(ErrorKind::kValue, "A field's view must be below " +
+                                         std::to_string(views_.size()) +
+                                         ". Found: " + std::to_string(field.view) + ".");
+    }
+    if (field.form == FieldPlan::Form::kLabel) {
+      field.width = sizeof(int64_t);
+      if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
+    }
+    field.picture.filter = views_[field.view].geometry.filter;
+    if (!field.picture.nearest) field.picture.pixels = views_[field.view].pixels;
+    if (field.form == FieldPlan::Form::kPicture && field.picture.fill != 0 && field.blank.empty()) {
+      field.blank = bytes_of(field.picture.fill);
+      field.blank.resize(dtype_size(field.picture.store.dtype));
+    }
+    check(field, number);
+    if (field.form == FieldPlan::Form::kPicture) add_picture(number);
+    has_views_ = has_views_ || field.has_view();
+  }
+}
+
+void FieldsPlan::add_picture(uint32_t number) {
+  const FieldPlan& field = fields_[number];
+  cuts_[number].emplace(field.picture);
+  const uint32_t stream = field.part;
+  const auto place = std::lower_bound(
+      streams_.begin(), streams_.end(), stream,
+      [](const Stream& one, uint32_t wanted) { return one.number < wanted; });
+  if (place != streams_.end() && place->number == stream) {
+    const PixelFormat& format = fields_[place->fields.front()].picture.format;
+    if (!(format == field.picture.format)) {
+      throw Error(ErrorKind::kValue, "All fields of a stream of records have one format. Found: " +
+                                         format_text(format) + " and " +
+                                         format_text(field.picture.format) + ".");
+    }
+    place->fields.push_back(number);
+  } else {
+    streams_.insert(place, {stream, {number}});
+  }
+}
+
+FieldsPlan FieldsPlan::of_image_and_label(const ViewPlan& view, const StoreSpec& store) {
+  FieldPlan image, label;
+  image.form = FieldPlan::Form::kPicture;
+  image.picture.store = store;
+  label.form = FieldPlan::Form::kLabel;
+  label.part = FieldPlan::kIndex;
+  return FieldsPlan({view}, {image, label});
+}
+
+size_t FieldsPlan::picture_bytes() const {
+  size_t bytes = 0;
+  for (const FieldPlan& field : fields_) {
+    if (field.form != FieldPlan::Form::kPicture) continue;
+    const ViewPlan& view = views_[field.view];
+    bytes += field.pixel_bytes() * static_cast<size_t>(view.out_width) *
+             static_cast<size_t>(view.out_height);
+  }
+  return bytes;
+}
+
+}  // namespace fastload

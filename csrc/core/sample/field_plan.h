@@ -1,0 +1,114 @@
+// What a loader's batches hold of each sample: views of it, and fields of these views.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "transform/cut.h"
+#include "transform/pixels/stage.h"
+#include "transform/view.h"
+
+namespace fastload {
+
+// The label of a position that carries no sample: padding, or a bad sample. torch's
+// cross_entropy ignores it by default (ignore_index=-100).
+inline constexpr int64_t kIgnoreLabel = -100;
+
+// One view of a sample: the crop, size and flip that all fields of it share. Drawn from the size of
+// the sample's first picture, before anything is decoded.
+struct ViewPlan {
+  GeometrySpec geometry;
+  int out_width = 0;  // pixels of all pictures of the view; 0: they differ, or are not known
+  int out_height = 0;
+  PixelSpec pixels = {};  // operations on the images' pixels, between resize and store
+};
+
+// How points lie in a row of numbers, all float32.
+enum class PointFormat : uint8_t {
+  kXyxy,      // boxes: corners
+  kXywh,      // boxes: left, top, width, height
+  kCxcywh,    // boxes: centre, width, height
+  kXy,        // points
+  kXyv,       // points, each with a number that no view changes
+  kPolygons,  // outlines of objects, with their counts in front (FORMAT.md)
+};
+
+// Their names, in that order.
+inline constexpr std::array<const char*, 6> kPointFormats{"xyxy", "xywh", "cxcywh",
+                                                          "xy",   "xyv",  "polygons"};
+
+// One field of a view.
+struct FieldPlan {
+  enum class Form : uint8_t {
+    kPicture,
+    kLabel,   // a class index, int64 in the batch
+    kFixed,   // a value of `width` bytes, as it is
+    kRagged,  // rows of `width` bytes, as they are
+    kPoints,  // ragged rows that the view moves
+  };
+  // `part` of a label that is in the index.
+  static constexpr uint32_t kIndex = ~uint32_t{0};
+
+  Form form = Form::kFixed;
+  uint32_t view = 0;   // number of the view
+  uint32_t part = 0;   // of a picture: its stream of records; of others: the source's column
+  uint32_t width = 0;  // bytes of a value or row in the batch
+  // What positions without a sample have: an element of a picture, repeated, or the value. Empty:
+  // of a picture its fill, else zeros.
+  std::vector<uint8_t> blank;
+  CutSpec picture;                           // of a picture; filter and operations are its view's
+  PointFormat points = PointFormat::kXyxy;   // of kPoints
+  bool relative = false;                     // in parts of the picture's width and height
+
+  [[nodiscard]] bool is_ragged() const { return form == Form::kRagged || form == Form::kPoints; }
+  // Whether the sample's view decides what the batch gets.
+  [[nodiscard]] bool has_view() const { return form == Form::kPicture || form == Form::kPoints; }
+  // Bytes of a pixel in the batch.
+  [[nodiscard]] size_t pixel_bytes() const { 
+    return dtype_size(picture.store.dtype) * static_cast<size_t>(picture.format.channels);
+  }
+};
+
+// The same for all samples of a loader.
+class FieldsPlan {
+ public:
+  static constexpr size_t kMaxViews = 256;
+
+  // Throws Error(kValue) for fields of views that there are not, and what does not fit together.
+  FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> fields);
+  // One image and one label.
+  static FieldsPlan of_image_and_label(const ViewPlan& view, const StoreSpec& store);
+
+  [[nodiscard]] const std::vector<ViewPlan>& views() const { return views_; }
+  [[nodiscard]] const std::vector<FieldPlan>& fields() const { return fields_; }
+  // How a picture's field is cut.
+  [[nodiscard]] const CutPlan& cut(size_t field) const { return *cuts_[field]; }
+  // Whether the pictures of a field differ in size.
+  [[nodiscard]] bool is_measured(const FieldPlan& field) const {
+    return field.form == FieldPlan::Form::kPicture && views_[field.view].out_width == 0;
+  }
+  // The streams of records that are read, ascending, each with its pictures' fields, which are all
+  // opened in one format.
+  struct Stream {
+    uint32_t number;
+    std::vector<uint32_t> fields;
+  };
+  [[nodiscard]] const std::vector<Stream>& streams() const { return streams_; }
+  // Whether any field depends on its view.
+  [[nodiscard]] bool has_views() const { return has_views_; }
+  // Bytes of a sample's pictures; 0 for those that differ.
+  [[nodiscard]] size_t picture_bytes() const;
+
+ private:
+  void add_picture(uint32_t number);
+
+  std::vector<ViewPlan> views_;
+  std::vector<FieldPlan> fields_;
+  std::vector<std::optional<CutPlan>> cuts_;  // by field
+  std::vector<Stream> streams_;
+  bool has_views_ = false;
+};
+
+}  // namespace fastload

@@ -1,0 +1,128 @@
+#include "sample/points.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace fastload {
+namespace {
+
+// Numbers lie at any address.
+template <size_t N>
+std::array<float, N> load(const uint8_t* from) {
+  std::array<float, N> row;
+  std::memcpy(row.data(), from, sizeof(row));
+  return row;
+}
+
+uint32_t word(std::span<const uint8_t> bytes, size_t number) {
+  uint32_t value = 0;
+  std::memcpy(&value, bytes.data() + 4 * number, sizeof(value));
+  return value;
+}
+
+[[noreturn]] void no_rows(const char* what, size_t size) {
+  throw Error(ErrorKind::kFormat, std::string("the value of ") + std::to_string(size) +
+                                      " bytes has no " + what + ". Pack again.");
+}
+
+}  // namespace
+
+PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
+                   uint32_t drawn_height)
+    : view_(view),
+      width_(drawn_width),
+      height_(drawn_height),
+      scale_x_(static_cast<double>(drawn_width) / width),
+      scale_y_(static_cast<double>(drawn_height) / height),
+      resize_x_(static_cast<double>(view.resized_width) / view.crop.width),
+      resize_y_(static_cast<double>(view.resized_height) / view.crop.height),
+      scaled_(drawn_width != width || drawn_height != height) {}
+
+PointMap::Point PointMap::point(float x, float y, bool relative) const {
+  Point p{x, y};
+  if (relative) {
+    p = {p.x * width_, p.y * height_};
+  } else if (scaled_) {
+    p = {p.x * scale_x_, p.y * scale_y_};
+  }
+  p.x = (p.x - view_.crop.x) * resize_x_ - view_.window.x;
+  p.y = (p.y - view_.crop.y) * resize_y_ - view_.window.y;
+  if (view_.flip) p.x = view_.window.width - p.x;
+  if (relative) p = {p.x / view_.window.width, p.y / view_.window.height};
+  return p;
+}
+
+PointMap::Point PointMap::extent(float width, float height, bool relative) const {
+  Point e{width, height};
+  if (relative) {
+    e = {e.x * width_, e.y * height_};
+  } else if (scaled_) {
+    e = {e.x * scale_x_, e.y * scale_y_};
+  }
+  e = {e.x * resize_x_, e.y * resize_y_};
+  if (relative) e = {e.x / view_.window.width, e.y / view_.window.height};
+  return e;
+}
+
+void PointMap::move_box(float* row, PointFormat format, bool relative) const {
+  const Point first = point(row[0], row[1], relative);
+  if (format == PointFormat::kXyxy) {
+    const Point last = point(row[2], row[3], relative);
+    row[0] = static_cast<float>(view_.flip ? last.x : first.x);
+    row[2] = static_cast<float>(view_.flip ? first.x : last.x);
+    row[1] = static_cast<float>(first.y);
+    row[3] = static_cast<float>(last.y);
+    return;
+  }
+  const Point size = extent(row[2], row[3], relative);
+  const bool from_right = view_.flip && format == PointFormat::kXywh;
+  row[0] = static_cast<float>(from_right ? first.x - size.x : first.x);
+  row[1] = static_cast<float>(first.y);
+  row[2] = static_cast<float>(size.x);
+  row[3] = static_cast<float>(size.y);
+}
+
+void PointMap::move_points(std::span<uint8_t> bytes, size_t numbers, bool relative) const {
+  for (size_t at = 0; at < bytes.size(); at += numbers * sizeof(float)) {
+    auto row = load<2>(bytes.data() + at);
+    const Point p = point(row[0], row[1], relative);
+    row = {static_cast<float>(p.x), static_cast<float>(p.y)};
+    std::memcpy(bytes.data() + at, row.data(), sizeof(row));
+  }
+}
+
+// Words: the number of objects, each one's number of polygons, each polygon's number of points, the
+// points. Every sum is bounded by the bytes that there are before it is used.
+void PointMap::move_polygons(std::span<uint8_t> bytes) const {
+  if (bytes.empty()) return;
+  const size_t words = bytes.size() / 4;
+  if (bytes.size() % 4 != 0) no_rows("whole words", bytes.size());
+  size_t at = 0;
+  uint64_t counts = 1;
+  for (int level = 0; level < 3; ++level) {
+    if (counts > words - at) no_rows("outlines of objects", bytes.size());
+    uint64_t next = 0;
+    for (const size_t end = at + counts; at < end; ++at) next += word(bytes, at);
+    counts = next;
+  }
+  if (counts > words || counts * 2 != words - at) no_rows("outlines of objects", bytes.size());
+  move_points(bytes.subspan(4 * at), 2, false);
+}
+
+void PointMap::move(std::span<uint8_t> bytes, PointFormat format, bool relative) const {
+  if (format == PointFormat::kPolygons) return move_polygons(bytes);
+  const bool boxes = format != PointFormat::kXy && format != PointFormat::kXyv;
+  const size_t numbers = boxes ? 4 : format == PointFormat::kXy ? 2 : 3;
+  if (bytes.size() % (numbers * sizeof(float)) != 0) no_rows("whole rows", bytes.size());
+  if (!boxes) return move_points(bytes, numbers, relative);
+  for (size_t at = 0; at < bytes.size(); at += 4 * sizeof(float)) {
+    auto row = load<4>(bytes.data() + at);
+    move_box(row.data(), format, relative);
+    std::memcpy(bytes.data() + at, row.data(), sizeof(row));
+  }
+}
+
+}  // namespace fastload

@@ -1,0 +1,47 @@
+// Boxes, points and outlines under a view, by arithmetic.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "sample/field_plan.h"
+#include "transform/view.h"
+
+namespace fastload {
+
+// From pixels of the picture as stored to pixels of the view. In double, in this order:
+//   x = x * scale_x          (picture to the one that the view was drawn of; left out where equal)
+//   x = (x - crop.x) * (resized_width / crop.width) - window.x
+//   x = window.width - x     (flipped)
+// and likewise for y, without the flip. Nothing is clipped: what lies outside the view stays.
+class PointMap {
+ public:
+  // `width`, `height`: of the picture whose pixels the points are in. `drawn_width`, `drawn_height`:
+  // of the one that `view` was drawn of, which is the same but for the decoded tier.
+  PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
+           uint32_t drawn_height);
+
+  // Moves the rows in place; relative ones are in parts of the picture before and of the view
+  // after. Corners of a flipped box change places, so that the first stays the left one; the order
+  // of points stays. Numbers are float32, rounded once. Throws Error(kFormat) for bytes that are no
+  // rows of that format.
+  void move(std::span<uint8_t> bytes, PointFormat format, bool relative) const;
+
+ private:
+  struct Point {
+    double x, y;
+  };
+  [[nodiscard]] Point point(float x, float y, bool relative) const;
+  [[nodiscard]] Point extent(float width, float height, bool relative) const;
+  void move_box(float* row, PointFormat format, bool relative) const;
+  void move_points(std::span<uint8_t> bytes, size_t numbers, bool relative) const;
+  void move_polygons(std::span<uint8_t> bytes) const;
+
+  View view_;
+  double width_, height_;      // of the picture that the view was drawn of
+  double scale_x_, scale_y_;   // from the stored picture to it
+  double resize_x_, resize_y_;  // from the crop to the resized picture
+  bool scaled_;
+};
+
+}  // namespace fastload
