@@ -22,7 +22,7 @@ from PIL import Image
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_decode")
-TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index")
+TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index", "fuzz_column")
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
 
 
@@ -112,6 +112,17 @@ def indexes() -> Iterator[tuple[str, bytes]]:
             yield f"{records}-{page_bytes}-{fixes}", control + index + entries
 
 
+def columns() -> Iterator[tuple[str, bytes]]:
+    for storage, width in enumerate((32, 12, 1)):  # record, fixed, ragged
+        ragged = storage == 2
+        for records, page_bytes in ((0, 64), (1, 64), (5, 32), (9, 4096)):
+            fixed = b"" if ragged else bytes(range(width))
+            file = index_file(records, page_bytes, fixed, 0 if ragged else width)
+            for fixes in (7, 3, 0):
+                control = struct.pack("<BBHHxx", fixes, storage, width - 1, 2)
+                yield f"{storage}-{records}-{page_bytes}-{fixes}", control + file
+
+
 def seeds() -> Iterator[tuple[str, str, bytes]]:
     """Target, name, input."""
     rng = random.Random(1)
@@ -133,6 +144,8 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
         yield "fuzz_formats", f"raw-{wanted}", bytes([0x80 | wanted]) + rng.randbytes(31) + rng.randbytes(300)
     for name, file in indexes():
         yield "fuzz_index", name, file
+    for name, file in columns():
+        yield "fuzz_column", name, file
 
 
 def saved() -> Iterator[tuple[str, str, bytes]]:
