@@ -69,6 +69,9 @@ void register_base(nb::module_& m) {
       },
       nb::arg("seed"), nb::arg("epoch"), nb::arg("sample"), nb::arg("draw"), nb::arg("op"),
       nb::arg("block"), "The four random words of a sample for one operation; see base/philox.h.");
+  nb::dict draws;
+  for (const DrawName& draw : kPythonDraws) draws[draw.name] = static_cast<uint32_t>(draw.op);
+  m.attr("DRAW_OPS") = draws;
   m.def(
       "simd_level", [] { return std::string(simd_level_name(simd_level())); },
       "The instruction set in use: scalar, neon, avx2 or avx512.");

@@ -5,6 +5,10 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include <memory>
+#include <vector>
+
+#include "cache/bounded.h"
 #include "cache/cache_file.h"
 #include "convert.h"
 #include "register.h"
@@ -22,6 +26,24 @@ void seal(const TableArg& table, uint64_t first) {
 }
 
 Table table(int which) { return which == 0 ? Table::kIndex : Table::kEntries; }
+
+using Sides = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Sizes = nb::ndarray<uint32_t, nb::numpy, nb::ndim<2>>;
+
+Sizes bounded_sizes(const Sides& widths, const Sides& heights, uint32_t max_side) {
+  if (widths.size() != heights.size()) throw nb::value_error("as many widths as heights");
+  auto sizes = std::make_unique<std::vector<uint32_t>>(2 * widths.size());
+  for (size_t i = 0; i < widths.size(); ++i) {
+    const Extent size = bounded({widths.data()[i], heights.data()[i]}, max_side);
+    (*sizes)[2 * i] = size.width;
+    (*sizes)[2 * i + 1] = size.height;
+  }
+  uint32_t* const data = sizes->data();
+  const nb::capsule owner(sizes.release(), [](void* memory) noexcept {
+    delete static_cast<std::vector<uint32_t>*>(memory);
+  });
+  return Sizes(data, {widths.size(), 2}, owner);
+}
 
 nb::dict counts(const CacheFile& file) {
   const CacheFile::Counts counts = file.counts();
@@ -94,6 +116,11 @@ void register_cache(nb::module_& m) {
            "ready_records, ready_bytes, reserved_bytes.")
       .def("count_ready", &CacheFile::count_ready, nb::call_guard<nb::gil_scoped_release>(),
            "The ready records, counted one by one.");
+  m.attr("UNBOUNDED") = kUnbounded;
+  m.def(
+      "bounded_sizes", &bounded_sizes, nb::arg("widths"), nb::arg("heights"), nb::arg("max_side"),
+      "(n, 2) uint32: widths and heights (n,) uint32, below 2^24, scaled until the longer side is "
+      "at most max_side; the shorter one rounded, to even where it lies halfway, and at least 1.");
   m.def("seal_cache_places", &seal, nb::arg("table"), nb::arg("first"),
         "Fills in the checksums of places: entries (n, 32) uint8 of the samples from `first` on.");
 }

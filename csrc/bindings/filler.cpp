@@ -8,12 +8,15 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstring>
+#include <memory>
 #include <optional>
 
 #include "cache/cache_file.h"
 #include "cache/pixel_target.h"
 #include "fallback.h"
 #include "io/file.h"
+#include "read_ahead/kept_share.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -22,6 +25,24 @@ namespace fastload::bindings {
 namespace {
 
 using IdsArg = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+using Records = nb::ndarray<const uint8_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Bools = nb::ndarray<bool, nb::numpy, nb::ndim<1>>;
+
+Bools kept_records(const Records& records, double share) {
+  if (records.shape(1) != sizeof(Record)) throw nb::value_error("32 bytes a record");
+  const size_t count = records.shape(0);
+  auto kept = std::make_unique<bool[]>(count);
+  for (size_t i = 0; i < count; ++i) {
+    Record record;
+    std::memcpy(&record, records.data() + i * sizeof(record), sizeof(record));
+    kept[i] = is_kept(record.shard, record.offset, share);
+  }
+  bool* const data = kept.get();
+  const nb::capsule owner(kept.release(),
+                          [](void* memory) noexcept { delete[] static_cast<bool*>(memory); });
+  return Bools(data, {count}, owner);
+}
 
 nb::dict counts_of(const Filler& filler) {
   const Filler::Counts counts = filler.counts();
@@ -92,6 +113,10 @@ void register_filler(nb::module_& m) {
            "(there_), put there (put_), requested from the source (read_bytes, requests); "
            "failed_records; chunks that others have claimed now.")
       .def("failures", &Filler::failures, "The first (sample id, reason)s.");
+  m.def(
+      "kept_records", &kept_records, nb::arg("records"), nb::arg("share"),
+      "(n,) bool: which records (n, 32) uint8 stay in the page cache where that is to have a share "
+      "of the set; see csrc/core/read_ahead/kept_share.h.");
   m.def(
       "file_system",
       [](const std::string& path) {

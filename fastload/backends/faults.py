@@ -24,7 +24,7 @@ __all__ = ["ON_ERROR", "SAMPLE_ERRORS", "FaultPolicy", "SampleReport"]
 ON_ERROR = ("raise", "skip", "replace")
 _MAX_REPORTS = 10_000
 _MAX_TRIES = 16  # substitutes tried for one bad sample
-_SUBSTITUTE_OP = 3  # DrawOp::kSubstitute in csrc/core/base/philox.h
+_SUBSTITUTE_OP = _C.DRAW_OPS["substitute"]
 # Kinds that say something about one record; all others (a missing shard, a wrong size) stop the run.
 SAMPLE_ERRORS = (errors.DecodeError, errors.ChecksumError)
 

@@ -20,7 +20,7 @@ from fastload.sample.delivery import IMAGE, LABEL, Delivery
 
 __all__ = ["CallableError", "SampleKey", "Tail", "failed"]
 
-_TAIL_OP = 4  # follows DrawOp in csrc/core/base/philox.h: 1 crop, 2 flip, 3 substitute
+_TAIL_OP = _C.DRAW_OPS["callable"]
 _GENERATOR, _GLOBALS, _COLLATE = 0, 1, 2  # blocks of _TAIL_OP
 
 

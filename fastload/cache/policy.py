@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fastload.cache.room import Room
 from fastload.cache.settings import CacheSetting
 from fastload.errors import CacheError
+from fastload.machine.memory import PAGE_CACHE_SHARE
 from fastload.machine.sizes import human_bytes
 
 __all__ = ["Decision", "Part", "decide", "is_large_enough"]
 
 ENCODED_TIER = "encoded"
 _AUTO_SHARE = 2  # auto takes at most 1 / this of the available memory
-_FITS = 0.75  # of the available memory: a set on local disk that takes less stays in the page cache
 _LEAST_SHARE = 0.05  # of a set; less is not worth a cache
 _SAME = 0.95  # a file that was allowed this share of what is asked for is used as it is
 
@@ -101,7 +101,7 @@ def _auto(part: Part, room: Room, local: int, share: float) -> Decision:
     if part.tier == ENCODED_TIER:
         if part.in_memory:
             return Decision(0, f"no cache: the shards ({size}) lie in memory already", "memory")
-        if not part.remote and local <= _FITS * room.available:
+        if not part.remote and local <= PAGE_CACHE_SHARE * room.available:
             return Decision(
                 0,
                 f"no cache: the set ({size}) is on a local disk and the page cache holds it ({free} of "

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import _C
+
 __all__ = ["FULL", "bounded_sizes", "check_decoded", "decoded_bytes", "decoded_side", "tier_name"]
 
 FULL = "full"
-_UNBOUNDED = 2**32 - 1  # kUnbounded in csrc/core/cache/bounded.h
 _LONGEST = 65_500  # pixels; no decoder takes a longer side
 
 Side: TypeAlias = int | str | None  # pixels, FULL, or no such tier
@@ -35,7 +36,7 @@ def decoded_side(side: Side) -> int:
     """What ``_C.Engine`` calls ``decoded_side``: pixels; 0 for None."""
     if side is None:
         return 0
-    return _UNBOUNDED if side == FULL else int(side)
+    return int(_C.UNBOUNDED) if side == FULL else int(side)
 
 
 def tier_name(side: Side) -> str:
@@ -51,13 +52,12 @@ def bounded_sizes(
     The shorter side is rounded, to even where it lies halfway, and at least 1. Sizes of 0 (not known) stay 0.
     """
     width, height = np.asarray(widths, np.int64), np.asarray(heights, np.int64)
-    longer = np.maximum(width, height)
     limit = decoded_side(side)
-    if limit == 0 or not (longer > limit).any():
+    if limit == 0:
         return width, height
-    shrinks, divisor = longer > limit, np.maximum(longer, 1)
-    scaled = [np.maximum(1, np.rint(old * limit / divisor)).astype(np.int64) for old in (width, height)]
-    return np.where(shrinks, scaled[0], width), np.where(shrinks, scaled[1], height)
+    rows = [np.ascontiguousarray(sides, np.uint32).reshape(-1) for sides in (width, height)]
+    sizes = _C.bounded_sizes(*rows, limit).astype(np.int64)
+    return sizes[:, 0].reshape(width.shape), sizes[:, 1].reshape(height.shape)
 
 
 def decoded_bytes(records: npt.NDArray[np.void], side: Side) -> npt.NDArray[np.int64]:

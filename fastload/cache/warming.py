@@ -16,7 +16,7 @@ from fastload.cache.root import PrivateFolder
 from fastload.cache.settings import CacheSetting
 from fastload.cache.tables import start_copies
 from fastload.errors import CacheError
-from fastload.machine.memory import available_memory
+from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]
@@ -24,8 +24,6 @@ __all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]
 PAGE_CACHE = "page cache"
 _POLL_SECONDS = 0.1
 _TABLE_SECONDS = 0.005  # between two looks whether another process has copied a table
-_PAGE_CACHE_SHARE = 0.75  # of the available memory: what is kept there without being asked for
-_REGION = np.uint64(4 << 20)  # bytes of a shard that are warmed or not together
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 Wanted: TypeAlias = Callable[[PackedFiles], Ids | None]
@@ -150,26 +148,15 @@ def _page_cache_jobs(
 ) -> list[WarmJob]:
     """With more than the limit, the same share of every set: the regions that reading ahead keeps there."""
     total = max(1, sum(dataset.manifest.data_bytes for dataset in datasets))
-    share = (available_memory() * _PAGE_CACHE_SHARE if limit is None else limit) / total
+    share = (available_memory() * PAGE_CACHE_SHARE if limit is None else limit) / total
     jobs = []
     for dataset, reason in zip(datasets, reasons, strict=True):
         job = WarmJob(dataset, PAGE_CACHE, reason, wanted(dataset))
         if share < 1:
-            kept = np.flatnonzero(_kept(dataset, share)).astype(np.int64)
+            entries = dataset.records.view(np.uint8).reshape(len(dataset), -1)
+            kept = np.flatnonzero(_C.kept_records(entries, share)).astype(np.int64)
             ids = kept if job.ids is None else np.intersect1d(kept, job.ids, assume_unique=True)
             job.left_out = (len(dataset) if job.ids is None else len(job.ids)) - len(ids)
             job.ids = ids
         jobs.append(job)
     return jobs
-
-
-def _kept(dataset: PackedFiles, share: float) -> npt.NDArray[np.bool_]:
-    """Which records ``ReadAhead::keeps`` (csrc/core/read_ahead/read_ahead.cpp) keeps at this share."""
-    records = dataset.records
-    region = (records["offset"] // _REGION) ^ (records["shard"].astype(np.uint64) << np.uint64(40))
-    value = region + np.uint64(1)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    value ^= value >> np.uint64(31)
-    kept: npt.NDArray[np.bool_] = value.astype(np.float64) < share * 2.0**64
-    return kept

@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from fastload.machine.cgroups import cgroup_folders
 
-__all__ = ["MemoryRoom", "available_memory", "memory_rooms"]
+__all__ = ["PAGE_CACHE_SHARE", "MemoryRoom", "available_memory", "memory_rooms"]
+
+PAGE_CACHE_SHARE = 0.75  # of the available memory: what takes less stays in the page cache once it was read
 
 
 class MemoryRoom(NamedTuple):

@@ -36,10 +36,10 @@ def transcoder(options: PackOptions) -> Callable[[Group], Group]:
 
 def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
     """Width and height scaled so that the longer side is ``max_side``; the shorter is rounded, at least 1."""
-    longer = max(width, height)
-    if longer <= max_side:
-        return width, height
-    return max(1, round(width * max_side / longer)), max(1, round(height * max_side / longer))
+    [[width, height]] = _C.bounded_sizes(
+        np.array([width], np.uint32), np.array([height], np.uint32), max_side
+    ).tolist()
+    return width, height
 
 
 def _rebuild(

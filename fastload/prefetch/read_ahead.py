@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastload.dataset.mixture import Packed
-from fastload.machine.memory import available_memory
+from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 from fastload.sampler import BlockOrder, Sampler
 
 __all__ = ["ReadAheadPlan", "plan_read_ahead"]
@@ -14,7 +14,6 @@ _BUFFERS = 64 << 20  # bytes: some 500 records of 110 KB, enough for a disk's be
 _BUFFER_SHARE = 8  # of the available memory, at most 1 / this
 _WINDOW_SHARE = 4  # the same, for a shuffle that reads a whole window of blocks
 _WINDOW_ROOM = 1.6  # buffers for a window: a block of five records stays until its last one is used
-_FITS = 0.75  # a set that takes less of the available memory stays in the page cache
 _KEPT = 0.5  # of the available memory, of a larger set
 _KEPT_LEAST = 1 / 8  # of the set; less gains later epochs little, and reading it through the cache is slow
 
@@ -47,7 +46,7 @@ def plan_read_ahead(dataset: Packed, sampler: Sampler, room: int | None = None) 
 
 def _keep(size: int, room: int) -> float:
     """Which share of ``size`` bytes is to stay in the page cache."""
-    if size <= _FITS * room:
+    if size <= PAGE_CACHE_SHARE * room:
         return 1.0
     share = _KEPT * room / size
     return share if share >= _KEPT_LEAST else 0.0

@@ -15,8 +15,7 @@ from fastload.transforms.batch import ColorJitter, RandomErasing
 
 __all__ = ["BatchKeyed", "erasing_boxes", "jitter_factors", "philox", "sample_words"]
 
-# Follow DrawOp in csrc/core/base/philox.h: 1 crop, 2 flip, 3 substitute; 4 is a callable's (tail.py).
-_ERASE_OP, _JITTER_OP, _BATCH_OP = 5, 6, 7
+_ERASE_OP, _JITTER_OP, _BATCH_OP = (_C.DRAW_OPS[name] for name in ("erase", "jitter", "batch"))
 _TRIES = 10
 _MASK = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)

@@ -5,6 +5,7 @@ The reference is what ``fastload pack --raw --max-side`` packs, read without ``c
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -166,15 +167,24 @@ def test_it_is_for_packed_data() -> None:
         DataLoader(data, cache_decoded=64)
 
 
+def in_fractions(width: int, height: int, side: int) -> tuple[int, int]:
+    """The longer side at most ``side``, the other in proportion; a half is rounded to even."""
+    scale = min(Fraction(1), Fraction(side, max(width, height)))
+    return max(1, round(width * scale)), max(1, round(height * scale))
+
+
 def test_sizes_are_those_of_pack() -> None:
-    """Against pack's own rounding, halves included; what is not known stays unknown."""
+    """Against fractions, halves included; what is not known stays unknown."""
     rng = np.random.default_rng(0)
     width, height = rng.integers(1, 65_501, (2, 3000))
     width[:9], height[:9] = [2, 3, 5, 7, 64, 65, 1, 65_500, 640], [64, 128, 128, 128, 64, 64, 65_500, 1, 3]
     for side in (1, 2, 32, 48, 64, 500, 65_500):
         found = np.stack(bounded_sizes(width, height, side), 1)
-        expected = [bounded(int(w), int(h), side) for w, h in zip(width, height, strict=True)]
+        expected = [in_fractions(int(w), int(h), side) for w, h in zip(width, height, strict=True)]
         assert found.tolist() == [list(size) for size in expected]
+        assert [
+            bounded(int(w), int(h), side) for w, h in zip(width[:9], height[:9], strict=True)
+        ] == expected[:9]
     assert bounded_sizes(0, 0, 48) == (0, 0)
     assert [int(size) for size in bounded_sizes(70, 90, "full")] == [70, 90]
 

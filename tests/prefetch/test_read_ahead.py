@@ -12,10 +12,12 @@ from cold_files import drop, resident_pages
 from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
+from fastload._native import _C
 from fastload.backends import native
 from fastload.machine.memory import available_memory
 from fastload.prefetch.read_ahead import ReadAheadPlan, plan_read_ahead
 from fastload.sampler import BlockOrder, BlockSampler, Partition, make_sampler
+from fastload.shard.index import RECORD
 
 SIDE = 64
 COUNT = 300
@@ -197,3 +199,24 @@ def test_the_record_that_decoding_needs_is_not_starved_by_later_ones(
     with DataLoader(dataset, 8, shuffle=False, num_workers=2, seed=0) as loader:
         check_epoch(loader, blobs)
         assert ahead_of(loader)["buffer_peak"] <= 32 << 10
+
+
+def is_kept(shard: int, offset: int, share: float) -> bool:
+    """The hash of a region of 4 MiB (SplitMix64's finaliser) below the share; Python's integers."""
+    mask = 2**64 - 1
+    value = (offset // (4 << 20) ^ shard << 40) + 1 & mask
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & mask
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & mask
+    return share >= 1 or float(value ^ value >> 31) < share * 2.0**64
+
+
+def test_the_share_that_stays_in_the_page_cache() -> None:
+    """What warming asks for and reading ahead keeps: the same records for whoever asks."""
+    rng = np.random.default_rng(0)
+    records = np.zeros(2000, RECORD)
+    records["offset"], records["shard"] = rng.integers(0, 1 << 40, 2000), rng.integers(0, 3000, 2000)
+    entries = records.view(np.uint8).reshape(2000, -1)
+    for share in (0.0, 0.125, 0.5, 0.99, 1.0):
+        expected = [is_kept(int(r["shard"]), int(r["offset"]), share) for r in records]
+        assert _C.kept_records(entries, share).tolist() == expected
+        assert abs(sum(expected) / 2000 - share) < 0.05

@@ -27,10 +27,29 @@ constexpr PhiloxWords philox4x32(PhiloxWords c, PhiloxKey k) {
   return c;
 }
 
-// What a draw is for; part of the counter, so that operations never share numbers.
-// 4 to 7 are drawn in Python: tail.py and transfer/draws.py. 64 and up: operations on pixels, see
-// transform/pixels/operation.h.
-enum class DrawOp : uint32_t { kCrop = 1, kFlip = 2, kSubstitute = 3, kDecoder = 8 };
+// What a draw is for; part of the counter, so that operations never share numbers. A number keeps
+// its meaning for good, or what was trained changes.
+enum class DrawOp : uint32_t {
+  kCrop = 1,
+  kFlip = 2,
+  kSubstitute = 3,  // drawn in Python: of a bad sample
+  kCallable = 4,    // in Python: seeds of users' callables
+  kErase = 5,       // in Python: 5 to 7 are of batch transforms
+  kJitter = 6,
+  kBatch = 7,
+  kDecoder = 8,
+  kPixels = 64,  // and up: see transform/pixels/operation.h
+};
+struct DrawName {
+  const char* name;
+  DrawOp op;
+};
+// Those that Python draws.
+inline constexpr DrawName kPythonDraws[] = {{"substitute", DrawOp::kSubstitute},
+                                            {"callable", DrawOp::kCallable},
+                                            {"erase", DrawOp::kErase},
+                                            {"jitter", DrawOp::kJitter},
+                                            {"batch", DrawOp::kBatch}};
 
 // The randomness of one view of a sample in one epoch: key (seed, epoch), counter (sample id, draw,
 // view, op, block).

@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "base/error.h"
+#include "read_ahead/kept_share.h"
 #include "read_ahead/parts.h"
 #include "read_ahead/read_ahead.h"
 
@@ -100,7 +101,7 @@ bool ReadAhead::is_hot(const Place& place, const Record& record) {
 // the last records were not in memory, few are looked at; of those that are to stay in the page
 // cache, an epoch later, all.
 bool ReadAhead::is_cold(const Place& place, const Record& record) {
-  const bool kept = keeps(record.shard, record.offset);
+  const bool kept = is_kept(record.shard, record.offset, plan_.keep);
   uint32_t& run = cold_run_[kept ? 1 : 0];
   if (run >= (kept ? kTrusted : kTrustedStep) && run++ % kTrustedStep != 0) return true;
   const bool cold = !place.reader->is_resident(record);

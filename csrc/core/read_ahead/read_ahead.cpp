@@ -7,20 +7,13 @@
 
 #include "base/blocked_signals.h"
 #include "base/error.h"
+#include "read_ahead/kept_share.h"
 #include "read_ahead/parts.h"
 
 namespace fastload {
 namespace {
 
 constexpr size_t kMaxLongest = 1 << 20;
-constexpr uint64_t kRegion = 4 << 20;  // bytes of a shard that are kept or not together
-
-// SplitMix64's finaliser (Steele, Lea and Flood, 2014).
-uint64_t mix(uint64_t value) {
-  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
-  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
-  return value ^ (value >> 31);
-}
 
 }  // namespace
 
@@ -159,13 +152,6 @@ void ReadAhead::run() noexcept {
   }
 }
 
-bool ReadAhead::keeps(uint32_t shard, uint64_t offset) const {
-  if (plan_.keep >= 1) return true;
-  const uint64_t region = offset / kRegion ^ (uint64_t{shard} << 40);
-  constexpr double kWhole = 18446744073709551616.0;  // 2^64
-  return static_cast<double>(mix(region + 1)) < plan_.keep * kWhole;
-}
-
 void ReadAhead::load(Job& job) {
   const size_t length = job.end - job.begin;
   const uint8_t* bytes = nullptr;
@@ -175,7 +161,8 @@ void ReadAhead::load(Job& job) {
     }
     // What goes into the node's cache has no need of the page cache.
     const Job::Part& first = job.parts.front();
-    const bool keep = !job.place.reader->wants(first.id) && keeps(first.record.shard, job.begin);
+    const bool keep =
+        !job.place.reader->wants(first.id) && is_kept(first.record.shard, job.begin, plan_.keep);
     bytes = job.source->read(job.begin, length, job.buffer.get(), keep);
     ahead_.fetch_add(job.parts.size(), std::memory_order_relaxed);
     requests_.fetch_add(1, std::memory_order_relaxed);

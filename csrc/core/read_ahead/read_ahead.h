@@ -128,7 +128,6 @@ class ReadAhead {
   void load(Job& job);
   void publish(Job& job, const uint8_t* bytes);
   static void store(const Job& job, const uint8_t* bytes);
-  [[nodiscard]] bool keeps(uint32_t shard, uint64_t offset) const;
   void start_thread();
 
   const ReadAheadPlan plan_;

@@ -24,7 +24,9 @@ struct Picture {
 class PixelDraws {
  public:
   PixelDraws(const SampleRng& rng, uint32_t operation, uint32_t use)
-      : rng_(rng), op_(static_cast<DrawOp>(kFirstOp + operation)), use_(use) {}
+      : rng_(rng),
+        op_(static_cast<DrawOp>(static_cast<uint32_t>(DrawOp::kPixels) + operation)),
+        use_(use) {}
 
   // Four fresh words; i < 256. words(0) are spent on whether the operation happens at all.
   [[nodiscard]] PhiloxWords words(uint32_t i) const { return rng_.words(op_, use_ << 8 | i); }
@@ -34,7 +36,6 @@ class PixelDraws {
     return uniform_double(drawn[0], drawn[1]);
   }
 
-  static constexpr uint32_t kFirstOp = 64;
   static constexpr uint32_t kMostUses = 256;
 
  private:
@@ -47,7 +48,8 @@ class PixelDraws {
 struct PixelOperation {
   const char* name;
   uint32_t number;  // of its draws: no other's, and never another one, or what was trained changes
-  std::span<const char* const> parameters;  // what `numbers` are; their ranges are checked in Python
+  std::span<const char* const>
+      parameters;  // what `numbers` are; their ranges are checked in Python
   void (*apply)(std::span<const double> numbers, const PixelDraws& draws, const Picture& picture);
 };
 
