@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import NotDelivered, StateError
+from fastload.prefetch.announcing import Announcements, BatchKey, following
 from fastload.prefetch.fault import Fault, faults_of_core
 from fastload.prefetch.filling import Filling
 from fastload.prefetch.slots import Slot, Slots, fields_in
@@ -28,17 +29,8 @@ Ids = npt.NDArray[np.int64]
 
 _log = logging.getLogger("fastload")
 
-_ANNOUNCED_AT_ONCE = 4  # batches
 _ENOUGH = 256  # batches in work, whichever epochs they are of
 _POLL_SECONDS = 0.1  # how often a waiting consumer looks for signals
-
-
-class BatchKey(NamedTuple):
-    """Which batch: the ``step``-th after position ``start`` of ``epoch``."""
-
-    epoch: int
-    start: int
-    step: int
 
 
 @dataclass
@@ -49,15 +41,6 @@ class Pending:
     batch: BatchIds
     slot: Slot
     ticket: int
-
-
-@dataclass
-class Announced:
-    """A batch that the engine will be asked for, and whose records it reads meanwhile."""
-
-    key: BatchKey
-    batch: BatchIds
-    handle: Any
 
 
 class Feeder:
@@ -74,8 +57,10 @@ class Feeder:
         self._slots = slots
         self.depth = depth
         self._queue: deque[Pending] = deque()
-        self._ahead = ahead
-        self._announced: deque[Announced] = deque()
+        engine = filling.engine
+        self._announced = Announcements(
+            sampler, ahead, lambda key, batch: engine.announce(batch.ids), engine.forget
+        )
         self.waited = 0.0  # seconds in which wait() was blocked; for the consumer's thread alone
         self._last: BatchKey | None = None  # the last one submitted
         self._losses = _C.loss_count()
@@ -89,7 +74,7 @@ class Feeder:
             self._submit(key, must=True)
         self._epoch = key.epoch
         self._fill(self.depth + 1)
-        self._announce()
+        self._announced.go_on(self._last)
         return self._queue.popleft()
 
     def take_if_complete(self) -> Pending | None:
@@ -104,8 +89,8 @@ class Feeder:
 
     def _fill(self, count: int) -> None:
         while len(self._queue) < count and self._last is not None:
-            following = self.following(self._last)
-            if following is None or self._is_far(following) or not self._submit(following):
+            coming = following(self._sampler, self._last)
+            if coming is None or self._is_far(coming) or not self._submit(coming):
                 break
 
     def _is_far(self, key: BatchKey) -> bool:
@@ -195,49 +180,20 @@ class Feeder:
     def cancel(self) -> None:
         """Drop all submitted and announced batches; their slots are free afterwards."""
         self._last = None
-        self._forget()
+        self._announced.forget()
         while self._queue:
             pending = self._queue.pop()
             self._engine.cancel(pending.ticket)
             self._slots.give_back(pending.slot)
 
     def _submit(self, key: BatchKey, must: bool = False) -> bool:
-        if self._announced and self._announced[0].key != key:
-            self._forget()
-        found = self._announced[0] if self._announced else Announced(key, self._sampler.batch(*key), None)
+        found = self._announced.find(key)
         batch = found.batch
         slot = self._slots.lease(self._filling.planned(batch.ids, batch.draws, key.epoch), must)
         if slot is None:
             return False
         ticket = self._filling.submit(slot, batch.ids, batch.draws, key.epoch, found.handle)
-        if self._announced:
-            self._announced.popleft()
+        self._announced.taken()
         self._queue.append(Pending(key, batch, slot, ticket))
         self._last = key
         return True
-
-    def _announce(self) -> None:
-        """A few more than are taken each time, so that the first batch does not wait for all of them."""
-        last = self._announced[-1].key if self._announced else self._last
-        samples = sum(len(announced.batch.ids) for announced in self._announced)
-        for _ in range(_ANNOUNCED_AT_ONCE):
-            following = self.following(last) if last is not None and samples < self._ahead else None
-            if following is None:
-                return
-            batch = self._sampler.batch(*following)
-            self._announced.append(Announced(following, batch, self._engine.announce(batch.ids)))
-            samples += len(batch.ids)
-            last = following
-
-    def _forget(self) -> None:
-        while self._announced:
-            self._engine.forget(self._announced.pop().handle)
-
-    def following(self, key: BatchKey) -> BatchKey | None:
-        """The batch after ``key``, perhaps of the next epoch; None if it is not known yet."""
-        if key.step + 1 < self._sampler.num_batches(key.epoch, key.start):
-            return key._replace(step=key.step + 1)
-        # A user's sampler may depend on what happens until its epoch begins: it is not asked early.
-        if self._sampler.order.is_drawn or self._sampler.num_batches(key.epoch + 1) == 0:
-            return None
-        return BatchKey(key.epoch + 1, 0, 0)

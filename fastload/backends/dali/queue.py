@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,12 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.backends.dali.graph import Graph
 from fastload.backends.dali.share import DecodeShare
-from fastload.prefetch.feeder import BatchKey, Feeder, Pending
+from fastload.prefetch.announcing import Announcements, BatchKey, following
+from fastload.prefetch.feeder import Feeder, Pending
 from fastload.prefetch.slots import Slot
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["Queue", "Work"]
-
-_ANNOUNCED_AT_ONCE = 4  # batches
 
 
 @dataclass
@@ -39,13 +39,6 @@ class Work:
     def dali_ids(self) -> npt.NDArray[np.int64]:
         """Sample ids of DALI's part."""
         return np.ascontiguousarray(self.batch.ids[self.records.positions], np.int64)
-
-
-@dataclass
-class _Announced:
-    key: BatchKey
-    batch: BatchIds
-    handle: Any
 
 
 class Queue:
@@ -77,10 +70,9 @@ class Queue:
         self._sampler = sampler
         self._share = share
         self._depth = depth
-        self._ahead = ahead
         self._most_bytes = most_bytes
         self._works: deque[Work] = deque()
-        self._announced: deque[_Announced] = deque()
+        self._announced = Announcements(sampler, ahead, partial(_announce, feed, share), feed.forget)
         self._last: BatchKey | None = None
         #: What DALI runs, oldest first; with batches that were dropped.
         self.flights: deque[Work] = deque()
@@ -92,18 +84,18 @@ class Queue:
         if not self._works:
             self._submit(key)
         while len(self._works) <= self._depth:
-            following = self._sampler_following(self._last)
-            if following is None:
+            coming = following(self._sampler, self._last) if self._last is not None else None
+            if coming is None:
                 break
-            self._submit(following)
+            self._submit(coming)
         self._graph.start()
-        self._announce()
+        self._announced.go_on(self._last)
         return self._works.popleft()
 
     def cancel(self) -> None:
         """Drop all batches. What DALI runs already is left to its end."""
         self._last = None
-        self._forget()
+        self._announced.forget()
         while self._works:
             work = self._works.pop()
             work.dropped = True
@@ -112,8 +104,9 @@ class Queue:
 
     def close(self) -> None:
         """Let go of all batches and their records, when DALI and our own decoder have ended. Idempotent."""
-        for batches in (self.flights, self._works, self._announced):
-            batches.clear()
+        self.flights.clear()
+        self._works.clear()
+        self._announced.clear()
 
     def again(self, works: list[Work]) -> None:
         """Let a new pipeline run these batches, whose pixels were lost."""
@@ -129,15 +122,12 @@ class Queue:
         return part
 
     def _submit(self, key: BatchKey) -> None:
-        if self._announced and self._announced[0].key != key:
-            self._forget()
-        found = self._announced[0] if self._announced else _Announced(key, self._sampler.batch(*key), None)
+        found = self._announced.find(key)
         batch = found.batch
         records = self._feed.fetch(
             batch.ids, batch.draws, key.epoch, self._share.value, self._most_bytes, found.handle
         )
-        if self._announced:
-            self._announced.popleft()
+        self._announced.taken()
         work = Work(key, batch, records)
         if len(records) < len(batch.ids):
             rest = np.array(batch.ids, np.int64)
@@ -149,22 +139,6 @@ class Queue:
         self._works.append(work)
         self._last = key
 
-    def _announce(self) -> None:
-        last = self._announced[-1].key if self._announced else self._last
-        samples = sum(len(announced.batch.ids) for announced in self._announced)
-        for _ in range(_ANNOUNCED_AT_ONCE):
-            following = self._sampler_following(last) if samples < self._ahead else None
-            if following is None:
-                return
-            batch = self._sampler.batch(*following)
-            handle = self._feed.announce(batch.ids, batch.draws, following.epoch, self._share.value)
-            self._announced.append(_Announced(following, batch, handle))
-            samples += len(batch.ids)
-            last = following
 
-    def _forget(self) -> None:
-        while self._announced:
-            self._feed.forget(self._announced.pop().handle)
-
-    def _sampler_following(self, key: BatchKey | None) -> BatchKey | None:
-        return self._feeder.following(key) if key is not None else None
+def _announce(feed: Any, share: DecodeShare, key: BatchKey, batch: BatchIds) -> Any:
+    return feed.announce(batch.ids, batch.draws, key.epoch, share.value)

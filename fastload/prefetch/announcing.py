@@ -1,0 +1,103 @@
+"""Batches that somebody will be asked for, and whose records are read meanwhile."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fastload.sampler import BatchIds, Sampler
+
+__all__ = ["Announced", "Announcements", "BatchKey", "following"]
+
+_AT_ONCE = 4  # batches
+
+
+class BatchKey(NamedTuple):
+    """Which batch: the ``step``-th after position ``start`` of ``epoch``."""
+
+    epoch: int
+    start: int
+    step: int
+
+
+def following(sampler: Sampler, key: BatchKey) -> BatchKey | None:
+    """The batch after ``key``, perhaps of the next epoch; None if it is not known yet."""
+    if key.step + 1 < sampler.num_batches(key.epoch, key.start):
+        return key._replace(step=key.step + 1)
+    # A user's sampler may depend on what happens until its epoch begins: it is not asked early.
+    if sampler.order.is_drawn or sampler.num_batches(key.epoch + 1) == 0:
+        return None
+    return BatchKey(key.epoch + 1, 0, 0)
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A batch; ``handle`` is what announcing it gave, None if nobody did."""
+
+    key: BatchKey
+    batch: BatchIds
+    handle: Any = None
+
+
+class Announcements:
+    """Announces batches in the order of the sampler, ``ahead`` samples beyond those that are in work.
+
+    Args:
+        sampler: which samples each batch has.
+        ahead: samples.
+        announce: begins to read a batch's records; gives a handle.
+        forget: the batch of a handle will not be asked for.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        ahead: int,
+        announce: Callable[[BatchKey, BatchIds], Any],
+        forget: Callable[[Any], None],
+    ) -> None:
+        self._sampler = sampler
+        self._ahead = ahead
+        self._announce = announce
+        self._forget = forget
+        self._waiting: deque[Announced] = deque()
+
+    def find(self, key: BatchKey) -> Announced:
+        """The batch ``key``. If another one is announced first, all are forgotten."""
+        if self._waiting and self._waiting[0].key != key:
+            self.forget()
+        return self._waiting[0] if self._waiting else Announced(key, self._sampler.batch(*key))
+
+    def taken(self) -> None:
+        """The batch of :meth:`find` is in work."""
+        if self._waiting:
+            self._waiting.popleft()
+
+    def go_on(self, last: BatchKey | None) -> None:
+        """Announce a few batches more, so that the first one does not wait for all of them.
+
+        Args:
+            last: the last batch in work.
+        """
+        if self._waiting:
+            last = self._waiting[-1].key
+        samples = sum(len(announced.batch.ids) for announced in self._waiting)
+        for _ in range(_AT_ONCE):
+            key = following(self._sampler, last) if last is not None and samples < self._ahead else None
+            if key is None:
+                return
+            batch = self._sampler.batch(*key)
+            self._waiting.append(Announced(key, batch, self._announce(key, batch)))
+            samples += len(batch.ids)
+            last = key
+
+    def forget(self) -> None:
+        """None of the announced batches will be asked for."""
+        while self._waiting:
+            self._forget(self._waiting.pop().handle)
+
+    def clear(self) -> None:
+        """Let go of all handles, when whoever gave them has ended."""
+        self._waiting.clear()
