@@ -6,6 +6,8 @@ and torch or a shard format's library comes with what needs it only.
 
 from __future__ import annotations
 
+from fastload._version import __version__ as __version__
+
 TYPE_CHECKING = False  # type checkers know this name; importing ``typing`` would be most of what we do here
 if TYPE_CHECKING:
     from fastload import errors, transforms
@@ -63,7 +65,6 @@ __all__ = [
     "transforms",
     "valid",
 ]
-__version__ = "0.1.0"
 
 #: The label of padding and of skipped samples; torch's ``cross_entropy`` ignores it by default.
 IGNORE_LABEL = -100

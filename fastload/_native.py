@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from fastload import errors
+from fastload.errors import (
+    ChecksumError,
+    DecodeError,
+    FormatError,
+    LimitError,
+    ShardError,
+    ShardTruncated,
+    StateError,
+)
 
 try:
     from fastload import _C
@@ -16,14 +24,14 @@ __all__ = ["ERROR_CLASSES", "_C"]
 
 # The order of ErrorKind in csrc/core/base/error.h.
 ERROR_CLASSES: list[type[Exception]] = [
-    errors.DecodeError,
-    errors.LimitError,
-    errors.FormatError,
-    errors.ShardTruncated,
-    errors.ChecksumError,
-    errors.ShardError,
+    DecodeError,
+    LimitError,
+    FormatError,
+    ShardTruncated,
+    ChecksumError,
+    ShardError,
     ValueError,
-    errors.StateError,
+    StateError,
     MemoryError,
 ]
 _C.set_error_classes(ERROR_CLASSES)

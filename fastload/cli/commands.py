@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-import fastload
+from fastload._version import __version__
 from fastload.cli import interrupts
 from fastload.cli.system_errors import in_words
 from fastload.errors import FastloadError
@@ -93,6 +93,6 @@ def _version() -> str:
     except metadata.PackageNotFoundError:
         torch = "not installed"
     return (
-        f"fastload {fastload.__version__} (Python {platform.python_version()}, torch {torch}, "
-        f"{platform.system()} {platform.machine()}, {os.path.dirname(fastload.__file__)})"
+        f"fastload {__version__} (Python {platform.python_version()}, torch {torch}, "
+        f"{platform.system()} {platform.machine()}, {os.path.dirname(os.path.dirname(__file__))})"
     )

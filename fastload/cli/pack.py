@@ -8,6 +8,7 @@ from typing import Any
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.output import contents_rows, counted, human_bytes, print_json, print_table, sides_row
 from fastload.cli.pack_progress import PackProgress
+from fastload.errors import PackError
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import PackOptions, parse_bytes, parse_pixels
 from fastload.packing.packer import DryRun, PackResult, dry_run, pack
@@ -16,7 +17,10 @@ from fastload.shard.formats import FORMATS
 
 __all__ = ["add", "run"]
 
-_SOURCE = "class folders, a flat folder, a parent of train/ and val/, or a .csv or .jsonl of path and label"
+_SOURCE = (
+    "class folders, a flat folder, a parent of train/ and val/, or a .csv, .jsonl or .parquet table: path "
+    "and label, or any columns"
+)
 
 
 def add(verbs: Any) -> None:
@@ -33,6 +37,12 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument("--shard-size", default="256MB", metavar="SIZE", help="default: %(default)s")
     parser.add_argument("--num-proc", type=int, metavar="N", help="default: one a CPU, fewer for small sets")
+    parser.add_argument(
+        "--field", action="append", default=[], metavar="NAME=KIND",
+        help="what a table's column holds, where it is not what --dry-run prints: image, mask, label, text, "
+        "bytes, json, scalar(float32), array(float32, (None, 5)), boxes(xywh), polygons(rle), keypoints(17), "
+        "or none to leave it out; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N images (of each split)")
     parser.add_argument(
         "--max-side", type=int, metavar="N", help="re-encode images whose longer side exceeds N pixels"
@@ -75,6 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
         size=parse_pixels(arguments.size) if arguments.size else None,
         on_error=arguments.on_error,
         restart=arguments.restart,
+        fields=tuple(map(_field, arguments.field)),
     )
     if arguments.dry_run:
         return _print_dry_runs(dry_run(arguments.source, arguments.output, options), arguments.json)
@@ -88,6 +99,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _field(text: str) -> tuple[str, str]:
+    name, equals, kind = text.partition("=")
+    if not equals:
+        raise PackError(f"--field takes NAME=KIND, as --field box=boxes(xywh). Found: {text!r}.")
+    return name, kind
+
+
 def _title(result: PackResult) -> str:
     return f"{result.output}" + (" was complete already" if result.was_complete else "")
 
@@ -95,6 +113,8 @@ def _title(result: PackResult) -> str:
 def _rows(result: PackResult) -> list[tuple[str, str]]:
     manifest = result.manifest
     rows = contents_rows(manifest, "shard")
+    if manifest.fields:
+        rows.append(("schema", str(manifest.schema)))
     if result.summary is not None:
         rows.append(("sizes", sides_row(result.summary.sides())))
         rate = result.written_bytes / max(result.seconds, 1e-9)
@@ -140,10 +160,11 @@ def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
     facts: list[dict[str, Any]] = [
         {
             "output": str(found.output),
-            "records": found.plan.totals.files,
-            "bytes": found.plan.totals.bytes,
-            "classes": len(found.plan.classes),
-            "shards": len(found.plan.shards),
+            "records": found.records,
+            "bytes": found.bytes,
+            "classes": found.classes,
+            "shards": found.shards,
+            "schema": str(found.schema),
             "needed_bytes": found.needed_bytes,
             "free_bytes": found.free_bytes,
         }
@@ -157,6 +178,7 @@ def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
             ("records", f"{fact['records']} in {counted(fact['classes'], 'class')}"),
             ("bytes", human_bytes(fact["bytes"])),
             ("shards", str(fact["shards"])),
+            ("schema", fact["schema"]),
             (
                 "disk",
                 f"about {human_bytes(fact['needed_bytes'])} needed, {human_bytes(fact['free_bytes'])} free",

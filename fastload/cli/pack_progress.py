@@ -22,6 +22,7 @@ class PackProgress(Observer):
         self._bar = Bar() if not quiet and sys.stderr.isatty() else None
         self._log = not quiet and self._bar is None
         self._files = self._bytes = self._total_files = self._total_bytes = self._start_bytes = 0
+        self._counts = False
         self._began = self._logged = time.monotonic()
 
     def __enter__(self) -> PackProgress:
@@ -48,7 +49,19 @@ class PackProgress(Observer):
                 f"into {counted(len(plan.shards), 'shard')} of {output}{done}"
             )
 
+    def samples_started(self, output: Path, done: int, count: int | None) -> None:
+        self._files, self._total_files, self._counts = done, count or 0, True
+        self._began = time.monotonic()
+        if self._bar is not None:
+            self._bar.start(f"packing {output.name}", count or 0, done)
+        elif self._log:
+            before = f", {done} of them packed before" if done else ""
+            self._line(f"packing {counted(count or 0, 'sample')} into {output}{before}")
+
     def advanced(self, files: int, size: int) -> None:
+        if self._counts:  # nobody knows how many bytes there are
+            self.entries_advanced(files)
+            return
         self._files += files
         self._bytes += size
         if self._bar is not None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 __all__ = ["counted", "human_bytes", "parse_size"]
 
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|)\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(?:([kmgtp])(i?)b?|(b?))\s*", re.IGNORECASE)
 _MOST = 2**63  # bytes
 
 
@@ -26,17 +26,21 @@ def human_bytes(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def parse_size(text: str) -> int:
-    """Bytes: ``"64GB"`` is 64 * 1000**3, ``"64GiB"`` and ``"64G"`` are 64 * 1024**3. At least 1.
+def parse_size(text: str, bare: bool = False) -> int:
+    """Bytes, at least 1: ``"64GB"`` and ``"64G"`` are 64 * 1000**3, ``"64GiB"`` and ``"64Gi"`` 64 * 1024**3.
+
+    Args:
+        text: a number; a unit (k, M, G, T or P, in either case) or none; ``i`` for powers of 1024; ``B``.
+        bare: a number without a unit is bytes, too; else it is no size, as it may be meant otherwise.
 
     Raises:
         ValueError: not a size.
     """
     found = _SIZE.fullmatch(text)
-    if found is None or not (found[2] or found[3].lower() == "b"):
+    if found is None or not (found[2] or found[4] or bare):
         raise ValueError(f'A size is a number and a unit, such as "64GB" or "512MiB". Found: {text!r}.')
-    base = 1000 if found[3].lower() == "b" else 1024
-    size = int(Fraction(found[1].rstrip(".")) * base ** _UNITS[found[2].lower()])
+    base = 1024 if found[3] else 1000
+    size = int(Fraction(found[1].rstrip(".")) * base ** _UNITS[(found[2] or "").lower()])
     if not 0 < size < _MOST:
         raise ValueError(f"A size must be in [1, 2**63) bytes. Found: {text!r}, which is {size}.")
     return size

@@ -7,29 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.machine.sizes import parse_size
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.shard.formats import FORMATS
 
 __all__ = ["PackOptions", "parse_bytes", "parse_pixels"]
 
-_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
-_BINARY = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a human size: ``"256MB"`` (powers of 1000), ``"1GiB"`` (powers of 1024), ``"4096"``.
+    """Bytes of a human size, by :func:`fastload.machine.sizes.parse_size`; a number alone is bytes.
 
     Raises:
         PackError: not a size.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(I?)B?|B)?\s*", text.upper())
-    if match is None:
-        raise PackError(f"'{text}' is not a size; write for example 256MB, 1GiB or 500000000.")
-    number, unit, binary = match.groups()
-    factor = _BINARY[unit] if binary else _UNITS[unit or ""]
-    return int(float(number) * factor)
+    try:
+        return parse_size(text, bare=True)
+    except ValueError:
+        raise PackError(f"'{text}' is not a size; write for example 256MB, 1GiB or 500000000.") from None
 
 
 def parse_pixels(text: str) -> tuple[int, int]:
@@ -64,6 +61,7 @@ class PackOptions:
         size: with ``raw``: every picture is scaled to this (width, height).
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
         restart: throw away an unfinished or finished pack in the output folder.
+        fields: of a table: column and kind, as ("boxes", "boxes(xywh)"); "none" leaves a column out.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
     """
 
@@ -79,6 +77,7 @@ class PackOptions:
     on_error: str = "raise"
     restart: bool = False
     entries: int | None = DEFAULT_SPACING
+    fields: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         checks = [

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import tempfile
 import time
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
 from fastload.packing.complete import check_complete, remove_scans
-from fastload.packing.entries import EntriesObserver, ensure_entries
+from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import EntryFacts, entry_facts
 from fastload.packing.files import remove, require_space
 from fastload.packing.lock import folder_lock
@@ -23,66 +21,23 @@ from fastload.packing.output import OutputFolder
 from fastload.packing.plan import (
     MAX_LISTED,
     WORK_NAME,
-    Plan,
     make_plan,
     planned_bytes,
     resume_plan,
 )
 from fastload.packing.pool import write_shards
-from fastload.packing.publish import SKIPPED_NAME, publish_dataset
+from fastload.packing.publish import publish_dataset
+from fastload.packing.result import Observer, PackResult
+from fastload.packing.samples.run import pack_given
+from fastload.packing.samples.table import Table, has_fields, kinds_of, open_table
 from fastload.packing.shard_job import BadFiles, Job
 from fastload.packing.source import Source, open_sources
-from fastload.packing.summary import Summary
+from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.manifest import Manifest
 
 __all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
 
 _PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
-
-
-class Observer(EntriesObserver):
-    """Hears what a pack does; the command line's progress bar is one."""
-
-    def scanning(self, output: Path, files: int) -> None:
-        """So many files have been found."""
-
-    def started(self, output: Path, plan: Plan, files: int, size: int) -> None:
-        """Writing begins; ``files`` and ``size`` (bytes) of the plan were already done before."""
-
-    def advanced(self, files: int, size: int) -> None:
-        """So many more files (or samples) and bytes are written."""
-
-    def samples_started(self, output: Path, done: int, count: int | None) -> None:
-        """Writing samples begins; ``done`` of ``count`` (None: nobody knows) were written before."""
-
-    def begins_anew(self, output: Path) -> None:
-        """A pack that was interrupted is thrown away: its samples cannot be asked by position."""
-
-
-@dataclass(frozen=True)
-class PackResult:
-    """One packed dataset."""
-
-    output: Path
-    manifest: Manifest
-    entries: EntryFacts
-    summary: Summary | None  # None: it was complete before
-    seconds: float  # without making entry points
-    entries_seconds: float
-    written_bytes: int  # source bytes packed by this run
-
-    @property
-    def was_complete(self) -> bool:
-        """The same pack was already there."""
-        return self.summary is None
-
-    def skip_reasons(self) -> list[tuple[str, int]]:
-        """Why files were skipped, and how many for each reason; commonest first."""
-        if not self.manifest.skipped:
-            return []
-        with open(self.output / SKIPPED_NAME, encoding="utf-8") as lines:
-            return Counter(json.loads(line)["reason"] for line in lines).most_common()
 
 
 @dataclass(frozen=True)
@@ -90,9 +45,13 @@ class DryRun:
     """What a pack would do."""
 
     output: Path
-    plan: Plan
+    records: int
+    bytes: int  # of the files that are packed
+    classes: int
+    shards: int  # about
     needed_bytes: int
     free_bytes: int
+    schema: Schema
 
 
 def pack(
@@ -111,6 +70,9 @@ def pack(
         PackError: files that cannot be packed, a changed source, a full disk, another pack at work.
     """
     options, observer = options or PackOptions(), observer or Observer()
+    table = _table_of(source, options)
+    if table is not None:
+        return [pack_given(table, output, table.schema, options, observer)]
     sources = open_sources(source)
     folder = Path(output).absolute()
     _refuse_nesting(Path(source).absolute(), folder)
@@ -128,21 +90,51 @@ def pack(
     return results
 
 
+def _table_of(source: str | os.PathLike[str], options: PackOptions) -> Table | None:
+    """The samples of a table that has more than paths and labels, or whose columns are said; else None."""
+    path = Path(source).absolute()
+    if not path.is_file():
+        if options.fields:
+            raise PackError(f"{path} is no table; only a table's columns have kinds.")
+        return None
+    if not options.fields and not has_fields(path):
+        return None
+    return open_table(path, kinds_of(dict(options.fields)), options.limit)
+
+
 def dry_run(
     source: str | os.PathLike[str], output: str | os.PathLike[str], options: PackOptions | None = None
 ) -> list[DryRun]:
     """What :func:`pack` would do; nothing is written to ``output``."""
     options = options or PackOptions()
+    table = _table_of(source, options)
+    if table is not None:
+        return [_dry_table(table, Path(output).absolute(), options)]
     plans = []
     for part in open_sources(source):
         target = Path(output).absolute() / part.split
-        existing = next(folder for folder in (target, *target.parents) if folder.exists())
-        status = os.statvfs(existing)
         with tempfile.TemporaryDirectory(prefix="fastload-") as work:
             plan = make_plan(part, options, target.name, Path(work))
             needed = planned_bytes(plan, Path(work))
-        plans.append(DryRun(target, plan, needed, status.f_bavail * status.f_frsize))
+        totals, classes = plan.totals, len(plan.classes)
+        counts = (totals.files, totals.bytes, classes, len(plan.shards), needed, _free(target))
+        plans.append(DryRun(target, *counts, Schema.plain(plan.classes)))
     return plans
+
+
+def _free(target: Path) -> int:
+    """Bytes that may be written where a folder is or would be."""
+    existing = next(folder for folder in (target, *target.parents) if folder.exists())
+    status = os.statvfs(existing)
+    return status.f_bavail * status.f_frsize
+
+
+def _dry_table(table: Table, target: Path, options: PackOptions) -> DryRun:
+    size = table.about_bytes()
+    label = table.schema.label_field
+    classes = len(label.kind.classes) if label is not None else 0  # type: ignore[attr-defined]
+    shards = -(-size // options.shard_size)
+    return DryRun(target, len(table), size, classes, shards, size + (1 << 20), _free(target), table.schema)
 
 
 def _refuse_nesting(source: Path, output: Path) -> None:
@@ -156,9 +148,9 @@ def _pack_one(source: Source, output: Path, options: PackOptions, observer: Obse
     began = time.monotonic()
     folder = OutputFolder(output)
     remove_scans(output)
-    if options.restart:
+    if options.restart:  # other files may lie there, too: they stay
         folder.discard()
-    state = folder.state()
+    state = "empty" if options.restart else folder.state()
     if state == "foreign":
         raise folder.refusal()
     if state == "complete":

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-import fastload
 from fastload._native import _C
+from fastload._version import __version__
 from fastload.packing.files import publish, remove, temporary_of
 from fastload.packing.part import Part
 from fastload.packing.plan import Plan
@@ -125,7 +125,7 @@ def make_manifest(
         codecs=summary.codecs,
         options=options,
         skipped=skipped,
-        writer=f"fastload {fastload.__version__}",
+        writer=f"fastload {__version__}",
         fields=fields,
     )
 

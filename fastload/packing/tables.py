@@ -12,10 +12,10 @@ from pathlib import Path
 from fastload.errors import PackError
 from fastload.shard.manifest import MAX_NUMBERED
 
-__all__ = ["Labels", "read_table"]
+__all__ = ["LABEL_NAMES", "PATH_NAMES", "Labels", "read_table", "table_path"]
 
-_PATHS = ("path", "file", "filename", "file_name", "image")
-_LABELS = ("label", "class", "target")
+PATH_NAMES = ("path", "file", "filename", "file_name", "image")
+LABEL_NAMES = ("label", "class", "target")
 MAX_LABEL = 10_000_000
 
 Row = tuple[str, str | int | None]
@@ -40,7 +40,9 @@ def _read_csv(path: Path) -> Iterator[Row]:
         if first is None:
             raise PackError(f"{path} is empty; expected lines of path,label.")
         names = [name.strip().lower() for name in first]
-        columns = [next((names.index(n) for n in known if n in names), None) for known in (_PATHS, _LABELS)]
+        columns = [
+            next((names.index(n) for n in known if n in names), None) for known in (PATH_NAMES, LABEL_NAMES)
+        ]
         where, what = columns
         if where is None:
             if len(first) > 2:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from fastload import __version__
+from fastload._version import __version__
 from fastload.backends.options import Options
 from fastload.errors import WorldError
 from fastload.ranks.exchange import Exchange, in_words

@@ -21,7 +21,7 @@ from fastload.shard.columns import Columns, read_record, size_of
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
-from fastload.shard.paged import HEADER
+from fastload.shard.paged import ALIGN, HEADER
 
 __all__ = ["PackedFiles", "check_fields", "checked_id"]
 
@@ -60,7 +60,11 @@ def as_integer(index: Any) -> int:
 def check_fields(path: Path, wanted: bytes) -> None:
     """Raise FormatError unless the index at ``path``, whose header is checked, has this digest of fields."""
     with open(path, "rb") as file:
-        found = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]["fields_digest"].tobytes()
+        header = np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]
+        found = header["fields_digest"].tobytes()
+        if wanted == found:
+            file.seek(int(header["pages_offset"]) - ALIGN)
+            found = file.read(len(found))
     if found != (wanted or bytes(len(found))):
         raise FormatError(
             f"{path} does not belong to this manifest: the manifest's 'fields' have digest "

@@ -54,8 +54,8 @@ assert HEADER.itemsize == 128
 class _Region:
     """Writes the data region and collects one CRC a page."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], page_bytes: int) -> None:
+        self._file, self._page_bytes = file, page_bytes
         self._page = bytearray()
         self._crcs: list[int] = []
         self.size = 0
@@ -69,8 +69,8 @@ class _Region:
         self._file.write(data)
         self.size += len(data)
         self._page += data
-        while len(self._page) >= PAGE_BYTES:
-            self._flush(PAGE_BYTES)
+        while len(self._page) >= self._page_bytes:
+            self._flush(self._page_bytes)
 
     def align(self) -> None:
         self.write(bytes(-self.size % ALIGN))
@@ -106,6 +106,7 @@ def write_paged(
     spacing: int = 0,
     index_digest: int = 0,
     fields_digest: bytes = b"",
+    page_bytes: int = PAGE_BYTES,
 ) -> None:
     """Write such a file at ``path`` and fsync it (not atomically: give it a temporary name).
 
@@ -118,13 +119,14 @@ def write_paged(
         chunks: those bytes, back to back, in any number of pieces.
         spacing: header field.
         index_digest: header field of ``entries.fli``.
-        fields_digest: header field of ``index.fli``.
+        fields_digest: header field of ``index.fli``, and the end of its data region.
+        page_bytes: how much is read and checked where one value is used.
     """
     header = np.zeros((), HEADER)
     count = 0
     with open(path, "wb") as file:
         file.write(bytes(DATA_OFFSET))
-        region = _Region(file)
+        region = _Region(file, page_bytes)
         for part in fixed:
             count += len(part)
             region.write(part.tobytes())
@@ -137,6 +139,10 @@ def write_paged(
         for chunk in chunks:
             region.write(chunk)
         region.align()
+        if (
+            fields_digest
+        ):  # in the region, too: a header ends with its own CRC, so no CRC over it tells two apart
+            region.write(fields_digest.ljust(ALIGN, b"\0"))
         pages = region.page_table()
         file.write(pages)
         header["magic"] = magic
@@ -145,7 +151,7 @@ def write_paged(
         header["num_records"] = count
         header["data_offset"] = DATA_OFFSET
         header["data_size"] = region.size
-        header["page_bytes"] = PAGE_BYTES
+        header["page_bytes"] = page_bytes
         header["pages_offset"] = region.end
         header["file_size"] = region.end + len(pages)
         header["spacing"] = spacing

@@ -138,6 +138,16 @@ def test_fields_that_were_changed(rich: Path) -> None:
         PackedFiles(rich)
 
 
+@pytest.mark.parametrize("tail", [bytes(16), b"0123456789abcdef"])
+def test_an_index_whose_two_digests_differ(rich: Path, tail: bytes) -> None:
+    data = bytearray((rich / "index.fli").read_bytes())
+    at = int(np.frombuffer(data[:128], HEADER)[0]["pages_offset"]) - 64
+    data[at : at + 16] = tail
+    (rich / "index.fli").write_bytes(data)
+    with pytest.raises(FormatError, match=f"the index has {tail.hex()}"):
+        PackedFiles(rich)
+
+
 # ---- field files --------------------------------------------------------------------------------
 
 

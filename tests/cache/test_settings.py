@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 from fastload.cache.settings import CacheSetting, parse_setting
 from fastload.machine.sizes import human_bytes, parse_size
+from fastload.packing.options import parse_bytes
 
 UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "K": 2**10, "M": 2**20, "G": 2**30}
+UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "Ki": 2**10, "Gi": 2**30}
+UNITS |= {"K": 10**3, "M": 10**6, "G": 10**9}
 
 
 @given(st.integers(1, 10**6), st.sampled_from(sorted(UNITS)), st.booleans(), st.booleans())
 def test_whole_numbers_of_units_are_exact(number: int, unit: str, space: bool, lower: bool) -> None:
     text = f"{number}{' ' if space else ''}{unit.lower() if lower else unit}"
-    assert parse_size(text) == number * UNITS[unit]
+    assert parse_size(text) == parse_bytes(text) == number * UNITS[unit]  # one meaning everywhere
     setting = parse_setting(text)
     assert (setting.mode, setting.limit, setting.share) == ("on", number * UNITS[unit], None)
 

@@ -187,7 +187,7 @@ def test_reading_needs_no_formats_library(source: Path, tmp_path: Path, verb: st
     ("text", "size"),
     [
         ("256MB", 256_000_000), ("1GiB", 1 << 30), ("1.5k", 1500), ("4096", 4096), ("7 mib", 7 << 20),
-        ("2T", 2 * 10**12), ("10B", 10), ("0.5GB", 500_000_000),
+        ("2T", 2 * 10**12), ("1G", 10**9), ("1Gi", 1 << 30), ("10B", 10), ("0.5GB", 500_000_000),
     ],
 )  # fmt: skip
 def test_human_sizes(text: str, size: int) -> None:

@@ -245,6 +245,7 @@ def read_field_set(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, b
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     index = read_frame(folder / "index.fli", b"FLINDEX1", True)
     assert index.fields_digest == hashlib.blake2b(text.encode(), digest_size=16).digest()
+    assert index.fixed[-64:] == index.fields_digest + bytes(48)
     assert index.digest == manifest["index_crc"]
     shards = [(folder / shard["file"]).read_bytes() for shard in manifest["shards"]]
     samples: list[dict[str, bytes]] = [{} for _ in range(count)]

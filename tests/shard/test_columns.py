@@ -109,11 +109,11 @@ def jpeg_likes() -> list[bytes]:
 
 GOLDEN = {"dataset.json": "46079b6a337100bd", "index.fli": "c9ec67f2bde49264"}
 GOLDEN_FIELDS = {
-    "dataset.json": "160dac1474cd4736",
-    "index.fli": "8d2b26bf5fe7b4ef",
-    "field-02.fli": "2f693eb8d0eb2250",
-    "field-03.fli": "319c7a81deac031c",
-    "field-04.fli": "00ba30303239cfa1",
+    "dataset.json": "804cf21e579d9ac2",
+    "index.fli": "2acf69d053a071e6",
+    "field-02.fli": "cd6320cce87eed09",
+    "field-03.fli": "7945422c02a3590e",
+    "field-04.fli": "b41d74fb2f950a32",
 }
 
 
@@ -261,6 +261,24 @@ def test_fields_say_the_schema(rich: Path) -> None:
     assert fields_digest([]) == b""
     shuffled = [dict(reversed(entry.items())) for entry in manifest.fields]
     assert fields_digest(shuffled) == fields_digest(manifest.fields)
+
+
+def test_the_id_covers_the_fields(tmp_path: Path) -> None:
+    picture = jpeg_likes()[0]
+
+    def id_of(name: str, kind: Any, value: Any) -> str:
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        write_field_set(folder, {"image": Image(), name: kind}, [{"image": picture, name: value}])
+        return PackedFiles(folder).id
+
+    kinds = [
+        ("a", Scalar("int8"), 1),
+        ("a", Scalar("int8"), 2),
+        ("a", Scalar("uint8"), 1),
+        ("b", Scalar("int8"), 1),
+    ]
+    assert len({id_of(*kind) for kind in kinds}) == len(kinds)
+    assert id_of(*kinds[0]) == id_of(*kinds[0])
 
 
 def test_another_column_of_the_same_size_is_found(rich: Path, tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ Sample = Mapping[str, Any]
 class Given(Protocol):
     """Samples to pack. Those that can be asked by position again and again have a length."""
 
-    root: bytes  # the folder that relative paths start from
+    @property
+    def root(self) -> bytes:
+        """The folder that relative paths start from."""
 
     def __len__(self) -> int:
         """How many samples there are; TypeError: nobody knows."""

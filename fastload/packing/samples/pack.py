@@ -7,18 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import FastloadError, PackError
 from fastload.packing.entries import DEFAULT_SPACING
-from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions, parse_bytes
-from fastload.packing.packer import Observer, PackResult
 from fastload.packing.packer import pack as pack_source
-from fastload.packing.samples.given import Given, given
+from fastload.packing.result import Observer, PackResult
+from fastload.packing.samples.given import given
 from fastload.packing.samples.guess import guess_schema
-from fastload.packing.samples.run import SamplePack
+from fastload.packing.samples.run import pack_given
 from fastload.sample.schema import Schema
 
-__all__ = ["pack", "pack_given"]
+__all__ = ["pack"]
 
 
 class _Spoken(Observer):
@@ -94,29 +92,3 @@ def pack(
     else:
         found = Schema.of(schema)
     return pack_given(source, output, found, options, observer or _Spoken())
-
-
-def pack_given(
-    source: Given,
-    output: str | os.PathLike[str],
-    schema: Schema,
-    options: PackOptions,
-    observer: Observer | None = None,
-) -> PackResult:
-    """Pack samples whose schema is known.
-
-    Raises:
-        PackError: see :func:`pack`.
-    """
-    wrong = [name for name in ("raw", "baseline", "max_side", "size") if getattr(options, name)]
-    if wrong:
-        raise PackError(f"{', '.join(wrong)}: only for folders and lists of images with labels.")
-    folder = Path(output).absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with folder_lock(folder):
-            return SamplePack(folder, source, schema, options, observer or Observer()).run()
-    except OSError as error:
-        if isinstance(error, FastloadError):
-            raise
-        raise PackError(f"cannot pack into {folder}: {error}.") from error

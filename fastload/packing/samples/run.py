@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import PackError
+from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
 from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import entry_facts
 from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
-from fastload.packing.packer import Observer, PackResult
 from fastload.packing.plan import MAX_LISTED, WORK_NAME, check_options
+from fastload.packing.result import Observer, PackResult
 from fastload.packing.samples.encode import Encoder
 from fastload.packing.samples.feed import encoded
 from fastload.packing.samples.given import Given
@@ -30,14 +32,40 @@ from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
-__all__ = ["SamplePack"]
+__all__ = ["pack_given"]
 
 RUN_NAME = "samples.json"
 VERSION = 1
 
 
+def pack_given(
+    source: Given,
+    output: str | os.PathLike[str],
+    schema: Schema,
+    options: PackOptions,
+    observer: Observer | None = None,
+) -> PackResult:
+    """Pack samples whose schema is known.
+
+    Raises:
+        PackError: see :func:`fastload.pack`.
+    """
+    wrong = [name for name in ("raw", "baseline", "max_side", "size") if getattr(options, name)]
+    if wrong:
+        raise PackError(f"{', '.join(wrong)}: only for folders and lists of images with labels.")
+    folder = Path(output).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with folder_lock(folder):
+            return _Run(folder, source, schema, options, observer or Observer()).run()
+    except OSError as error:
+        if isinstance(error, FastloadError):
+            raise
+        raise PackError(f"cannot pack into {folder}: {error}.") from error
+
+
 @dataclass(frozen=True)
-class SamplePack:
+class _Run:
     """Packs samples of one schema into one folder; the caller holds its lock.
 
     Args:
@@ -63,9 +91,9 @@ class SamplePack:
         began = time.monotonic()
         folder = OutputFolder(self.output)
         identity = self.identity()
-        if self.options.restart:
+        if self.options.restart:  # other files may lie there, too: they stay
             folder.discard()
-        state = folder.state()
+        state = "empty" if self.options.restart else folder.state()
         if state == "complete":
             return self._complete(Manifest.read(self.output), identity, began)
         if state == "foreign":

@@ -1,0 +1,61 @@
+"""What a pack tells while it is at work, and what it comes to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastload.packing.entries import EntriesObserver
+from fastload.packing.entry_facts import EntryFacts
+from fastload.packing.plan import Plan
+from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.summary import Summary
+from fastload.shard.manifest import Manifest
+
+__all__ = ["Observer", "PackResult"]
+
+
+class Observer(EntriesObserver):
+    """Hears what a pack does; the command line's progress bar is one."""
+
+    def scanning(self, output: Path, files: int) -> None:
+        """So many files have been found."""
+
+    def started(self, output: Path, plan: Plan, files: int, size: int) -> None:
+        """Writing begins; ``files`` and ``size`` (bytes) of the plan were already done before."""
+
+    def advanced(self, files: int, size: int) -> None:
+        """So many more files (or samples) and bytes are written."""
+
+    def samples_started(self, output: Path, done: int, count: int | None) -> None:
+        """Writing samples begins; ``done`` of ``count`` (None: nobody knows) were written before."""
+
+    def begins_anew(self, output: Path) -> None:
+        """A pack that was interrupted is thrown away: its samples cannot be asked by position."""
+
+
+@dataclass(frozen=True)
+class PackResult:
+    """One packed dataset."""
+
+    output: Path
+    manifest: Manifest
+    entries: EntryFacts
+    summary: Summary | None  # None: it was complete before
+    seconds: float  # without making entry points
+    entries_seconds: float
+    written_bytes: int  # source bytes packed by this run
+
+    @property
+    def was_complete(self) -> bool:
+        """The same pack was already there."""
+        return self.summary is None
+
+    def skip_reasons(self) -> list[tuple[str, int]]:
+        """Why files were skipped, and how many for each reason; commonest first."""
+        if not self.manifest.skipped:
+            return []
+        with open(self.output / SKIPPED_NAME, encoding="utf-8") as lines:
+            return Counter(json.loads(line)["reason"] for line in lines).most_common()

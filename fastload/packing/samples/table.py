@@ -1,0 +1,185 @@
+"""A table of samples: CSV, JSONL or Parquet with any columns, as fields of any kinds."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.packing.samples.columns import Column, value_of
+from fastload.packing.samples.encode import Encoder, Failed
+from fastload.packing.samples.pictures import path_of
+from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
+from fastload.packing.tables import LABEL_NAMES, PATH_NAMES
+from fastload.sample.fields import Image, Kind, Label
+from fastload.sample.kind_words import kind_of
+from fastload.sample.schema import Field, Schema
+
+__all__ = ["Table", "has_fields", "kinds_of", "open_table"]
+
+SCHEMA_SUFFIX = ".schema.json"  # a.jsonl's schema is in a.schema.json, if there is such a file
+_AT_ONCE = 1 << 20  # bytes hashed at a time
+
+
+def has_fields(path: Path) -> bool:
+    """Whether a table has more than paths and labels; those alone are what ``source.py`` packs."""
+    suffix = table_suffix(path)
+    if suffix == ".parquet" or (suffix and schema_file(path).exists()):
+        return True
+    try:
+        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            if suffix == ".csv":
+                names = {name.strip().lower() for name in next(csv.reader(file), [])}
+                known = names & {*PATH_NAMES, *LABEL_NAMES}
+                return len(names) > len(known) and (bool(known & {*PATH_NAMES}) or len(names) > 2)
+            first = json.loads(next((line for line in file if line.strip()), "null"))
+    except (ValueError, RecursionError, csv.Error):
+        return False  # said where it is read
+    return suffix == ".jsonl" and isinstance(first, dict) and not set(first) <= {"path", "label"}
+
+
+def schema_file(path: Path) -> Path:
+    """Where the schema of a table may lie."""
+    return path.with_name(path.stem + SCHEMA_SUFFIX)
+
+
+def kinds_of(words: Mapping[str, str]) -> dict[str, Kind | None]:
+    """What ``--field NAME=KIND`` says: kinds by column; None: left out.
+
+    Raises:
+        PackError: no such kind.
+    """
+    try:
+        return {name: None if word.strip() == "none" else kind_of(word) for name, word in words.items()}
+    except (ValueError, TypeError) as error:
+        raise PackError(str(error)) from None
+
+
+@dataclass
+class Table:
+    """The samples of a table; see :class:`fastload.packing.samples.given.Given`."""
+
+    rows: Rows
+    schema: Schema
+    columns: tuple[str, ...]  # the field's column
+    count: int
+    texts: bool  # values are CSV's
+
+    @property
+    def root(self) -> bytes:
+        """The table's folder."""
+        return os.fsencode(self.rows.path.parent)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def first(self) -> list[Mapping[str, Any]]:
+        return [sample for sample in self.samples(0, 16) if not isinstance(sample, Failed)]
+
+    def samples(self, start: int, stop: int | None) -> Iterator[Mapping[str, Any] | Failed]:
+        end = self.count if stop is None else min(stop, self.count)
+        for row in islice(self.rows.walk(start), max(end - start, 0)):
+            yield self._sample(row)
+
+    def _sample(self, row: Row) -> Mapping[str, Any] | Failed:
+        found = {}
+        for field, column in zip(self.schema, self.columns, strict=True):
+            try:
+                found[field.name] = value_of(field.kind, row.get(column), self.texts)
+            except ValueError as error:
+                return Failed(ValueError(f"field {field.name!r}: {error}"))
+        return found
+
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
+        table, files = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
+        with open(self.rows.path, "rb") as file:
+            while part := file.read(_AT_ONCE):
+                table.update(part)
+        for path, status in self._files():
+            size = status.st_size if status is not None else -1
+            files.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
+        return {"samples": self.count, "table": table.hexdigest(), "files": files.hexdigest()}
+
+    def newest_ns(self) -> int:
+        return max((status.st_mtime_ns for _, status in self._files() if status is not None), default=0)
+
+    def about_bytes(self) -> int:
+        """About how many bytes its samples have: the files' and the table's."""
+        files = sum(status.st_size for _, status in self._files() if status is not None)
+        return files + self.rows.path.stat().st_size
+
+    def _files(self) -> Iterator[tuple[bytes, os.stat_result | None]]:
+        """The files that the table names, and what the system says of them."""
+        pairs = zip(self.schema, self.columns, strict=True)
+        columns = [column for field, column in pairs if field.storage == "record"]
+        for row in islice(self.rows.walk(), self.count):
+            for column in columns:
+                path = path_of(row.get(column))
+                if path is not None:
+                    try:
+                        yield path, os.stat(os.path.join(self.root, path))
+                    except (OSError, ValueError):
+                        yield path, None
+
+
+def open_table(path: Path, named: Mapping[str, Kind | None], limit: int | None = None) -> Table:
+    """Look through a table, all its rows, for what its columns hold.
+
+    Args:
+        path: the table.
+        named: kinds of columns that are not to be guessed (None: leave the column out).
+        limit: only the first so many rows are samples.
+
+    Raises:
+        PackError: a damaged table, columns that no field can hold, or no column of pictures.
+    """
+    rows, texts = open_rows(path), table_suffix(path) == ".csv"
+    named = {**_said_by(path, rows), **named}
+    columns = {name: Column(name, texts, named.get(name)) for name in rows.names()}
+    count = 0
+    for row in islice(rows.walk(), limit):
+        for name in row:
+            if name not in columns:
+                columns[name] = Column(name, texts, named.get(name))
+        for name, column in columns.items():
+            column.see(row.get(name))
+        count += 1
+    missing = sorted(set(named) - set(columns))
+    if missing:
+        raise PackError(f"{path} has no column {missing[0]!r}; its columns: {', '.join(columns)}.")
+    root = os.fsencode(path.parent)
+    kinds = {name: column.kind(root) for name, column in columns.items() if named.get(name, ...) is not None}
+    fields = [(_field_name(name, kind, kinds), kind) for name, kind in kinds.items()]
+    try:
+        schema = Schema(tuple(Field(name, kind) for name, kind in fields))
+    except (ValueError, TypeError) as error:
+        raise PackError(f"{path}: {error} Say which column is what: --field NAME=image.") from None
+    return Table(rows, schema, tuple(kinds), count, texts)
+
+
+def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
+    """The column's name; ``image`` for pictures in a column called ``path`` or the like."""
+    is_first = isinstance(kind, Image) and column.lower() in PATH_NAMES and "image" not in kinds
+    others = [
+        name for name, other in kinds.items() if isinstance(other, Image) and name.lower() in PATH_NAMES
+    ]
+    return "image" if is_first and others[0] == column else column
+
+
+def _said_by(path: Path, rows: Rows) -> dict[str, Kind | None]:
+    """What a schema beside the table says, or class names in it."""
+    beside = schema_file(path)
+    if beside.exists():
+        try:
+            return {field.name: field.kind for field in Schema.from_json(beside.read_text(encoding="utf-8"))}
+        except (ValueError, TypeError) as error:
+            raise PackError(f"{beside} is no schema: {error}") from None
+    classes = rows.classes() if hasattr(rows, "classes") else {}
+    return {name: Label(tuple(names)) for name, names in classes.items()}

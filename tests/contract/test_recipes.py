@@ -1,0 +1,145 @@
+"""CONTRIBUTING.md's recipes are true: each is followed in a copy of the house, and touches the files that it
+names and no others; what was added works there.
+
+The extension is not built again, which takes minutes: the core's side is compiled by itself, as far as the
+recipe changes it, and the Python side runs with the extension as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import recipe_texts as texts
+from house_copy import ROOT, HouseCopy, steps_of
+from PIL import Image, ImageOps
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> HouseCopy:
+    """A copy of the house."""
+    return HouseCopy(tmp_path)
+
+
+@pytest.mark.timeout(300)
+def test_an_operation_on_pixels(house: HouseCopy) -> None:
+    operations = "fastload/transforms/operations"
+    house.add("csrc/core/transform/pixels/posterize.cpp", texts.POSTERIZE_CPP)
+    house.insert("csrc/core/transform/pixels/registry.h", "row(kSolarize)", "row(kPosterize) ")
+    house.add(f"{operations}/posterize.py", texts.POSTERIZE_PY)
+    house.insert(f"{operations}/registry.py", "    random_crop,\n", "    posterize,\n")
+    house.insert(f"{operations}/registry.py", "    to_dtype.OPERATION,\n", "    posterize.OPERATION,\n")
+    line = "from fastload.transforms.operations.posterize import RandomPosterize\n"
+    house.insert("fastload/transforms/__init__.py", "from fastload.transforms.plan import", line)
+    house.insert("fastload/transforms/__init__.py", '    "RandomResizedCrop",\n', '    "RandomPosterize",\n')
+    row = '    "posterize": [((4.0,), lambda picture: ImageOps.posterize(picture, 4))],\n'
+    house.insert("tests/transform/test_pixels.py", '    "solarize": [', row)
+    assert house.touched == steps_of("An operation on pixels", "posterize")
+
+    sources = sorted(map(str, (house.folder / "csrc/core/transform/pixels").glob("*.cpp")))
+    program = house.compile(texts.POSTERIZE_MAIN, sources)
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    done = subprocess.run([str(program)], input=pixels.tobytes(), capture_output=True, check=True)
+    wanted = np.asarray(ImageOps.posterize(Image.fromarray(pixels), 4))
+    assert np.array_equal(np.frombuffer(done.stdout, np.uint8).reshape(8, 8, 3), wanted)
+    assert done.stderr.decode().split() == ["grayscale", "invert", "posterize", "solarize"]
+    assert json.loads(house.python(texts.POSTERIZE_USED)) == [["posterize", 0.5, [4.0]]] * 2
+
+
+@pytest.mark.timeout(300)
+def test_a_kind_of_field(house: HouseCopy) -> None:
+    kinds = "csrc/core/sample/kinds.h"
+    house.insert(kinds, "};\n\n// How the values", "  kCloud = 11,\n")
+    house.replace(kinds, "std::array<KindRow, 11>", "std::array<KindRow, 12>")
+    house.insert(kinds, "}};\n", '    {"cloud", FieldKind::kCloud, Storage::kRagged},\n')
+    fields = "fastload/sample/fields.py"
+    house.insert(fields, "#: The kinds by name", texts.CLOUD_PY)
+    house.replace(fields, "Bytes, Json)\n}", "Bytes, Json, Cloud)\n}")
+    house.insert(fields, '    "Image",\n', '    "Cloud",\n')
+    house.insert("fastload/sample/values.py", '    "label": _NUMBERS', '    "cloud": _NUMBERS,\n')
+    top = "fastload/__init__.py"
+    house.insert(top, "        Image,\n", "        Cloud,\n")
+    house.insert(top, '    "DataLoader",\n', '    "Cloud",\n')
+    house.insert(top, '    "DataLoader": ', '    "Cloud": "fastload.sample.fields",\n')
+    house.insert("FORMAT.md", "\n`dtype` is `bool`", "| 11 | `cloud` | | ragged: rows of x, y and z, f32 |\n")
+    assert house.touched == steps_of("A kind of field", "cloud")
+
+    program = house.compile(texts.KINDS_MAIN, [])
+    table = subprocess.run([str(program)], capture_output=True, text=True, check=True).stdout
+    assert "cloud 11 ragged\n" in table
+    found = json.loads(house.python(texts.CLOUD_USED, table, str(house.folder / "set")))
+    assert found["rows"] == [[], [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]], [[7.0, 8.0, 9.0]]]
+    assert found["schema"] == "cloud=cloud"
+    assert found["arrow"] == "list<item: list<item: float>>"
+    assert found["public"]
+
+
+@pytest.mark.timeout(300)
+def test_a_codec(house: HouseCopy) -> None:
+    decode, engine = "csrc/core/decode", "csrc/core/engine"
+    house.insert(f"{decode}/decode.h", "};\n\nstd::string_view codec_name", "  kPpm = 8,\n")
+    house.insert(f"{decode}/decode.h", "  uint64_t warnings = 0;", "  uint64_t ppm = 0;\n")
+    house.replace(f"{decode}/sniff.cpp", "std::string_view, 8> kNames", "std::string_view, 9> kNames")
+    house.replace(f"{decode}/sniff.cpp", '"raw"};', '"raw", "ppm"};')
+    house.insert(f"{decode}/sniff.cpp", "  return Codec::kUnknown;", texts.PPM_SNIFF)
+    house.add(f"{decode}/probe_ppm.cpp", texts.PPM_PROBE)
+    house.insert(f"{decode}/probe_parts.h", "// GIF, BMP and TIFF", "ImageInfo probe_ppm(Bytes bytes);\n")
+    house.insert(
+        f"{decode}/probe.cpp",
+        "    case Codec::kGif:",
+        "    case Codec::kPpm:\n      return probe_ppm(bytes);\n",
+    )
+    house.add(f"{decode}/ppm.h", texts.PPM_H)
+    house.add(f"{decode}/ppm.cpp", texts.PPM_CPP)
+    house.insert(f"{decode}/decoder.cpp", '#include "decode/webp.h"', '#include "decode/ppm.h"\n')
+    house.insert(f"{decode}/decoder.cpp", "    default:  // kRaw", texts.PPM_CASE)
+    house.replace(f"{engine}/stats.h", "kWebp, kRaw,", "kWebp, kPpm, kRaw,")
+    house.replace(f"{engine}/stats.h", "kPaths = 7", "kPaths = 8")
+    house.insert(f"{engine}/producer.cpp", "  add(Path::kRaw,", "  add(Path::kPpm, now.ppm, counted_.ppm);\n")
+    house.insert("csrc/bindings/engine.cpp", '"raw",  "pil"', '"ppm", ')
+    house.insert("csrc/bindings/decode.cpp", '    out["raw"]', '    out["ppm"] = c.ppm;\n')
+    house.replace("fastload/packing/summary.py", '"tiff", "raw")', '"tiff", "raw", "ppm")')
+    house.insert("fastload/packing/unpack.py", '    "gif": b".gif"', '    "ppm": b".ppm",\n')
+    house.insert("FORMAT.md", " It is found from the record's", " 8 PPM.")
+    assert house.touched == steps_of("A codec", "ppm")
+
+    looked_at = (f"{decode}/probe.cpp", f"{decode}/decoder.cpp", f"{engine}/producer.cpp")
+    sources = [f"{decode}/{name}.cpp" for name in ("sniff", "probe_ppm", "ppm")]
+    program = house.compile(texts.PPM_MAIN, sources, looked_at)
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    file = b"P6\n7 5\n255\n" + pixels.tobytes()
+    done = subprocess.run([str(program)], input=file, capture_output=True, check=True)
+    assert done.stderr.decode().split() == ["ppm", "7", "5"]
+    assert np.array_equal(np.frombuffer(done.stdout, np.uint8).reshape(3, 4, 3), pixels[1:4, 2:6])
+    names = (house.folder / f"{decode}/sniff.cpp").read_text().split("kNames = {", 1)[1].split("}", 1)[0]
+    assert json.loads(house.python(texts.CODECS_USED)) == re.findall(r'"(\w+)"', names)
+
+
+@pytest.mark.timeout(300)
+def test_a_shard_format(house: HouseCopy) -> None:
+    house.add("fastload/shard/flat.py", texts.FLAT_PY)
+    house.insert("fastload/shard/formats.py", '    "lmdb": Facts(', '    "flat": Facts(".flat", "numpy"),\n')
+    house.insert("FORMAT.md", "### HDF5: `NAME", "### Flat: `NAME-00000-of-00008.flat`\n\n" + texts.FLAT_SAID)
+    assert house.touched == steps_of("A shard format", "flat")
+
+    tree = house.folder / "tree" / "class"
+    tree.mkdir(parents=True)
+    for i in range(5):
+        pixels = np.random.default_rng(i).integers(0, 256, (20, 30, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tree / f"{i}.png")
+    found = json.loads(house.python(texts.FLAT_USED, str(tree.parent), str(house.folder / "set")))
+    wanted = [int(np.asarray(Image.open(tree / f"{i}.png"), np.int64).sum()) for i in range(5)]
+    assert found == {"format": "flat", "sums": wanted, "help": True, "verified": 0}
+
+
+def test_what_contributing_names_is_there() -> None:
+    """Every path of it that is no pattern."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    paths = {path for path in re.findall(r"`([\w./]+)`", text) if "/" in path and "NAME" not in path}
+    named = {path for path in paths if path.split("/")[0] in ("csrc", "docs", "fastload", "tests", "tools")}
+    assert len(named) > 30
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []

@@ -1,0 +1,309 @@
+"""What is added to the house where CONTRIBUTING.md's recipes are tried: an operation, a kind of field, a
+codec and a shard format, each as small as it can be."""
+
+from __future__ import annotations
+
+POSTERIZE_CPP = """// Pillow's ImageOps.posterize: the upper bits of each value.
+#include "transform/pixels/registry.h"
+
+namespace fastload {
+namespace {
+
+constexpr const char* kParameters[] = {"bits"};
+
+void apply(std::span<const double> numbers, const PixelDraws&, const Picture& picture) {
+  const auto mask = static_cast<uint8_t>(~((1 << (8 - static_cast<int>(numbers[0]))) - 1));
+  for (size_t i = 0; i < picture.bytes(); ++i) picture.pixels[i] &= mask;
+}
+
+}  // namespace
+
+constinit const PixelOperation kPosterize{"posterize", 100, kParameters, apply};
+
+}  // namespace fastload
+"""
+POSTERIZE_PY = '''"""Some pictures with fewer bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastload.transforms import arguments
+from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
+
+__all__ = ["OPERATION", "RandomPosterize"]
+
+
+@dataclass(frozen=True)
+class RandomPosterize:
+    """With probability ``p`` only the upper ``bits`` bits of each value."""
+
+    bits: int
+    p: float = 0.5
+
+    def __post_init__(self) -> None:
+        set_field(self, "p", arguments.probability("RandomPosterize.p", self.p))
+
+
+def _add(draft: Draft, spec: RandomPosterize, strict: bool) -> Draft:
+    return pixels(draft, spec, "posterize", spec.p, float(spec.bits))
+
+
+OPERATION = Operation(
+    RandomPosterize, _add, {"RandomPosterize": lambda item: (RandomPosterize(item.bits, item.p),)}
+)
+'''
+POSTERIZE_MAIN = """#include <cstdio>
+#include <vector>
+
+#include "transform/pixels/registry.h"
+#include "transform/pixels/stage.h"
+
+int main() {
+  for (const auto* operation : fastload::pixel_operations()) {
+    std::fprintf(stderr, "%s\\n", operation->name);
+  }
+  std::vector<uint8_t> pixels(8 * 8 * 3 + 64);
+  if (std::fread(pixels.data(), 1, 192, stdin) != 192) return 1;
+  fastload::PixelSpec spec;
+  spec.add("posterize", 1.0, {4.0});
+  spec.apply({}, {pixels.data(), 8, 8});
+  return std::fwrite(pixels.data(), 1, 192, stdout) == 192 ? 0 : 1;
+}
+"""
+POSTERIZE_USED = """
+import json
+from dataclasses import astuple
+from torchvision_likes import from_torchvision
+from fastload import transforms as T
+given = T.RandomPosterize(4), from_torchvision("RandomPosterize", bits=4, p=0.5)
+print(json.dumps([astuple(use) for item in given for use in T.compile_plan(item).pixels]))
+"""
+CLOUD_PY = '''@dataclass(frozen=True)
+class Cloud(Kind):
+    """Points in space: (n, 3) float32."""
+
+    name: ClassVar[str] = "cloud"
+
+    @property
+    def item_dtype(self) -> np.dtype[Any]:
+        return np.dtype("<f4")
+
+    @property
+    def item_shape(self) -> tuple[int, ...]:
+        return (3,)
+
+    @property
+    def has_rows(self) -> bool:
+        return True
+
+
+'''
+KINDS_MAIN = """#include <cstdio>
+
+#include "sample/kinds.h"
+
+int main() {
+  for (const auto& row : fastload::kFieldKinds) {
+    std::printf("%s %d %s\\n", row.name, static_cast<int>(row.kind),
+                fastload::kStorageNames[static_cast<size_t>(row.storage)]);
+  }
+}
+"""
+# The table that the program above printed stands for the extension's, which is not built again.
+CLOUD_USED = """
+import json, sys
+from fastload._native import _C
+for line in sys.argv[1].splitlines():
+    name, number, storage = line.split()
+    _C.FIELD_KINDS[name] = (int(number), storage)
+import fastload
+from fastload.sample.kind_words import kind_of
+from fastload.sample.schema import Field, Schema
+from fastload.shard.arrow_fields import type_of
+field = Field("cloud", kind_of("cloud"))
+given = [None, [[0, 1, 2], [3, 4, 5]], [[7, 8, 9]]]
+rows = [field.decode(field.encode(value)).tolist() for value in given]
+schema = Schema([Field("image", fastload.Image()), field])
+again = Schema.from_json(json.loads(json.dumps(schema.to_json())))
+assert again == schema
+print(json.dumps({"rows": rows, "schema": str(field), "arrow": str(type_of(field)),
+                  "public": "Cloud" in fastload.__all__ and fastload.Cloud() == field.kind}))
+"""
+PPM_SNIFF = """  if (starts_with(bytes, "P6\\n"sv)) return Codec::kPpm;
+"""
+PPM_PROBE = """// PPM: "P6", width, height and 255 as text, then the pixels.
+#include <cstdio>
+#include <string>
+
+#include "base/error.h"
+#include "decode/probe_parts.h"
+
+namespace fastload {
+
+ImageInfo probe_ppm(Bytes bytes) {
+  const std::string head(bytes.begin(), bytes.end());
+  ImageInfo info;
+  if (std::sscanf(head.c_str(), "P6 %u %u 255", &info.width, &info.height) != 2) {
+    throw Error(ErrorKind::kDecode, "PPM: the header is damaged");
+  }
+  info.codec = Codec::kPpm;
+  info.channels = 3;
+  return info;
+}
+
+}  // namespace fastload
+"""
+PPM_H = """// PPM: pixels as they are, behind a header.
+#pragma once
+
+#include "base/geometry.h"
+#include "base/row_sink.h"
+#include "decode/decode.h"
+
+namespace fastload {
+
+// Rows of `roi`. Throws Error(kDecode) where the file ends before them.
+void decode_ppm(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink);
+
+}  // namespace fastload
+"""
+PPM_CPP = """#include "decode/ppm.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+
+namespace fastload {
+
+void decode_ppm(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink) {
+  const size_t stride = size_t{3} * info.width;
+  const size_t size = stride * info.height;
+  if (bytes.size() < size) throw Error(ErrorKind::kDecode, "PPM: the file ends early");
+  const uint8_t* const pixels = bytes.data() + bytes.size() - size;
+  std::vector<uint8_t> row(size_t{3} * static_cast<size_t>(roi.width) + RowSink::kSlack);
+  for (int y = 0; y < roi.height; ++y) {
+    const uint8_t* from = pixels + stride * static_cast<size_t>(roi.y + y);
+    from += size_t{3} * static_cast<size_t>(roi.x);
+    std::copy_n(from, size_t{3} * static_cast<size_t>(roi.width), row.data());
+    sink.rows(row.data(), row.size(), y, 1);
+  }
+}
+
+}  // namespace fastload
+"""
+PPM_CASE = """    case Codec::kPpm:
+      decode_ppm(bytes, info, roi, sink);
+      ++counts.ppm;
+      return;
+"""
+PPM_MAIN = """#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "decode/ppm.h"
+#include "decode/probe_parts.h"
+
+struct Printed final : fastload::RowSink {
+  void rows(const uint8_t* pixels, size_t, int, int) override { std::fwrite(pixels, 1, 12, stdout); }
+  void restart() override {}
+};
+
+int main() {
+  std::vector<uint8_t> file(4096);
+  file.resize(std::fread(file.data(), 1, file.size(), stdin));
+  const fastload::ImageInfo info = fastload::probe_ppm(file);
+  const std::string name(fastload::codec_name(fastload::sniff(file)));
+  std::fprintf(stderr, "%s %u %u\\n", name.c_str(), info.width, info.height);
+  Printed sink;
+  fastload::decode_ppm(file, info, {2, 1, 4, 3}, sink);
+}
+"""
+CODECS_USED = """
+import json
+from fastload.packing.summary import CODECS
+from fastload.packing.unpack import _EXTENSIONS
+assert set(_EXTENSIONS) == set(CODECS) - {"unknown", "raw"}
+print(json.dumps(CODECS))
+"""
+FLAT_SAID = """The records one after another, then their lengths as u64, then the number of records as u64.
+
+"""
+FLAT_PY = '''"""Flat shards: records one after another, then their lengths, then how many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import FormatError
+from fastload.shard.chunk import Chunk
+from fastload.shard.formats import Foreign, Located, ShardSpec
+
+__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+
+
+class Writer:
+    """Writes records as they come."""
+
+    def __init__(self, path: Path, spec: ShardSpec) -> None:
+        self._file = open(path, "wb")
+        self._lengths: list[npt.NDArray[np.uint64]] = []
+
+    def append(
+        self,
+        data: npt.NDArray[np.uint8],
+        records: npt.NDArray[np.void],
+        keys: list[bytes],
+        further: Sequence[Chunk] = (),
+    ) -> None:
+        self._file.write(data.tobytes())
+        self._lengths.append(records["length"].astype(np.uint64))
+
+    def close(self) -> None:
+        lengths = np.concatenate(self._lengths)
+        self._file.write(lengths.tobytes() + np.uint64(len(lengths)).tobytes())
+        self._file.close()
+
+    def abort(self) -> None:
+        self._file.close()
+
+
+def data_file(path: Path) -> Path:
+    return path
+
+
+def shard_bytes(lengths: npt.NDArray[np.uint64]) -> int:
+    return int(lengths.sum()) + 8 * len(lengths) + 8
+
+
+def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
+    body = path.read_bytes()
+    count = int(np.frombuffer(body[-8:], np.uint64)[0])
+    lengths = np.frombuffer(body[-8 - 8 * count : -8], np.uint64)
+    return [Located(np.cumsum(lengths, dtype=np.uint64) - lengths, lengths)]
+
+
+def read_foreign(path: Path, column: str | None) -> Foreign:
+    raise FormatError(f"{path}: flat files of others are not read.")
+'''
+FLAT_USED = """
+import contextlib, io, json, sys
+from fastload import DataLoader
+from fastload.cli import main
+tree, output = sys.argv[1:]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    assert main(["pack", tree, output, "--format", "flat", "--num-proc", "1"]) == 0
+    verified = main(["verify", output])
+said = io.StringIO()
+with contextlib.redirect_stdout(said), contextlib.suppress(SystemExit):
+    main(["pack", "--help"])
+loader = DataLoader(output, 5, cache="off")
+((images, labels),) = list(loader)
+print(json.dumps({"format": loader.dataset.manifest.format, "sums": images.long().sum((1, 2, 3)).tolist(),
+                  "help": "flat" in said.getvalue(), "verified": verified}))
+"""
