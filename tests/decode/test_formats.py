@@ -25,6 +25,7 @@ PHOTO = photo(83, 61)
 FILES = {
     "jpeg": encode(PHOTO, "JPEG", quality=80),
     "gray jpeg": encode(PHOTO, "JPEG", "L", quality=80),
+    "gray progressive": encode(PHOTO, "JPEG", "L", progressive=True),
     "progressive": encode(PHOTO, "JPEG", progressive=True),
     "cmyk": encode(PHOTO, "JPEG", "CMYK"),
     "webp": encode(PHOTO, "WEBP", lossless=True),
@@ -49,10 +50,14 @@ def samples_of(colour: int, depth: int, width: int = 29, height: int = 17) -> np
 @pytest.mark.parametrize("kind", FILES)
 def test_gray_is_pillows(kind: str) -> None:
     """In every codec convert("L") of what RGB gives; RGB itself is what decode_rgb gives."""
-    found = decoded(FILES[kind], GRAY8)
-    wanted = np.asarray(Image.fromarray(pillow_rgb(FILES[kind])).convert("L"))
-    assert np.array_equal(found[..., 0], wanted)
-    assert np.array_equal(decoded(FILES[kind], RGB8), _C.decode_rgb(bytes_of(FILES[kind])))
+    data, before = FILES[kind], _C.simd_level()
+    wanted = np.asarray(Image.fromarray(pillow_rgb(data)).convert("L"))
+    for level in ("scalar", "neon", "avx2", "avx512"):
+        _C.set_simd_level(level)
+        assert np.array_equal(decoded(data, GRAY8)[..., 0], wanted)
+        assert np.array_equal(decoded(data, GRAY8, roi=(5, 7, 41, 30))[..., 0], wanted[7:37, 5:46])
+    _C.set_simd_level(before)
+    assert np.array_equal(decoded(data, RGB8), _C.decode_rgb(bytes_of(data)))
 
 
 @pytest.mark.parametrize("interlaced", [False, True])

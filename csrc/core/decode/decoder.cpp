@@ -119,7 +119,7 @@ bool Decoder::Impl::decode_own_jpeg(Rect roi, RowSink& sink, const EntryPoints& 
   try {
     if (!jpeg.open(bytes, limits)) return false;
     begun = true;
-    jpeg.decode(roi, sink, entries);
+    jpeg.decode(roi, sink, entries, plan.decoded.channels == 1);
     return true;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kDecode && error.kind() != ErrorKind::kFormat) throw;
@@ -133,7 +133,8 @@ void Decoder::Impl::decode_jpeg(Rect roi, RowSink& sink, const EntryPoints& entr
     ++counts.jpeg;
     return;
   }
-  count_warning(jpeg_turbo.decode(bytes, info, roi, limits.max_scans, sink));
+  const bool gray = plan.decoded.channels == 1;
+  count_warning(jpeg_turbo.decode(bytes, info, roi, limits.max_scans, sink, gray));
   ++counts.jpeg_turbo;
 }
 

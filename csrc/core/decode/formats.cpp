@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "decode/gray.h"
 #include "decode/rows.h"
 
 namespace fastload {
@@ -77,6 +78,9 @@ FormatPlan plan_png(const PngKind& png, const PixelFormat& wanted) {
 FormatPlan plan_format(Bytes bytes, const ImageInfo& info, const PixelFormat& wanted) {
   if (info.codec == Codec::kPng) return plan_png(png_kind(bytes), wanted);
   if (wanted == kRgb) return {kRgb, Step::kNone};
+  const bool is_gray_jpeg = info.codec == Codec::kJpeg && info.channels == 1 &&
+                            (info.flags & ImageInfo::kNeedsFallback) == 0;
+  if (wanted == kGray && is_gray_jpeg) return {kGray, Step::kNone};
   if (wanted == kGray) return {kRgb, Step::kGray};
   const std::string what = "a " + std::string(codec_name(info.codec));
   if (wanted.ids) return plan_ids(what, false, 8, wanted);
@@ -96,14 +100,6 @@ FormatPlan plan_raw(const PixelFormat& stored, const PixelFormat& wanted) {
 
 namespace {
 
-// Pillow's convert("L") (Convert.c, rgb2l): ITU-R 601-2 in 16-bit fixed point, rounded.
-void to_gray(const uint8_t* from, size_t width, uint8_t* to) {
-  for (size_t x = 0; x < width; ++x, from += 3) {
-    to[x] = static_cast<uint8_t>((from[0] * 19595u + from[1] * 38470u + from[2] * 7471u + 0x8000u) >>
-                                 16);
-  }
-}
-
 void to_rgb(const uint8_t* from, size_t width, uint8_t* to) {
   for (size_t x = 0; x < width; ++x) std::memset(to + 3 * x, from[x], 3);
 }
@@ -118,7 +114,7 @@ void to_wide(const uint8_t* from, size_t width, uint8_t* to) {
 }  // namespace
 
 void FormatSink::rows(const uint8_t* pixels, size_t stride, int y, int count) {
-  const auto convert = step_ == Step::kGray ? to_gray : step_ == Step::kRepeat ? to_rgb : to_wide;
+  const auto convert = step_ == Step::kGray ? gray_line(simd_level()) : step_ == Step::kRepeat ? to_rgb : to_wide;
   const size_t row = width_ * (step_ == Step::kGray ? 1 : step_ == Step::kRepeat ? 3 : 2);
   for (int done = 0; done < count; done += kChunkRows) {
     const int n = std::min(kChunkRows, count - done);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "transform/store_kernels.h"
 #include "transform/store_scalar.h"
 
 namespace fastload {
@@ -31,6 +32,11 @@ void line(const uint8_t* from, size_t pixels, const std::vector<ChannelScale>& s
   const size_t channels = scales.size();
   const size_t step = plane == 0 ? channels : 1;
   const size_t next = plane == 0 ? sizeof(Out) : plane;
+  if (channels == 1) {  // a loop that compilers vectorise
+    const ChannelScale scale = scales[0];
+    for (size_t i = 0; i < pixels; ++i) save<Out>(convert(load<In>(from, i), scale), to, i);
+    return;
+  }
   for (size_t c = 0; c < channels; ++c) {
     const ChannelScale scale = scales[c];
     uint8_t* const out = to + c * next;
@@ -84,7 +90,19 @@ PictureStore::PictureStore(const StoreSpec& spec, const PixelFormat& format)
     : spec_(spec),
       format_(format),
       scales_(channel_scales(spec, format)),
-      line_(format.bits == 16 ? line_of<uint16_t>(spec.dtype) : line_of<uint8_t>(spec.dtype)) {}
+      line_(format.bits == 16 ? line_of<uint16_t>(spec.dtype) : line_of<uint8_t>(spec.dtype)),
+      is_gray_(format.pixel_bytes() == 1 && spec.dtype <= DType::kFloat32) {
+  gray_.a.fill(scales_[0].a);
+  gray_.b.fill(scales_[0].b);
+}
+
+// As many pixels as make whole ones of three channels; the kernel does not see the difference.
+void PictureStore::gray_line(const uint8_t* from, uint8_t* to) const {
+  const auto width = static_cast<size_t>(width_);
+  const size_t done = width / 3 * 3;
+  store_kernels(simd_level())[static_cast<size_t>(spec_.dtype)](from, done / 3, gray_, to, 0);
+  line_(from + done, width - done, scales_, to + done * dtype_size(spec_.dtype), 0);
+}
 
 void PictureStore::begin(const StorePlace& place, int width, int height) {
   place_ = dense_place(place, spec_, scales_.size(), width, height);
@@ -101,8 +119,12 @@ void PictureStore::rows(const uint8_t* pixels, size_t stride, int y, int count) 
   const size_t plane = spec_.channels_last ? 0 : place_.plane_bytes;
   auto* to = static_cast<uint8_t*>(place_.data) + place_.row_bytes * static_cast<size_t>(y);
   for (int i = 0; i < count; ++i, to += place_.row_bytes) {
-    line_(pixels + stride * static_cast<size_t>(i), static_cast<size_t>(width_), scales_, to,
-          plane);
+    const uint8_t* const from = pixels + stride * static_cast<size_t>(i);
+    if (is_gray_) {
+      gray_line(from, to);
+      continue;
+    }
+    line_(from, static_cast<size_t>(width_), scales_, to, plane);
   }
 }
 

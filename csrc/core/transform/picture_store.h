@@ -10,6 +10,7 @@
 namespace fastload {
 
 // Values are computed as Store's, of 16 bits within the same bound of x / 65535; integers are kept.
+// Gray of 8 bits goes through Store's vector kernels.
 class PictureStore final : public RowSink {
  public:
   // Throws as channel_scales().
@@ -24,11 +25,14 @@ class PictureStore final : public RowSink {
                         uint8_t* to, size_t plane);
   template <typename In>
   static Line line_of(DType dtype);
+  void gray_line(const uint8_t* from, uint8_t* to) const;
 
   StoreSpec spec_;
   PixelFormat format_;
   std::vector<ChannelScale> scales_;
   Line line_;
+  StoreScale gray_;
+  bool is_gray_;
   StorePlace place_;
   int width_ = 0;
   int height_ = 0;

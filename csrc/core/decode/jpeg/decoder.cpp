@@ -61,8 +61,12 @@ void JpegDecoder::check_roi(Rect roi) const {
                   std::to_string(roi.width) + "x" + std::to_string(roi.height) + ".");
 }
 
-void JpegDecoder::decode(Rect roi, RowSink& sink, EntryPoints entries) {
+void JpegDecoder::decode(Rect roi, RowSink& sink, EntryPoints entries, bool gray) {
   check_roi(roi);
+  gray_ = gray;
+  if (gray && header_.component_count != 1) {
+    throw Error(ErrorKind::kDecode, "JPEG: the header contradicts itself");
+  }
   uint64_t clock = lap(&JpegStageTimes::parse, 0);
   plan(roi);
   scan_.open(file_, header_, entries, level_, window_.row_end);
@@ -167,6 +171,10 @@ void JpegDecoder::emit(int rows_end, RowSink& sink) {
 
 void JpegDecoder::emit_row(int y, uint8_t* rgb) {
   const uint8_t* const luma = planes_.at(0, roi_.x, y);
+  if (gray_) {
+    std::copy_n(luma, roi_.width, rgb);
+    return;
+  }
   if (header_.component_count == 1) {
     color_.gray_to_rgb(luma, rgb, roi_.width);
     return;

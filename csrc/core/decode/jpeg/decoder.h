@@ -44,7 +44,8 @@ class JpegDecoder {
   // Error(kDecode) for damage in what had to be decoded (rows before it may have been handed over),
   // Error(kFormat) for entries that cannot be this file's. Without entries everything before the
   // region's last row is Huffman-decoded, but no more.
-  void decode(Rect roi, RowSink& sink, EntryPoints entries = {});
+  // With `gray`, rows are the luma samples of a file that has no others.
+  void decode(Rect roi, RowSink& sink, EntryPoints entries = {}, bool gray = false);
 
   // Adds each stage's time to `times` from now on; nullptr switches the clocks off.
   void set_times(JpegStageTimes* times) { times_ = times; }
@@ -70,6 +71,7 @@ class JpegDecoder {
   JpegPlanes planes_;
 
   Rect roi_;
+  bool gray_ = false;
   McuWindow window_;
   int next_row_ = 0;  // picture row that emit() hands over next
 

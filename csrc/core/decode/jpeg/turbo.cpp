@@ -179,7 +179,8 @@ void read_rows(jpeg_decompress_struct& cinfo, uint8_t* out, size_t stride, int c
 JpegTurbo::JpegTurbo() : session_(std::make_unique<Session>()) {}
 JpegTurbo::~JpegTurbo() = default;
 
-bool JpegTurbo::decode(Bytes bytes, const ImageInfo& info, Rect roi, int max_scans, RowSink& sink) {
+bool JpegTurbo::decode(Bytes bytes, const ImageInfo& info, Rect roi, int max_scans, RowSink& sink,
+                       bool gray) {
   Session& s = *session_;
   const Opened opened(s, bytes, max_scans);
   jpeg_decompress_struct& cinfo = s.cinfo;
@@ -189,7 +190,10 @@ bool JpegTurbo::decode(Bytes bytes, const ImageInfo& info, Rect roi, int max_sca
     throw Error(ErrorKind::kDecode, "JPEG: two frame headers of different sizes");
   }
   const bool cmyk = cinfo.num_components == 4;
-  cinfo.out_color_space = cmyk ? JCS_CMYK : JCS_RGB;
+  if (gray && cinfo.num_components != 1) {
+    throw Error(ErrorKind::kDecode, "JPEG: the header contradicts itself");
+  }
+  cinfo.out_color_space = cmyk ? JCS_CMYK : gray ? JCS_GRAYSCALE : JCS_RGB;
   cinfo.dct_method = JDCT_ISLOW;
   s.run([&] { jpeg_start_decompress(&cinfo); });
 
@@ -204,7 +208,7 @@ bool JpegTurbo::decode(Bytes bytes, const ImageInfo& info, Rect roi, int max_sca
   }
   for (int y = whole ? 0 : roi.y; y < roi.y; ++y) s.run([&] { read_rows(cinfo, rows, 0, 1); });
 
-  const uint8_t* const pixels = rows + (static_cast<size_t>(roi.x) - first_column) * 3;
+  const uint8_t* const pixels = rows + (static_cast<size_t>(roi.x) - first_column) * (gray ? 1 : 3);
   for (int y = 0; y < roi.height; y += kChunkRows) {
     const int count = std::min(kChunkRows, roi.height - y);
     s.run([&] { read_rows(cinfo, rows, stride, count); });

@@ -20,9 +20,11 @@ class JpegTurbo {
 
   // Decodes the rows and columns of `roi`; `info` is probe()'s answer for the same bytes. The
   // pixels equal those of a full decode with libjpeg-turbo's defaults (accurate integer DCT, fancy
-  // upsampling). Returns whether libjpeg warned. Throws Error(kDecode), Error(kLimit) above
+  // upsampling). With `gray`, rows are the luma samples of a file that has no others. Returns
+  // whether libjpeg warned. Throws Error(kDecode), Error(kLimit) above
   // `max_scans`, and what the sink throws.
-  bool decode(Bytes bytes, const ImageInfo& info, Rect roi, int max_scans, RowSink& sink);
+  bool decode(Bytes bytes, const ImageInfo& info, Rect roi, int max_scans, RowSink& sink,
+              bool gray = false);
 
  private:
   struct Session;
