@@ -13,11 +13,13 @@ from fastload.backends.dali.library import find_dali
 from fastload.backends.dali.memory import device_plan
 from fastload.backends.device import DeviceBackend, MovedBackend, device_memory_plan
 from fastload.backends.faults import SampleReport
+from fastload.backends.fields import delivers_pairs
+from fastload.backends.moved_fields import FieldsOnDevice
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.protocol import Backend
 from fastload.backends.python import PythonBackend
-from fastload.backends.shapes import memory_plan, planned_shape, python_workers, runs_python
+from fastload.backends.shapes import memory_plan, planned_form, python_workers, runs_python
 from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
@@ -72,7 +74,8 @@ def make_backend(
     if kind is Kind.PACKED:
         if not options.unbatched:
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
-        if plan.output_size is None or plan.tail or options.collate_fn is not None:
+        pairs = delivers_pairs(dataset, options.fields, options.sizes)
+        if not pairs or plan.output_size is None or runs_python(plan, options):
             options = replace(options, collate_fn=_OfOne(options.collate_fn))
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
         return _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter))
@@ -189,12 +192,15 @@ def plan_memory(
 
 
 def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:
-    shape = planned_shape(dataset, plan, options)
+    form = planned_form(dataset, plan, options)
+    shape = form.shape
+    if shape is None:
+        return memory_plan(form, options, workers)
     if options.backend == "dali" and goes_to_gpu(options.device):
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
     if not runs_python(plan, options) and goes_to_gpu(options.device):
         return device_memory_plan(shape, options, parameters_of(parts_of(options.batch_transform)))
-    return memory_plan(shape, options, workers)
+    return memory_plan(form, options, workers)
 
 
 def _packed(
@@ -209,6 +215,8 @@ def _packed(
     if gpu is not None and options.backend == "dali":
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and not runs_python(plan, options):
+        if not delivers_pairs(dataset, options.fields, options.sizes):
+            return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu)
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if augmenter is None or not augmenter.jitters:
         return MovedBackend(_on_host(dataset, sampler, plan, options, threads), gpu, augmenter, sampler)
@@ -222,5 +230,5 @@ def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, th
         return DaliBackend(dataset, sampler, plan, options, threads)
     if runs_python(plan, options):
         return PythonBackend(dataset, sampler, plan, options, threads)
-    memory = host_memory(planned_shape(dataset, plan, options), options)
+    memory = host_memory(planned_form(dataset, plan, options), options)
     return NativeBackend(dataset, sampler, plan, options, threads, memory)

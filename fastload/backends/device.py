@@ -12,7 +12,7 @@ from fastload.backends.faults import SampleReport
 from fastload.backends.native import BatchMemory, NativeBackend
 from fastload.backends.options import Options
 from fastload.backends.protocol import Backend, PlacedBackend
-from fastload.backends.shapes import planned_shape
+from fastload.backends.shapes import Form, planned_shape
 from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
@@ -95,7 +95,8 @@ class DeviceBackend:
         self._ring = Ring(gpu, _full(self._shape, parameters), ring_slots(options))
         self._ring.timeout = options.timeout
         try:
-            memory = BatchMemory(self._shape, self._ring, parameters)
+            form = Form.of_pairs(self._shape, parameters)
+            memory = BatchMemory(form.delivery, self._ring, form.size)
             self._host = NativeBackend(dataset, sampler, crosses_as(plan), options, threads, memory)
         except BaseException:
             self._ring.close()

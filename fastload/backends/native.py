@@ -5,26 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 
-from fastload._native import _C
+from fastload.backends.engines import make_engine
 from fastload.backends.faults import FaultPolicy, SampleReport
 from fastload.backends.options import Options
 from fastload.backends.reading import Reading
+from fastload.backends.shapes import Form
 from fastload.backends.stats import Counts
-from fastload.cache.tier import decoded_side
 from fastload.dataset.mixture import Packed
-from fastload.dataset.pil import decode_with_pil
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.autotune import Autotuner, Bounds, Setting
 from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Feeder, Pending
 from fastload.prefetch.filling import Filling
 from fastload.prefetch.read_ahead import plan_read_ahead
-from fastload.prefetch.slots import SlotPool, Slots, SlotShape
+from fastload.prefetch.slots import SlotPool, Slots
 from fastload.sample.delivery import Delivery
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
@@ -37,25 +35,20 @@ class BatchMemory:
     """What batches look like, and the memory that they are decoded into.
 
     Args:
-        shape: of the pictures.
+        delivery: of the batches.
         slots: the memory.
-        parameters: numbers of augmentation on a device, for each sample.
+        size: height and width of all pictures; None: they differ.
     """
 
-    shape: SlotShape
+    delivery: Delivery
     slots: Slots
-    parameters: int = 0
-
-    @property
-    def delivery(self) -> Delivery:
-        """From such memory to what the consumer holds."""
-        return Delivery(self.shape.layout(self.parameters), True)
+    size: tuple[int, int] | None
 
 
-def host_memory(shape: SlotShape, options: Options) -> BatchMemory:
+def host_memory(form: Form, options: Options) -> BatchMemory:
     """Memory that the consumer may keep."""
     pin = options.pin_memory and torch.cuda.is_available()
-    return BatchMemory(shape, SlotPool(keep=options.most_prefetch + 2, pin=pin))
+    return BatchMemory(form.delivery, SlotPool(keep=options.most_prefetch + 2, pin=pin), form.size)
 
 
 class NativeBackend:
@@ -86,25 +79,17 @@ class NativeBackend:
         self.policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
         self._reading = Reading(dataset, options)
         ahead = plan_read_ahead(self._reading.dataset, sampler)
-        self._engine = _C.Engine(
-            sources=self._reading.dataset.sources,
-            geometry=plan.geometry_spec(),
-            store=plan.store_spec(),
-            out_height=memory.shape.height,
-            out_width=memory.shape.width,
-            seed=options.seed,
-            threads=threads.threads,
-            most_threads=threads.most,
-            cpus=list(threads.cpus),
-            max_pixels=options.max_pixels,
-            fallback=partial(decode_with_pil, max_pixels=options.max_pixels),
-            read_ahead=ahead.buffer_bytes,
-            keep=ahead.keep,
-            decoded_side=decoded_side(options.cache_decoded),
-            operations=plan.pixel_spec(),
-            pixels=self._reading.pixels,
-        )
         self.delivery = memory.delivery
+        self._engine = make_engine(
+            self._reading.dataset,
+            plan,
+            options,
+            threads,
+            ahead,
+            self._reading.pixels,
+            memory.delivery,
+            memory.size,
+        )
         filling = Filling(self._engine, self.delivery.layout, self.delivery.is_pair)
         depth = options.prefetch_factor if depth is None else depth
         #: The queue of host batches, for whoever takes them before the consumer does.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,8 @@ class Options:
     cache_decoded: int | str | None = None
     unbatched: bool = False  # samples one by one; batch_size is 1
     drop_padding: bool = False
+    fields: Sequence[str] | None = None  # None: all; else batches are dicts
+    sizes: str | tuple[int, int] = "stack"  # of pictures that differ; see fastload.sample.planned.Sizes
 
     @property
     def most_prefetch(self) -> int:

@@ -11,7 +11,7 @@ from fastload.backends.native import BatchMemory, NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.reading import Reading
 from fastload.backends.render import Renderer
-from fastload.backends.shapes import batch_shape, python_workers
+from fastload.backends.shapes import Form, batch_form, python_workers
 from fastload.backends.stats import Counts
 from fastload.backends.tail import Tail
 from fastload.backends.worker_stage import WorkerStage, slots_for
@@ -19,7 +19,6 @@ from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey
 from fastload.prefetch.shared_slots import SharedSlots
-from fastload.prefetch.slots import SlotShape
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
@@ -44,8 +43,8 @@ class PythonBackend:
         self, dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
     ) -> None:
         workers = python_workers(plan, options, threads)
-        shape = batch_shape(dataset, plan, options)
-        memory, shared = (None, None) if shape is None else _memory(shape, options, workers)
+        form = batch_form(dataset, plan, options)
+        memory, shared = (None, None) if form is None else _memory(form, options, workers)
         self._decoding: NativeBackend | _OneByOne
         if memory is None:
             self._decoding = _OneByOne(dataset, sampler, plan, options)
@@ -116,12 +115,12 @@ class _OneByOne:
         return Counts(cache=self._reading.counts())
 
 
-def _memory(shape: SlotShape, options: Options, workers: int) -> tuple[BatchMemory, SharedSlots | None]:
+def _memory(form: Form, options: Options, workers: int) -> tuple[BatchMemory, SharedSlots | None]:
     """Where batches are decoded into; where worker processes shall see it, also as that."""
     if not workers:
-        return host_memory(shape, options), None
-    shared = SharedSlots(shape.layout(), slots_for(workers, options.prefetch_factor))
-    return BatchMemory(shape, shared), shared
+        return host_memory(form, options), None
+    shared = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))
+    return BatchMemory(form.delivery, shared, form.size), shared
 
 
 def _parts(

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 
+from fastload.backends.fields import delivers_pairs, fields_layout
 from fastload.backends.options import Options
 from fastload.backends.worker_stage import slots_for, workers_for
 from fastload.cache.tier import bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.slots import SlotShape
+from fastload.sample.delivery import Delivery
+from fastload.sample.planned import chosen
 from fastload.transforms.plan import Plan
 
-__all__ = ["batch_shape", "memory_plan", "planned_shape", "python_workers", "runs_python"]
+__all__ = [
+    "Form",
+    "batch_form",
+    "memory_plan",
+    "planned_form",
+    "planned_shape",
+    "python_workers",
+    "runs_python",
+]
 
 
 def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int] | None:
@@ -33,7 +46,7 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
         raise ValueError(
             "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps "
             "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w)), "
-            "or a collate_fn that makes a list of them."
+            "or pass sizes='pad', sizes='list', or a collate_fn that makes a list of them."
         )
     return size
 
@@ -55,42 +68,93 @@ def runs_python(plan: Plan, options: Options) -> bool:
     return bool(plan.tail) or options.collate_fn is not None
 
 
-def batch_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape | None:
-    """The shape of the batches; None if samples may differ in size, so that Python callables collate them.
+@dataclass(frozen=True)
+class Form:
+    """What batches look like.
+
+    Args:
+        delivery: which fields, and how the consumer gets them.
+        size: height and width of all pictures; None: they differ.
+        shape: of pairs of an image and a label.
+    """
+
+    delivery: Delivery
+    size: tuple[int, int] | None
+    shape: SlotShape | None = None
+
+    @classmethod
+    def of_pairs(cls, shape: SlotShape, parameters: int = 0) -> Form:
+        """Of an image and a label; ``parameters``: numbers of augmentation on a device, a sample."""
+        return cls(Delivery(shape.layout(parameters), True), (shape.height, shape.width), shape)
+
+
+def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
+    """What batches look like; None if images of pairs may differ in size, so that callables collate them.
 
     Raises:
         ValueError: see :func:`output_size`.
     """
-    size = output_size(dataset, plan, options)
-    return SlotShape(options.batch_size, *size, getattr(torch, plan.dtype)) if size is not None else None
+    if delivers_pairs(dataset, options.fields, options.sizes):
+        size = output_size(dataset, plan, options)
+        if size is None:
+            return None
+        return Form.of_pairs(SlotShape(options.batch_size, *size, getattr(torch, plan.dtype)))
+    fields = chosen(dataset.schema, options.fields)
+    has_pictures = any(field.storage == "record" for field in fields)
+    stacked = has_pictures and options.sizes == "stack"
+    size = output_size(dataset, plan, options) if stacked else None
+    return Form(Delivery(fields_layout(dataset, plan, options, size), False), size)
 
 
-def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
-    """The shape of the batches.
+def planned_form(dataset: Packed, plan: Plan, options: Options) -> Form:
+    """What batches look like.
 
     Raises:
         ValueError: it is not known before samples are decoded.
     """
-    shape = batch_shape(dataset, plan, options)
-    if shape is None:
+    form = batch_form(dataset, plan, options)
+    if form is None:
         raise ValueError(
             "Samples differ in size until a Python callable has seen them: memory cannot be planned."
         )
+    return form
+
+
+def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
+    """The shape of batches of pairs.
+
+    Raises:
+        ValueError: see :func:`planned_form`.
+    """
+    shape = planned_form(dataset, plan, options).shape
+    assert shape is not None
     return shape
 
 
-def memory_plan(shape: SlotShape, options: Options, workers: int = 0) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any."""
+def memory_plan(form: Form, options: Options, workers: int = 0) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any.
+
+    Raises:
+        ValueError: batches differ in size.
+    """
+    layout = form.delivery.layout
+    measured = [field.name for field in layout.fields if field.is_measured]
+    if measured:
+        raise ValueError(
+            f"Batches differ in size, by what samples have in {', '.join(measured)}: "
+            "memory cannot be planned."
+        )
+    nbytes = layout.of(options.batch_size, [None] * len(layout.fields)).nbytes
     slots = options.most_prefetch + 2  # in work, at the consumer, and one it has not let go of yet
     if workers:
         slots = slots_for(workers, options.prefetch_factor)
     pinned = 0
     if options.pin_memory and not workers and torch.cuda.is_available():
-        pinned = slots * (1 << (shape.nbytes - 1).bit_length())  # torch's allocator rounds to powers of two
+        pinned = slots * (1 << (nbytes - 1).bit_length())  # torch's allocator rounds to powers of two
     return {
         "slots": slots,
-        "slot_bytes": shape.nbytes,
-        "total": max(slots * shape.nbytes, pinned),
+        "slot_bytes": nbytes,
+        "total": max(slots * nbytes, pinned),
         "pinned_bytes": pinned,
         "device_bytes": 0,
     }

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastload.machine.locks import ForkSafeLock
+from fastload.sample.layout import VALID
 
 __all__ = ["ConsumerClock", "Counts", "batch_length", "stage_stats"]
 
@@ -65,6 +66,8 @@ def _summed(found: list[dict[str, Any]]) -> dict[str, Any]:
 def batch_length(batch: Any, default: int) -> int:
     """Samples in a batch: the length of its last tensor, else (a user's collate function) ``default``."""
     last = batch[-1] if isinstance(batch, (tuple, list)) and batch else None
+    if isinstance(batch, dict):
+        last = batch.get(VALID)
     try:
         return int(last.shape[0])  # type: ignore[union-attr]
     except Exception:  # anything: a batch may be of any type; nested tensors raise for their shape

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -11,8 +12,9 @@ from torch.utils.data import default_collate
 
 from fastload._native import _C
 from fastload.transforms.compiler import name_of
+from fastload.transforms.plan import Plan
 
-__all__ = ["TargetCollate", "with_targets"]
+__all__ = ["FieldTarget", "TargetCollate", "with_field_target", "with_targets"]
 
 
 class TargetCollate:
@@ -66,3 +68,33 @@ def with_targets(dataset: Any, collate_fn: Callable[[list[Any]], Any] | None) ->
     """The collate function of a loader over a packed dataset: ``collate_fn``, after its target_transform."""
     transform = getattr(dataset, "target_transform", None)
     return collate_fn if transform is None else TargetCollate(transform, collate_fn)
+
+
+@dataclass(frozen=True)
+class FieldTarget:
+    """A callable of samples that are dicts: gives one label to ``transform``; -100 is left as it is."""
+
+    name: str
+    transform: Callable[[int], Any]
+
+    def __call__(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        label = sample[self.name]
+        return {**sample, self.name: label if label == _C.IGNORE_LABEL else self.transform(label)}
+
+
+def with_field_target(dataset: Any, plan: Plan) -> Plan:
+    """The plan of a loader whose samples are dicts: their target_transform comes before other callables.
+
+    Raises:
+        ValueError: there is a target_transform, and no label.
+    """
+    plan = replace(plan, picture=False)  # callables get the pictures of a dict as tensors
+    transform = getattr(dataset, "target_transform", None)
+    if transform is None:
+        return plan
+    label = dataset.schema.label_field
+    if label is None:
+        raise ValueError(
+            f"The dataset has a target_transform and no field that is a label. Fields: {dataset.schema}."
+        )
+    return replace(plan, tail=(FieldTarget(label.name, transform), *plan.tail))

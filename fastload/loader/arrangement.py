@@ -14,13 +14,14 @@ from fastload.backends.choice import (
     makes_empty_batches,
     plan_memory,
 )
+from fastload.backends.fields import delivers_pairs
 from fastload.backends.options import Options, default_prefetch, warn_ignored
 from fastload.backends.protocol import Backend
 from fastload.backends.shapes import runs_python
 from fastload.cache.settings import parse_setting
 from fastload.dataset.kind import Kind, kind_of
 from fastload.dataset.mixture import MixedFiles
-from fastload.dataset.targets import with_targets
+from fastload.dataset.targets import with_field_target, with_targets
 from fastload.dataset.views import (
     check_unchanged,
     given_transform,
@@ -30,7 +31,7 @@ from fastload.dataset.views import (
 )
 from fastload.loader.beginning import Beginning
 from fastload.loader.explain import Explanation, explain, warn_slow_path
-from fastload.loader.fitting import check_stream
+from fastload.loader.fitting import check_fields, check_stream
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.loader.resolve import resolve
 from fastload.machine.cpu_budget import ThreadPlan, find_budget
@@ -83,8 +84,12 @@ class Arrangement:
         self.dataset = open_dataset(self.given["dataset"])
         self.kind = kind_of(self.dataset)
         self._transforms = transforms_of(self.dataset)
+        asked = self.given["fields"], self.given["sizes"]
+        self._pairs = not self.packed or delivers_pairs(self.dataset, *asked)
         self._given_options = self._options(2)
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
+        if not self._pairs:
+            self.plan = with_field_target(self.dataset, self.plan)
         check_placement(self.kind, self.plan, self._given_options)
         self._check_fit()
         self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
@@ -110,10 +115,11 @@ class Arrangement:
 
     def _collate_fn(self) -> Any:
         given = self.given["collate_fn"]
-        return with_targets(self.dataset, given) if self.packed else given
+        return with_targets(self.dataset, given) if self.packed and self._pairs else given
 
     def _check_fit(self) -> None:
         given = self.given
+        check_fields(self.dataset if self.packed else None, self.plan, self._given_options)
         if self.packed:
             warn_slow_path(self.plan, stacklevel=5)
             no_workers = not runs_python(self.plan, self._given_options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -115,11 +115,18 @@ class DataLoader(TorchDataLoader[T_co]):
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
             or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
 
+        fields: which fields batches have; None: all. Nothing is read of the others. Batches are dicts then
+            (``docs/fields.md``). For packed datasets.
+        sizes: of pictures that the transform leaves at different sizes: "stack" takes none; "pad": one
+            tensor, filled up to the batch's largest height and width, rounded up to 32; (height, width):
+            always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
+
     It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of
     its code. ``docs/drop-in.md`` says what is the same and what is not.
 
     Iterating gives ``(images, labels)``: images (batch, 3, height, width) in the transform's dtype, with
-    channels_last strides; labels (batch,) int64.
+    channels_last strides; labels (batch,) int64. Of sets with other fields, and with ``fields`` or
+    ``sizes``, it gives dicts by field name; "valid" says of each position whether it is a sample.
 
     Raises:
         ValueError, TypeError: options out of range.
@@ -183,6 +190,8 @@ class DataLoader(TorchDataLoader[T_co]):
         decode_share: float | Literal["auto"] = 0.0,
         gpu_memory_limit: int | None = None,
         cache_decoded: int | Literal["full"] | None = None,
+        fields: Sequence[str] | None = None,
+        sizes: Literal["stack", "pad", "list"] | tuple[int, int] = "stack",
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         given["collate_fn"] = own_collate(given["collate_fn"])

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastload.backends.fields import delivers_pairs
 from fastload.backends.options import Options
 from fastload.backends.shapes import python_workers, runs_python
 from fastload.dataset.kind import Kind
+from fastload.dataset.mixture import Packed
 from fastload.dataset.targets import TargetCollate
 from fastload.dataset.views import why_not_native
 from fastload.errors import SlowPathWarning
 from fastload.machine.cpu_budget import ThreadPlan
+from fastload.sample.fields import Boxes, Keypoints
+from fastload.sample.planned import chosen
+from fastload.sample.schema import Field
 from fastload.sampler import Sampler
 from fastload.transfer.augment import parts_of
 from fastload.transforms.compiler import name_of
@@ -28,7 +33,7 @@ _CORE = "core"
 class Explained:
     """One step."""
 
-    stage: str  # "order", "read", "decode", "transform", "collate", "device", "batch_transform"
+    stage: str  # "order", "read", "decode", "field", "transform", "collate", "device", "batch_transform"
     what: str
     where: str  # "core", or in words where else
     why: str = ""
@@ -63,7 +68,7 @@ def explain(
     """See :meth:`fastload.DataLoader.explain`."""
     if kind is not Kind.PACKED:
         return Explanation(tuple(_of_torch(dataset, kind, options)))
-    return Explanation(tuple(_of_packed(sampler, plan, options, threads)))
+    return Explanation(tuple(_of_packed(dataset, sampler, plan, options, threads)))
 
 
 def warn_slow_path(plan: Plan, stacklevel: int) -> None:
@@ -85,7 +90,9 @@ def _because(step: Step) -> str:
     return f"{step.name} ({step.why})"
 
 
-def _of_packed(sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan) -> Iterator[Explained]:
+def _of_packed(
+    dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
+) -> Iterator[Explained]:
     drawn = sampler.order.is_drawn
     order = "your sampler's, asked once an epoch" if drawn else "by arithmetic from seed and epoch"
     yield Explained("order", order, "Python, once a batch")
@@ -102,6 +109,8 @@ def _of_packed(sampler: Sampler, plan: Plan, options: Options, threads: ThreadPl
         yield Explained("decode", cut, f"core, called from {python}")
     else:
         yield Explained("decode", cut, _CORE, count)
+    if not delivers_pairs(dataset, options.fields, options.sizes):
+        yield from _fields(chosen(dataset.schema, options.fields))
     for step in plan.steps:
         yield Explained("transform", step.name, _CORE if step.native else python, step.why, step.keep)
     if isinstance(options.collate_fn, TargetCollate):
@@ -113,6 +122,19 @@ def _of_packed(sampler: Sampler, plan: Plan, options: Options, threads: ThreadPl
     else:
         yield Explained("collate", "samples are written where they belong in the batch", _CORE)
     yield from _behind(options)
+
+
+def _fields(fields: Sequence[Field]) -> Iterator[Explained]:
+    for field in fields:
+        if field.storage == "record":
+            where, what = _CORE, "decoded, under the sample's view"
+        elif isinstance(field.kind, (Boxes, Keypoints)):
+            where, what = _CORE, "moved by the sample's view"
+        elif field.storage == "ragged" and not field.kind.has_rows:
+            where, what = "core, then Python", "bytes, of which Python makes objects at delivery"
+        else:
+            where, what = _CORE, "as it was packed"
+        yield Explained("field", f"{field}: {what}", where)
 
 
 def _of_torch(dataset: Any, kind: Kind, options: Options) -> Iterator[Explained]:

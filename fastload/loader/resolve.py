@@ -16,6 +16,7 @@ from fastload.cache.tier import check_decoded
 from fastload.loader.numbers import at_least, integer
 from fastload.loader.values import check_share, unfolded
 from fastload.ranks.world import check_given
+from fastload.sample.planned import Sizes
 from fastload.transfer.augment import check_parts, parts_of
 from fastload.transfer.cuda import check_device
 from fastload.transforms.compiler import compile_plan
@@ -53,6 +54,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
     _check_backend(found)
     check_device(found["device"])
     _check_transforms(found)
+    _check_fields(found)
     return found
 
 
@@ -149,6 +151,18 @@ def _check_backend(given: Mapping[str, Any]) -> None:
             "autotune moves the threads of backend='native'; DALI's number is fixed. With backend='dali' use "
             "decode_share='auto'."
         )
+
+
+def _check_fields(given: Mapping[str, Any]) -> None:
+    """What they are; whether the dataset has them is asked when it is known."""
+    Sizes.of(given["sizes"])
+    fields = given["fields"]
+    if fields is None:
+        return
+    if isinstance(fields, (str, bytes)) or not all(isinstance(name, str) for name in fields):
+        raise TypeError(f"fields must be a list of names. Found: {fields!r}.")
+    if not fields or len(set(fields)) < len(fields):
+        raise ValueError(f"fields must name some fields, each once. Found: {list(fields)}.")
 
 
 def _check_transforms(given: Mapping[str, Any]) -> None:

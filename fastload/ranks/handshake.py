@@ -63,6 +63,8 @@ def describe(
         "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
         **{f"transform's {part.name}": repr(getattr(plan, part.name)) for part in fields(plan)},
         "transform's tail": ", ".join(map(_name, plan.tail)),
+        "fields": None if options.fields is None else list(options.fields),
+        "sizes": str(options.sizes),
         "batch_transform": _batch_transform(options.batch_transform),
         "fastload": __version__,
     }

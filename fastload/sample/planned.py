@@ -12,7 +12,7 @@ from fastload.sample.fields import Image, Label, Mask
 from fastload.sample.layout import FieldLayout, SampleLayout
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["SIZES", "Sizes", "chosen", "layout_of"]
+__all__ = ["SIZES", "Sizes", "chosen", "layout_of", "picture_dtype"]
 
 #: Words that ``sizes=`` may be.
 SIZES = ("stack", "pad", "list")
@@ -80,7 +80,8 @@ def layout_of(
 def _planned(field: Field, image_dtype: str, size: tuple[int, int] | None, sizes: Sizes) -> FieldLayout:
     kind: Any = field.kind
     if isinstance(kind, Image):
-        return _picture(field.name, getattr(torch, image_dtype), (kind.channels,), 0, size, sizes)
+        dtype = getattr(torch, picture_dtype(kind, image_dtype))
+        return _picture(field.name, dtype, (kind.channels,), 0, size, sizes)
     if isinstance(kind, Mask):
         dtype = torch.uint8 if kind.bits == 8 else torch.int32
         return _picture(field.name, dtype, (), kind.ignore, size, sizes)
@@ -92,6 +93,13 @@ def _planned(field: Field, image_dtype: str, size: tuple[int, int] | None, sizes
     if isinstance(kind, Label):
         return FieldLayout(field.name, "fixed", torch.int64, blank=_IGNORE_LABEL)
     return FieldLayout(field.name, "fixed", _dtype(field), field.item_shape)
+
+
+def picture_dtype(kind: Image, dtype: str) -> str:
+    """The dtype of an image's numbers in a batch; ``dtype``: the transform's."""
+    if kind.bits == 8 or dtype != "uint8":
+        return dtype
+    return "uint16" if hasattr(torch, "uint16") else "int32"  # torch 2.3 has the first
 
 
 def _picture(

@@ -26,7 +26,10 @@ from fastload.shard.paged import ALIGN, HEADER
 __all__ = ["PackedFiles", "check_fields", "checked_id"]
 
 # What opening makes, and what is computed from it: not pickled.
-_OPENED = ("manifest", "index", "reader", "entries", "cache", "class_to_idx", "labels", "targets", "columns")
+_OPENED = (
+    "manifest", "index", "reader", "entries", "cache", "class_to_idx", "labels", "targets", "columns",
+    "_readers",
+)  # fmt: skip
 
 
 def checked_id(sample: Any, count: int) -> int:
@@ -135,6 +138,7 @@ class PackedFiles:
         self.reader = _C.Reader(self.index, shards)
         #: The fields that have files of their own, ``_C.Column`` by name; opened when first asked for.
         self.columns = Columns(self.folder, self.schema, self.manifest.fields, len(self))
+        self._readers: dict[str, Any] = {}
         self.entries = _entries(self.folder, self.index) if self._wants_entries else None
         #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
         self.cache: Any = None
@@ -287,6 +291,12 @@ class PackedFiles:
             As :meth:`value_bytes`.
         """
         return self.schema[field].decode(self.value_bytes(field, sample))
+
+    def record_reader(self, field: str) -> Any:
+        """The ``_C.Reader`` of a further picture's records."""
+        if field not in self._readers:
+            self._readers[field] = _C.Reader(self.reader, self.columns[field])
+        return self._readers[field]
 
     def _read_record(self, field: str, sample: int) -> bytes:
         record = self.record(sample, field)

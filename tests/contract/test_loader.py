@@ -211,7 +211,7 @@ def test_memory_plan(folder: Path) -> None:
     plan = DataLoader(
         folder, 8, transform=T.Compose([CROP, T.Normalize((0.5,) * 3, (0.2,) * 3)])
     ).memory_plan()
-    assert plan["slot_bytes"] == 8 * 3 * 24 * 24 * 4
+    assert plan["slot_bytes"] == 8 * 3 * 24 * 24 * 4 + 2 * 64  # labels, and which positions are samples
     assert plan["total"] == plan["slots"] * plan["slot_bytes"] + plan["read_ahead_bytes"]
 
 

@@ -1,13 +1,15 @@
 """The slow, obvious loader of sets with any fields: lists, pictures by Pillow, one sample at a time.
 
-A set is a schema and a list of dicts: pictures and masks as (H, W, C) and (H, W) arrays, the others as their
-values. A batch is what ``DataLoader`` delivers for them. Of the core nothing is used but the drawn view,
-which ``tests/transform`` compares with a reference of its own.
+A set is a schema and a list of dicts of values, pictures as the bytes of their files. A batch is what
+``DataLoader`` delivers for them. Of the core nothing is used but the drawn view, which ``tests/transform``
+compares with a reference of its own.
 """
 
 from __future__ import annotations
 
+import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from points_reference import boxes, points
 
 from fastload import Ragged
 from fastload._native import _C
 from fastload.sample.schema import Field, Schema
-from fastload.transforms.plan import Plan, compile_plan
+from fastload.transforms.compiler import compile_plan
+from fastload.transforms.plan import Plan
 
 Sample = Mapping[str, Any]
 BLANK_LABEL = -100
@@ -77,25 +81,31 @@ class Reference:
 
     def sample(self, number: int, epoch: int = 0, draw: int = 0) -> dict[str, Any]:
         """One sample under its view."""
-        sample = self.samples[number]
-        height, width = sample[self.schema.index_field.name].shape[:2]
+        sample, first = self.samples[number], self.schema.index_field
+        height, width = pixels_of(first, sample[first.name]).shape[:2]
         spec = self.plan.geometry_spec()
         view = _C.draw_view(spec, width, height, self.seed, epoch, number, draw)
         return {
-            field.name: self._shown(field, sample[field.name], view, (height, width)) for field in self.schema
+            field.name: self._shown(field, sample[field.name], view, (width, height)) for field in self.schema
         }
 
     def _shown(self, field: Field, value: Any, view: Any, size: tuple[int, int]) -> Any:
         kind: Any = field.kind
-        if kind.name == "image":
-            return self._stored(shown_picture(value, view, self.plan.filter))
-        if kind.name == "mask":
-            mask = shown_mask(value, view, kind.ignore)
+        if kind.name in ("image", "mask"):
+            pixels = pixels_of(field, value)
+            view = scaled(view, size, (pixels.shape[1], pixels.shape[0]))
+            if kind.name == "image":
+                return self._stored(shown_picture(pixels, view, self.plan.filter))
+            mask = shown_mask(pixels, view, kind.ignore)
             return torch.from_numpy(mask.astype(np.uint8 if kind.bits == 8 else np.int32))
         if kind.name == "boxes":
-            return torch.from_numpy(shown_boxes(value, view, kind, size))
+            rows = np.asarray(value, np.float32).reshape(-1, 4)
+            return torch.from_numpy(boxes(rows, view, size, kind.format, kind.relative))
         if kind.name == "keypoints":
-            return torch.from_numpy(shown_points(value, view, field.item_shape))
+            rows = np.asarray(value, np.float32).reshape(-1, *field.item_shape)
+            return torch.from_numpy(points(rows, view, size))
+        if kind.name == "polygons" and kind.format == "polygons":
+            return [[points(np.asarray(p, np.float32), view, size) for p in polygons] for polygons in value]
         if kind.name in ("label", "scalar", "array"):
             shape = (-1, *field.item_shape) if kind.has_rows else field.item_shape
             return torch.from_numpy(np.array(value, numbers_of(field)).reshape(shape))
@@ -155,6 +165,30 @@ def numbers_of(field: Field) -> str:
     return "int64" if field.kind.name == "label" else field.item_dtype.name
 
 
+def pixels_of(field: Field, data: bytes) -> np.ndarray:
+    """(H, W, C) pixels of a picture's file, (H, W) ids of a mask's."""
+    picture = Image.open(io.BytesIO(data))
+    if field.kind.name == "mask":
+        return np.asarray(picture)
+    channels = field.item_shape[0]
+    return np.asarray(picture.convert({1: "L", 3: "RGB"}[channels])).reshape(*picture.size[::-1], channels)
+
+
+def scaled(view: Any, drawn: tuple[int, int], size: tuple[int, int]) -> Any:
+    """A view that was drawn of a picture of ``drawn`` (width, height), for one of ``size``."""
+    if drawn == size:
+        return view
+    (x, y, w, h), *rest = view
+    corners = []
+    for begin, length, before, after in zip((x, y), (w, h), drawn, size, strict=True):
+        low = math.floor(begin * after / before + 0.5)
+        high = math.floor((begin + length) * after / before + 0.5)
+        low = min(low, after - 1)
+        corners.append((low, max(high, low + 1) - low))
+    (x, w), (y, h) = corners
+    return ((x, y, w, h), *rest)
+
+
 def shown_picture(pixels: np.ndarray, view: Any, name: str) -> np.ndarray:
     """The sample that a view shows of an (H, W, C) uint8 picture; zero where it leaves it."""
     (x, y, w, h), (width, height), window, flip = view
@@ -179,42 +213,3 @@ def _window(pixels: np.ndarray, window: Any, flip: bool, outside: int) -> np.nda
     inside = pixels[top : max(y + height, 0), left : max(x + width, 0)]
     out[top - y : top - y + inside.shape[0], left - x : left - x + inside.shape[1]] = inside
     return out[:, ::-1] if flip else out
-
-
-def _moved(xy: np.ndarray, view: Any) -> np.ndarray:
-    """(..., 2) points under a view, float64."""
-    (x, y, w, h), (width, height), window, flip = view
-    moved = (xy.astype(np.float64) - [x, y]) * [width / w, height / h] - [window[0], window[1]]
-    if flip:
-        moved[..., 0] = window[2] - moved[..., 0]
-    return moved
-
-
-def shown_boxes(boxes: np.ndarray, view: Any, kind: Any, size: tuple[int, int]) -> np.ndarray:
-    """(n, 4) boxes under a view, in their own format; nothing is clipped."""
-    values = np.asarray(boxes, np.float32).reshape(-1, 4).astype(np.float64)
-    if kind.relative:
-        values = values * [size[1], size[0], size[1], size[0]]
-    if kind.format == "xywh":
-        values = np.concatenate([values[:, :2], values[:, :2] + values[:, 2:]], 1)
-    elif kind.format == "cxcywh":
-        values = np.concatenate([values[:, :2] - values[:, 2:] / 2, values[:, :2] + values[:, 2:] / 2], 1)
-    corners = _moved(values.reshape(-1, 2, 2), view)
-    low, high = corners.min(1), corners.max(1)
-    if kind.format == "xywh":
-        result = np.concatenate([low, high - low], 1)
-    elif kind.format == "cxcywh":
-        result = np.concatenate([(low + high) / 2, high - low], 1)
-    else:
-        result = np.concatenate([low, high], 1)
-    if kind.relative:
-        result = result / [view[2][2], view[2][3], view[2][2], view[2][3]]
-    return result.astype(np.float32)
-
-
-def shown_points(points: np.ndarray, view: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """(n, points, 2 or 3) keypoints under a view; visibility stays."""
-    values = np.asarray(points, np.float32).reshape(-1, *shape)
-    moved = values.copy()
-    moved[..., :2] = _moved(values[..., :2], view).astype(np.float32)
-    return moved

@@ -22,7 +22,7 @@ from fastload.backends.dali.share import DecodeShare
 from fastload.backends.faults import SampleReport
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
-from fastload.backends.shapes import planned_shape
+from fastload.backends.shapes import planned_form
 from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.errors import StateError
@@ -90,12 +90,14 @@ class DaliBackend:
         dali_threads, native_threads = share_threads(threads, options, gpu)
         own = plan if gpu is None else crosses_as(plan)
         host_options = options if gpu is None else replace(options, pin_memory=True)
-        shape = planned_shape(dataset, own, options)
+        form = planned_form(dataset, own, options)
+        shape = form.shape
+        assert shape is not None
         size = (shape.height, shape.width)
         self._threads = dali_threads
         self._graph = Graph(_graph_spec(own, options, size, dali_threads, gpu))
         self._host = NativeBackend(
-            dataset, sampler, own, host_options, native_threads, host_memory(shape, host_options)
+            dataset, sampler, own, host_options, native_threads, host_memory(form, host_options)
         )
         self._feed = _make_feed(self._host.cached, sampler, plan, options, size)
         self._share = DecodeShare(options.decode_share)
