@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import CacheUse, PartUse, open_cache
@@ -30,7 +31,7 @@ class Reading:
         #: The dataset, to be read through caches of records.
         self.dataset = dataset
         #: Files of decoded pictures, one for each part of the dataset; none where records are cached.
-        self.pixels: list[Any] = []
+        self.pixels: list[_C.CacheFile | None] = []
         if options.cache_decoded is None:
             self._use = open_cache(dataset.parts, options.cache)
             self.dataset = self._through_records()

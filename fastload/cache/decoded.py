@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -47,7 +46,7 @@ def tier_of(side: Side) -> Tier:
     )
 
 
-def fill_target(file: Any, side: Side, max_pixels: int = _C.MAX_PIXELS) -> Any:
+def fill_target(file: _C.CacheFile, side: Side, max_pixels: int = _C.MAX_PIXELS) -> _C.FillTarget:
     """What ``_C.Filler`` fills: records of ``file`` (``_C.CacheFile``), decoded if ``side`` is not None."""
     if side is None:
         return _C.CacheTarget(file)

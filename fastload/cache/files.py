@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -133,7 +133,7 @@ def _lock_alone(descriptor: int) -> bool:
     return False
 
 
-def attach(folder: Folder, name: str, *, write: bool = True) -> Any:
+def attach(folder: Folder, name: str, *, write: bool = True) -> _C.CacheFile:
     """Attach to a cache file.
 
     Args:
@@ -166,7 +166,7 @@ def attach(folder: Folder, name: str, *, write: bool = True) -> Any:
     return _attached(descriptor, folder.path / name)
 
 
-def _attached(descriptor: int, path: Path) -> Any:
+def _attached(descriptor: int, path: Path) -> _C.CacheFile:
     try:
         return _C.CacheFile(descriptor, os.fspath(path))
     except FastloadError as error:
@@ -179,7 +179,7 @@ def create(
     contents: Contents,
     limit: int,
     check: Callable[[int], None] | None = None,
-) -> Any:
+) -> _C.CacheFile:
     """Make a cache file, with a promise of memory for all that it has room for, and attach to it.
 
     The caller holds the folder's creation lock, and no file has the name.

@@ -52,7 +52,7 @@ ENCODED = Tier("encoded", encoded, lambda dataset: dataset.manifest.data_bytes)
 class PartUse:
     """One packed dataset's cache, or why it has none."""
 
-    file: Any  # _C.CacheFile or None
+    file: _C.CacheFile | None
     reason: str
     better: str = ""  # see Decision
 
@@ -67,7 +67,7 @@ class CacheUse:
     _last: dict[str, Any] | None = None  # the stats, once it is closed
 
     @property
-    def files(self) -> list[Any]:
+    def files(self) -> list[_C.CacheFile | None]:
         """``_C.CacheFile`` or None for each packed dataset."""
         return [part.file for part in self.parts]
 

@@ -10,10 +10,10 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from fastload._native import _C
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
 __all__ = ["copy_table", "start_copies"]
@@ -22,7 +22,7 @@ _PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
 _LOOK_SECONDS = 0.5
 
 
-def copy_table(reference: weakref.ref[Any], table: int, path: Path) -> bool:
+def copy_table(reference: weakref.ref[_C.CacheFile], table: int, path: Path) -> bool:
     """Copy a file into a cache, which is held for a piece at a time only: its last user need not wait.
 
     Args:
@@ -57,7 +57,7 @@ def copy_table(reference: weakref.ref[Any], table: int, path: Path) -> bool:
     return True
 
 
-def _copy_pieces(reference: weakref.ref[Any], table: int, descriptor: int, size: int) -> None:
+def _copy_pieces(reference: weakref.ref[_C.CacheFile], table: int, descriptor: int, size: int) -> None:
     if os.fstat(descriptor).st_size != size:
         return  # another file than the one that the cache was made for
     at = 0
@@ -69,7 +69,9 @@ def _copy_pieces(reference: weakref.ref[Any], table: int, descriptor: int, size:
         at += len(piece)
 
 
-def start_copies(cache: Any, folder: Path, look_seconds: float = _LOOK_SECONDS) -> threading.Thread | None:
+def start_copies(
+    cache: _C.CacheFile, folder: Path, look_seconds: float = _LOOK_SECONDS
+) -> threading.Thread | None:
     """Have the tables of a dataset copied into its cache, by a thread of this process.
 
     Args:
@@ -93,7 +95,7 @@ def start_copies(cache: Any, folder: Path, look_seconds: float = _LOOK_SECONDS) 
     return thread
 
 
-def _work(reference: weakref.ref[Any], tables: dict[int, Path], look_seconds: float) -> None:
+def _work(reference: weakref.ref[_C.CacheFile], tables: dict[int, Path], look_seconds: float) -> None:
     waiting = threading.Event()
     for table, path in tables.items():
         while not copy_table(reference, table, path):

@@ -55,8 +55,8 @@ def bounded_sizes(
     limit = decoded_side(side)
     if limit == 0:
         return width, height
-    rows = [np.ascontiguousarray(sides, np.uint32).reshape(-1) for sides in (width, height)]
-    sizes = _C.bounded_sizes(*rows, limit).astype(np.int64)
+    across, down = (np.ascontiguousarray(sides, np.uint32).reshape(-1) for sides in (width, height))
+    sizes = _C.bounded_sizes(across, down, limit).astype(np.int64)
     return sizes[:, 0].reshape(width.shape), sizes[:, 1].reshape(height.shape)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,8 @@ class WarmJob:
     reason: str  # why there
     ids: Ids | None = None  # ascending: the records that are wanted; None: all
     left_out: int = 0  # records that are wanted, but for which a limit leaves no room
-    cache: Any = None  # _C.CacheFile
-    target: Any = None  # _C.FillTarget; None: the place's own
+    cache: _C.CacheFile | None = None
+    target: _C.FillTarget | None = None  # None: the place's own
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ _COUNTS = (
 )  # fmt: skip
 
 
-def _target(job: WarmJob) -> Any:
+def _target(job: WarmJob) -> _C.FillTarget:
     return _C.PageCacheTarget(job.dataset.reader) if job.cache is None else _C.CacheTarget(job.cache)
 
 

@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     results = []
     with WarmProgress(quiet=arguments.json) as progress:
         for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier_of(side)):
-            if side is not None:
+            if side is not None and job.cache is not None:
                 job.target = fill_target(job.cache, side)
             line = f"{job.dataset.folder} into {job.place or 'nothing'} ({job.reason})"
             progress.started(job.dataset.folder.name, job.dataset.manifest.data_bytes, line)

@@ -102,8 +102,8 @@ def bad_sample(dataset: Packed, sample: int, message: str, remedy: str = "") -> 
     return sample_error(dataset, sample, f"{message.rstrip('.')}. {check}")
 
 
-def _decoder(max_pixels: int) -> Any:
-    found = getattr(_decoders, "by_limit", None)
+def _decoder(max_pixels: int) -> _C.Decoder:
+    found: dict[int, _C.Decoder] | None = getattr(_decoders, "by_limit", None)
     if found is None:
         found = _decoders.by_limit = {}
     if max_pixels not in found:

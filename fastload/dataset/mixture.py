@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import _C
 from fastload.dataset.schemas import joined_schema
 from fastload.dataset.selection import Selection
 from fastload.sampler.mixed import MixedOrder, shares
@@ -109,7 +110,7 @@ class MixedFiles:
             found.append(np.where(own < 0, own, np.array(labels)[own]) if labels else own)
         return np.concatenate(found)
 
-    def with_caches(self, caches: Sequence[Any]) -> MixedFiles:
+    def with_caches(self, caches: Sequence[_C.CacheFile | None]) -> MixedFiles:
         """See :meth:`PackedFiles.with_caches`; one file, or None, for each dataset."""
         other = object.__new__(type(self))
         parts = zip(self.parts, caches, strict=True)
@@ -117,7 +118,7 @@ class MixedFiles:
         return other
 
     @property
-    def sources(self) -> list[tuple[Any, Any, list[int]]]:
+    def sources(self) -> list[tuple[_C.Reader, _C.Entries | None, list[int]]]:
         """What ``_C.Engine`` reads; see :attr:`PackedFiles.sources`."""
         return [
             (part.reader, part.entries, labels)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import _C
 from fastload.dataset.schemas import joined_schema
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
@@ -87,7 +88,7 @@ class Selection:
         return tuple(part for member in self._members for part in member.parts)
 
     @property
-    def sources(self) -> list[tuple[Any, Any, list[int]]]:
+    def sources(self) -> list[tuple[_C.Reader, _C.Entries | None, list[int]]]:
         """What ``_C.Engine`` reads; see :attr:`PackedFiles.sources`."""
         return [source for member in self._members for source in member.sources]
 
@@ -123,7 +124,7 @@ class Selection:
         part, own = self.locate(sample)
         return part.read(own)
 
-    def with_caches(self, caches: Sequence[Any]) -> Selection:
+    def with_caches(self, caches: Sequence[_C.CacheFile | None]) -> Selection:
         """See :meth:`PackedFiles.with_caches`; one file, or None, for each of ``parts``."""
         rest, members = list(caches), []
         for member in self._members:

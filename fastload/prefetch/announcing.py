@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["Announced", "Announcements", "BatchKey", "following"]
+
+Handle = TypeVar("Handle")  # of the reading that has begun
 
 _AT_ONCE = 4  # batches
 
@@ -33,15 +35,15 @@ def following(sampler: Sampler, key: BatchKey) -> BatchKey | None:
 
 
 @dataclass(frozen=True)
-class Announced:
+class Announced(Generic[Handle]):
     """A batch; ``handle`` is what announcing it gave, None if nobody did."""
 
     key: BatchKey
     batch: BatchIds
-    handle: Any = None
+    handle: Handle | None = None
 
 
-class Announcements:
+class Announcements(Generic[Handle]):
     """Announces batches in the order of the sampler, ``ahead`` samples beyond those that are in work.
 
     Args:
@@ -55,16 +57,16 @@ class Announcements:
         self,
         sampler: Sampler,
         ahead: int,
-        announce: Callable[[BatchKey, BatchIds], Any],
-        forget: Callable[[Any], None],
+        announce: Callable[[BatchKey, BatchIds], Handle],
+        forget: Callable[[Handle], None],
     ) -> None:
         self._sampler = sampler
         self._ahead = ahead
         self._announce = announce
         self._forget = forget
-        self._waiting: deque[Announced] = deque()
+        self._waiting: deque[Announced[Handle]] = deque()
 
-    def find(self, key: BatchKey) -> Announced:
+    def find(self, key: BatchKey) -> Announced[Handle]:
         """The batch ``key``. If another one is announced first, all are forgotten."""
         if self._waiting and self._waiting[0].key != key:
             self.forget()
@@ -96,7 +98,9 @@ class Announcements:
     def forget(self) -> None:
         """None of the announced batches will be asked for."""
         while self._waiting:
-            self._forget(self._waiting.pop().handle)
+            handle = self._waiting.pop().handle
+            assert handle is not None  # go_on() has announced it
+            self._forget(handle)
 
     def clear(self) -> None:
         """Let go of all handles, when whoever gave them has ended."""

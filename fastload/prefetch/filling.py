@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import _C
 from fastload.prefetch.slots import Slot
 from fastload.sample.layout import BatchLayout, FieldLayout, Place, SampleLayout
 
@@ -21,12 +22,12 @@ class Filling:
     """Batches of one layout, by one engine.
 
     Args:
-        engine: ``_C.Engine``.
+        engine: what fills them.
         layout: of a sample.
         is_pair: the engine fills one image and one label.
     """
 
-    def __init__(self, engine: Any, layout: SampleLayout, is_pair: bool) -> None:
+    def __init__(self, engine: _C.Engine, layout: SampleLayout, is_pair: bool) -> None:
         self.engine = engine
         self.layout = layout
         self._is_pair = is_pair
@@ -43,7 +44,9 @@ class Filling:
             return found
         return self.layout.of(len(ids), self.engine.measure(ids, draws, epoch))
 
-    def submit(self, slot: Slot, ids: Ids, draws: Draws | None, epoch: int, announced: Any = None) -> int:
+    def submit(
+        self, slot: Slot, ids: Ids, draws: Draws | None, epoch: int, announced: _C.Announced | None = None
+    ) -> int:
         """Have the core fill a slot; the ticket of the batch."""
         slot.layout.write_numbers(slot.memory, ids != -1)
         if self._is_pair:

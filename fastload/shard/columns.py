@@ -120,7 +120,7 @@ class _Check:
             )
 
 
-def open_column(path: Path, field: Field) -> Any:
+def open_column(path: Path, field: Field) -> _C.Column:
     """``_C.Column`` of a field's file.
 
     Raises:
@@ -129,7 +129,7 @@ def open_column(path: Path, field: Field) -> Any:
     return _C.Column(str(path), field.storage, field.item_bytes if field.storage != "record" else 1)
 
 
-def column_wrong(column: Any, file: ColumnFile, count: int) -> str:
+def column_wrong(column: _C.Column, file: ColumnFile, count: int) -> str:
     """Why a column is not the manifest's; "": it is."""
     if column.digest == file.digest and len(column) == count:
         return ""
@@ -139,7 +139,7 @@ def column_wrong(column: Any, file: ColumnFile, count: int) -> str:
     )
 
 
-class Columns(Mapping[str, Any]):
+class Columns(Mapping[str, _C.Column]):
     """The fields of a dataset that have files of their own: by name a ``_C.Column``, opened when it is first
     asked for.
 
@@ -156,7 +156,7 @@ class Columns(Mapping[str, Any]):
     def __init__(self, folder: Path, schema: Schema, entries: Entries, count: int) -> None:
         self._folder, self._count = folder, count
         self._fields = {field.name: (field, column_file(at, entries[at])) for at, field in schema.columns}
-        self._opened: dict[str, Any] = {}
+        self._opened: dict[str, _C.Column] = {}
         for name, (_, file) in self._fields.items():
             found = size_of(folder / file.file)
             if found != file.size:
@@ -166,7 +166,7 @@ class Columns(Mapping[str, Any]):
                     "Restore the file, or pack again."
                 )
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> _C.Column:
         """The column of a field.
 
         Raises:

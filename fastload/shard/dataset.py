@@ -78,7 +78,7 @@ def check_fields(path: Path, wanted: bytes) -> None:
 _warned: set[Path] = set()  # entry points that were left out, said once each
 
 
-def _entries(folder: Path, index: Any) -> Any:
+def _entries(folder: Path, index: _C.Index) -> _C.Entries | None:
     """The JPEGs' entry points (``_C.Entries``). None without, and, with a warning, if the file is no use."""
     path = folder / ENTRIES_NAME
     if not path.exists():
@@ -141,7 +141,7 @@ class PackedFiles:
         self._readers: dict[str, Any] = {}
         self.entries = _entries(self.folder, self.index) if self._wants_entries else None
         #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
-        self.cache: Any = None
+        self.cache: _C.CacheFile | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in self.__dict__.items() if name not in _OPENED}
@@ -164,7 +164,7 @@ class PackedFiles:
         facts = f"{counted(len(self), 'record')}, {counted(len(self.manifest.classes), 'class')}"
         return f"{type(self).__name__}({str(self.folder)!r}, {facts})"
 
-    def with_caches(self, caches: Sequence[Any]) -> PackedFiles:
+    def with_caches(self, caches: Sequence[_C.CacheFile | None]) -> PackedFiles:
         """This dataset for one user of a cache file: its records come from there, if they are there, and
         those that are read are put there. Files, and what has been checked of them, are shared.
 
@@ -198,7 +198,7 @@ class PackedFiles:
         return self, sample
 
     @property
-    def sources(self) -> list[tuple[Any, Any, list[int]]]:
+    def sources(self) -> list[tuple[_C.Reader, _C.Entries | None, list[int]]]:
         """What ``_C.Engine`` reads: reader, entry points, and what stands for each label ([]: itself)."""
         return [(self.reader, self.entries, [])]
 
@@ -235,7 +235,7 @@ class PackedFiles:
             KeyError: there is no such field.
         """
         number = checked_id(sample, len(self))
-        table = self.index
+        table: _C.Index | _C.Column = self.index
         if field is not None and self.schema[field] != self.schema.index_field:
             table = self.columns[field]
         found: np.void = np.frombuffer(table.record(number), RECORD)[0]

@@ -233,7 +233,9 @@ def _graph_spec(
     return replace(spec, device=gpu.device.index, padding=decoder_padding(options, threads))
 
 
-def _make_feed(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, size: tuple[int, int]) -> Any:
+def _make_feed(
+    dataset: Packed, sampler: Sampler, plan: Plan, options: Options, size: tuple[int, int]
+) -> _C.RecordFeed:
     ahead = plan_read_ahead(dataset, sampler)
     return _C.RecordFeed(
         sources=dataset.sources,

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.utils.dlpack import from_dlpack
 
+from fastload._native import _C
 from fastload.backends.dali.library import load_dali, release_unused
 from fastload.transforms.plan import Plan
 
@@ -62,12 +63,12 @@ class Graph:
         self._fn, self._types, self._make = load_dali()
         self._pipeline: Any = None
         self._most = spec.batch_size  # samples of a batch that the pipeline takes
-        self._waiting: deque[Any] = deque()
+        self._waiting: deque[_C.RecordBatch] = deque()
         self._running = 0
         self._ready: deque[torch.Tensor | RuntimeError] = deque()  # of a pipeline that became too small
         self.built = 0
 
-    def add(self, records: Any) -> None:
+    def add(self, records: _C.RecordBatch) -> None:
         """A batch (``_C.RecordBatch``) to run after those before; it begins with :meth:`start`."""
         self._waiting.append(records)
 
@@ -130,7 +131,7 @@ class Graph:
             self.drop()
             release_unused()
 
-    def _feed(self, records: Any) -> None:
+    def _feed(self, records: _C.RecordBatch) -> None:
         self._pipeline.feed_input("records", records.records)
         for name in _INPUTS:
             self._pipeline.feed_input(name, getattr(records, name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ class Work:
 
     key: BatchKey
     batch: BatchIds
-    records: Any  # _C.RecordBatch: DALI's part, kept until its pixels are there
+    records: _C.RecordBatch  # DALI's part, kept until its pixels are there
     parts: list[Pending] = field(default_factory=list)  # our own decoder's, all in one slot
     dropped: bool = False  # nobody waits for it any more
 
@@ -45,7 +44,7 @@ class Queue:
     """Keeps ``depth`` batches beyond the consumer's in work, across the end of an epoch.
 
     Args:
-        feed: ``_C.RecordFeed``, gives DALI's part of a batch.
+        feed: gives DALI's part of a batch.
         graph: DALI.
         feeder: our own decoder.
         sampler: which samples each batch has.
@@ -57,7 +56,7 @@ class Queue:
 
     def __init__(
         self,
-        feed: Any,
+        feed: _C.RecordFeed,
         graph: Graph,
         feeder: Feeder,
         sampler: Sampler,
@@ -140,5 +139,5 @@ class Queue:
         self._last = key
 
 
-def _announce(feed: Any, share: DecodeShare, key: BatchKey, batch: BatchIds) -> Any:
+def _announce(feed: _C.RecordFeed, share: DecodeShare, key: BatchKey, batch: BatchIds) -> _C.AnnouncedRecords:
     return feed.announce(batch.ids, batch.draws, key.epoch, share.value)

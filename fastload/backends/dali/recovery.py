@@ -42,7 +42,7 @@ class Recovery:
     batch failed in which our own decoder finds nothing wrong, for the third time in 10,000, that is an error.
     """
 
-    def __init__(self, host: NativeBackend, graph: Graph, feed: Any, queue: Queue) -> None:
+    def __init__(self, host: NativeBackend, graph: Graph, feed: _C.RecordFeed, queue: Queue) -> None:
         self._host, self._graph, self._feed, self._queue = host, graph, feed, queue
         self._unexplained: deque[int] = deque(maxlen=_UNEXPLAINED)
         self.batches = 0  # delivered
