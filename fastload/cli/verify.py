@@ -10,7 +10,7 @@ from typing import Any
 from fastload.cli.output import counted, print_json, print_lines
 from fastload.packing.problems import Problem
 from fastload.packing.verify import verify
-from fastload.shard.manifest import ENTRIES_NAME
+from fastload.shard.manifest import ENTRIES_NAME, Manifest
 
 __all__ = ["add", "run"]
 
@@ -20,8 +20,8 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "verify",
         help="check every checksum of a packed dataset",
-        description="Check index, shards, every record's CRC-32C and the entry points' checksums; exit "
-        "code 1 if anything is wrong.",
+        description="Check index, shards, every record's CRC-32C, every field's values and the entry points' "
+        "checksums; exit code 1 if anything is wrong.",
     )
     parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
     parser.add_argument("--decode", action="store_true", help="decode every record, too")
@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         there = (Path(arguments.folder) / ENTRIES_NAME).exists()
         checks = [
             ("CRC-32C", True),
+            ("values of all fields", bool(Manifest.read(Path(arguments.folder)).fields)),
             ("decoding", arguments.decode),
             ("entry points", arguments.entries and there),
         ]

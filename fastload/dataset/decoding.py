@@ -16,7 +16,15 @@ from fastload.dataset.pil import decode_with_pil
 from fastload.sample.fields import Image, Mask
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["bad_sample", "decode_field", "decode_record", "decode_sample", "sample_error"]
+__all__ = [
+    "bad_sample",
+    "decode_field",
+    "decode_record",
+    "decode_sample",
+    "raw_format",
+    "sample_error",
+    "wanted_format",
+]
 
 _RAW = _C.codec_names().index("raw")
 _decoders = threading.local()  # a thread's own: none is locked by another thread when a process forks
@@ -63,13 +71,21 @@ def decode_field(
     if not isinstance(kind, Image | Mask):
         raise TypeError(f"Field {field!r} has no pixels: it is of kind {kind.name}, not image or mask.")
     data, record = np.frombuffer(part.value_bytes(field, sample), np.uint8), part.record(sample, field)
-    raw = None
-    if record["codec"] == _RAW:
-        bits = 16 if record["flags"] & _C.FLAG_SIXTEEN_BIT else 8
-        raw = int(record["width"]), int(record["height"]), int(record["channels"]), bits
-    wanted = (1, kind.bits, True) if isinstance(kind, Mask) else (kind.channels, kind.bits, False)
-    pixels: npt.NDArray[Any] = _decoder(max_pixels).decode(data, wanted, raw)
+    pixels: npt.NDArray[Any] = _decoder(max_pixels).decode(data, wanted_format(kind), raw_format(record))
     return pixels
+
+
+def wanted_format(kind: Image | Mask) -> tuple[int, int, bool]:
+    """Channels, bits, and whether they are ids: what a field's pictures are decoded to."""
+    return (1, kind.bits, True) if isinstance(kind, Mask) else (kind.channels, kind.bits, False)
+
+
+def raw_format(record: np.void) -> tuple[int, int, int, int] | None:
+    """Width, height, channels and bits of a record of raw pixels; None: it is an encoded picture."""
+    if record["codec"] != _RAW:
+        return None
+    bits = 16 if record["flags"] & _C.FLAG_SIXTEEN_BIT else 8
+    return int(record["width"]), int(record["height"]), int(record["channels"]), bits
 
 
 def decode_sample(dataset: Packed, sample: int) -> npt.NDArray[np.uint8]:

@@ -76,7 +76,7 @@ class ColumnChecks:
             # Of the file, not of memory; every page has been checked.
             entries = np.memmap(path, RECORD, "r", at, count) if count else np.zeros(0, RECORD)
             self.records = RecordChecks(
-                self._folder, self._manifest, entries, self._key_of, self._found, self._field.name
+                self._folder, self._manifest, entries, self._key_of, self._found, self._field
             )
 
     def values(self) -> None:

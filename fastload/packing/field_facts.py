@@ -119,7 +119,8 @@ class _Lengths:
     def __init__(self, unit: str, width: int) -> None:
         self._unit, self._width = unit, width
         self._samples = self._total = self._none = 0
-        self._least, self._most = None, 0
+        self._least: int | None = None
+        self._most = 0
 
     def add(self, values: npt.NDArray[Any], ends: npt.NDArray[np.int64] | None) -> None:
         assert ends is not None

@@ -14,12 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.dataset.decoding import raw_format, wanted_format
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
 from fastload.machine.threads import started_pool
 from fastload.packing.ingest import as_rows
 from fastload.packing.problems import Problem, Problems
-from fastload.packing.summary import CODECS, SIXTEEN_BIT
+from fastload.packing.summary import CODECS
+from fastload.sample.fields import Image, Mask
+from fastload.sample.schema import Field
 from fastload.shard.manifest import Manifest
 
 __all__ = ["SPAN", "RecordChecks", "overlaps_across"]
@@ -41,7 +44,7 @@ class RecordChecks:
         records: the entries, ``RECORD``.
         key_of: a sample's key, for messages.
         found: the problems.
-        field: whose records they are, where they are not the index's.
+        field: whose records they are; None: the images of a dataset of version 1.0.
     """
 
     def __init__(
@@ -51,11 +54,14 @@ class RecordChecks:
         records: npt.NDArray[np.void],
         key_of: Callable[[int], str],
         found: Problems,
-        field: str = "",
+        field: Field | None = None,
     ) -> None:
         self.folder, self.manifest, self.records, self.found = folder, manifest, records, found
-        self._key_of, self._field = key_of, field
-        self._of = f" of field {field!r}" if field else ""
+        self._key_of = key_of
+        self._kind = field.kind if field is not None and isinstance(field.kind, Image | Mask) else None
+        is_index = field is None or field == manifest.schema.index_field
+        self._field = "" if field is None or is_index else field.name
+        self._of = f" of field {self._field!r}" if self._field else ""
 
     def spans(self) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """The records, so many at a time that the memory does not grow with the set."""
@@ -167,7 +173,7 @@ class RecordChecks:
             whole = [i for i in range(len(ids)) if i not in failures]
             problems += [
                 (f"a record{self._of} does not decode", self.problem(int(ids[i]), reason))
-                for i, reason in _undecodable(path, records, whole, not self.manifest.fields)
+                for i, reason in _undecodable(path, records, whole, self._kind)
             ]
         return problems, len(ids), int(records["length"].sum(dtype=np.uint64))
 
@@ -185,7 +191,7 @@ def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], threads
 
 
 def _undecodable(
-    path: Path, records: npt.NDArray[np.void], which: list[int], plain: bool
+    path: Path, records: npt.NDArray[np.void], which: list[int], kind: Image | Mask | None
 ) -> Iterator[tuple[int, str]]:
     decoder = _C.Decoder(fallback=decode_with_pil)
     with open(path, "rb") as file:
@@ -194,25 +200,14 @@ def _undecodable(
             data = os.pread(file.fileno(), int(record["length"]), int(record["offset"]))
             pixels = np.frombuffer(data, np.uint8)
             try:
-                if record["codec"] == _RAW and plain:
-                    decoder.decode_raw(pixels, int(record["width"]), int(record["height"]))
+                if kind is not None:
+                    decoder.decode(pixels, wanted_format(kind), raw_format(record))
                 elif record["codec"] == _RAW:
-                    _check_raw(record)
+                    decoder.decode_raw(pixels, int(record["width"]), int(record["height"]))
                 else:
                     decoder.decode_rgb(pixels)
             except (FastloadError, ValueError) as error:
                 yield i, f"does not decode: {error}"
-
-
-def _check_raw(record: np.void) -> None:
-    """Raise ValueError unless raw pixels of version 1.1 have as many bytes as their size says."""
-    height, width, channels = (int(record[name]) for name in ("height", "width", "channels"))
-    wide = 2 if record["flags"] & SIXTEEN_BIT else 1
-    if record["length"] != height * width * channels * wide:
-        raise ValueError(
-            f"{height} x {width} pixels of {channels} channels and {wide} bytes are "
-            f"{height * width * channels * wide} bytes. Found: {record['length']}."
-        )
 
 
 def overlaps_across(checks: list[RecordChecks]) -> None:

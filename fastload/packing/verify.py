@@ -32,7 +32,8 @@ class _Checks:
     def __init__(self, folder: Path, manifest: Manifest, index: _C.Index, found: Problems) -> None:
         self.folder, self.manifest, self.index, self.found = folder, manifest, index, found
         entries = index.records().view(RECORD)[:, 0]
-        self.records = RecordChecks(folder, manifest, entries, self.key, found)
+        field = manifest.schema.index_field if manifest.fields else None
+        self.records = RecordChecks(folder, manifest, entries, self.key, found, field)
         self.columns = [
             ColumnChecks(folder, manifest, number, field, self.key, found)
             for number, field in manifest.schema.columns

@@ -218,7 +218,7 @@ class Scalar(Kind):
 
     @property
     def item_dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.dtype).newbyteorder("<")
+        return _little(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -253,7 +253,7 @@ class Array(Kind):
 
     @property
     def item_dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.dtype).newbyteorder("<")
+        return _little(self.dtype)
 
     @property
     def item_shape(self) -> tuple[int, ...]:
@@ -372,12 +372,18 @@ KINDS: dict[str, type[Kind]] = {
 def _dtype_name(kind: str, dtype: Any) -> str:
     try:
         # torch's have no other way to NumPy without importing torch
-        name = np.dtype(str(dtype).removeprefix("torch.") if not isinstance(dtype, type) else dtype).name
+        words = dtype if isinstance(dtype, type) else str(dtype).removeprefix("torch.")
+        name = str(np.dtype(words).name)
     except (TypeError, ValueError, SyntaxError):
         name = ""
     if name not in DTYPES:
         raise ValueError(f"{kind}: dtype must be one of {', '.join(DTYPES)}. Found: {dtype!r}.")
     return name
+
+
+def _little(name: str) -> np.dtype[Any]:
+    found: np.dtype[Any] = np.dtype(name).newbyteorder("<")
+    return found
 
 
 def _is_side(side: Any) -> bool:

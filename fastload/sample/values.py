@@ -105,8 +105,7 @@ def wrong_rows(kind: Kind, rows: npt.NDArray[Any]) -> list[tuple[str, npt.NDArra
 
 
 def _each(wrong: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = wrong.any(tuple(range(1, wrong.ndim)))
-    return found
+    return np.asarray(wrong.any(tuple(range(1, wrong.ndim))))
 
 
 # ---- numbers ------------------------------------------------------------------------------------

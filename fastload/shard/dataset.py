@@ -162,6 +162,8 @@ class PackedFiles:
 
     def __repr__(self) -> str:
         facts = f"{counted(len(self), 'record')}, {counted(len(self.manifest.classes), 'class')}"
+        if not self.schema.is_plain:
+            facts += f", fields {', '.join(self.schema.names)}"
         return f"{type(self).__name__}({str(self.folder)!r}, {facts})"
 
     def with_caches(self, caches: Sequence[_C.CacheFile | None]) -> PackedFiles:

@@ -34,6 +34,11 @@ def test_a_whole_set_has_no_problems(rich: Path) -> None:
     assert verify(rich, decode=True) == ([], COUNT)
 
 
+def test_verify_says_what_it_checked(rich: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(rich)]) == 0
+    assert capsys.readouterr().out == f"{rich}: {COUNT} records are whole (CRC-32C, values of all fields)\n"
+
+
 def test_every_wrong_number_is_listed(rich: Path) -> None:
     boxes = np.zeros((COUNT, 4), np.float32)
     boxes[3, 2], boxes[7, 0] = -1, np.nan
@@ -145,6 +150,18 @@ def test_files_of_fields_that_are_not_the_manifests(rich: Path) -> None:
     assert set(reasons) == {weight.name, boxes.name, f"field-{RICH.position('caption'):02}.fli"}
     assert "does not belong to this manifest" in reasons[weight.name]
     assert "CRC-32C" in reasons[boxes.name]
+
+
+def test_pictures_are_decoded_as_their_fields_say(tmp_path: Path) -> None:
+    samples = rich_samples(3)
+    pictures = [{"a": one["image"], "m": one["mask"], "g": one["second"]} for one in samples]
+    pictures[1]["m"] = samples[1]["image"]  # a JPEG has no ids
+    folder = write_field_set(tmp_path, {"a": Image(), "m": Mask(), "g": Image(1)}, pictures)
+    assert verify(folder) == ([], 3)
+    problems, _ = verify(folder, decode=True)
+    assert [(problem.sample, problem.reason.split(": ")[:2]) for problem in problems] == [
+        (1, ["field 'm'", "does not decode"])
+    ]
 
 
 def test_labels_where_there_is_no_label_field(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,18 @@ def test_the_table_of_kinds_is_the_cores() -> None:
     assert {name: (int(numbers[kind]), storage.lower()) for name, kind, storage in rows} == _C.FIELD_KINDS
     assert list(KINDS) == sorted(_C.FIELD_KINDS, key=lambda name: _C.FIELD_KINDS[name][0])
     assert [cls.name for cls in KINDS.values()] == list(KINDS)
+
+
+def test_the_formats_table_is_the_cores() -> None:
+    text = (ROOT / "FORMAT.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|([^|]*)\| (record|fixed|ragged)[:.]", text, re.MULTILINE)
+    assert {name: int(number) for number, name, _, _ in rows} == {
+        name: number for name, (number, _) in _C.FIELD_KINDS.items()
+    }
+    for _, name, settings, storage in rows:
+        assert storage == _C.FIELD_KINDS[name][1]
+        for setting in fields(KINDS[name]):
+            assert f"`{setting.name}`" in settings, name
 
 
 @pytest.mark.parametrize("kind", SAMPLES, ids=str)

@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from plain_pack import plain_pack
 
 from fastload._native import _C
-from fastload.errors import FormatError, ShardTruncated
+from fastload.errors import ChecksumError, FormatError, ShardTruncated
 from fastload.sample.fields import Array, Boxes, Image, Label, Scalar, Text
 from fastload.sample.schema import Field, Schema
-from fastload.shard.columns import write_column
+from fastload.shard.columns import PAGE_BYTES, write_column
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.fields import entries_of, fields_digest, schema_of
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import Manifest
+from fastload.shard.paged import DATA_OFFSET
 
 COUNT = 20
 NUMBER, TEXT, PICTURE = Field("a", Scalar("int16")), Field("a", Text()), Field("a", Image())
@@ -50,6 +51,9 @@ def test_the_dataset_finds_every_value(rich: Path) -> None:
     dataset = PackedFiles(rich)
     assert dataset.schema == RICH
     assert dataset.classes == ["cat", "dog", "eel"]
+    assert (
+        repr(dataset) == f"PackedFiles({str(rich)!r}, 20 records, 3 classes, fields {', '.join(RICH.names)})"
+    )
     _, samples = read_field_set(rich)
     for number, sample in enumerate(samples):
         for name in RICH.names:
@@ -309,3 +313,19 @@ def copied(source: Path, target: Path) -> Path:
     for path in source.iterdir():
         (target / path.name).write_bytes(path.read_bytes())
     return target
+
+
+def test_only_the_pages_that_are_used_are_read(tmp_path: Path) -> None:
+    count = 3 * PAGE_BYTES // 2
+    path = tmp_path / "field-01.fli"
+    write_column(path, NUMBER, count, [np.arange(count).astype(np.int16)])
+    data = bytearray(path.read_bytes())
+    data[DATA_OFFSET + PAGE_BYTES + 5] ^= 1  # the second of three pages
+    path.write_bytes(data)
+    column = _C.Column(str(path), "fixed", 2)
+    assert column.value(0) == b"\0\0"
+    assert column.value(count - 1) == np.int16(count - 1).tobytes()
+    with pytest.raises(ChecksumError):
+        column.value(PAGE_BYTES // 2)
+    with pytest.raises(ChecksumError):
+        column.verify()
