@@ -7,6 +7,7 @@ from typing import Any
 
 from fastload.cli.output import counted, print_json, print_lines
 from fastload.packing.unpack import unpack
+from fastload.packing.unpack_fields import TABLES
 
 __all__ = ["add", "run"]
 
@@ -16,16 +17,23 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "unpack",
         help="write a packed dataset back to a folder",
-        description="Write every record back to a file of the same name and bytes, in class folders.",
+        description="Write every record back to a file of the same name and bytes, in class folders; of "
+        "samples with other fields the pictures, and samples.jsonl with the values, which packs to the same "
+        "set.",
     )
     parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
     parser.add_argument("output", metavar="OUTPUT", help="folder to make")
+    parser.add_argument(
+        "--table", choices=TABLES, default="jsonl",
+        help="of samples with other fields than image and label: what the values are written to (default: "
+        "%(default)s)",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Unpack, and say how many files were written."""
-    count = unpack(arguments.folder, arguments.output)
+    count = unpack(arguments.folder, arguments.output, table=arguments.table)
     if arguments.json:
         print_json({"files": count, "output": str(arguments.output)})
     else:

@@ -7,10 +7,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CODECS", "NEEDS_FALLBACK", "PROGRESSIVE", "SIXTEEN_BIT", "Summary"]
+__all__ = ["CODECS", "EXTENSIONS", "NEEDS_FALLBACK", "PROGRESSIVE", "SIXTEEN_BIT", "Summary"]
 
 # csrc/core/decode/decode.h, enum Codec
 CODECS = ("unknown", "jpeg", "png", "webp", "gif", "bmp", "tiff", "raw")
+EXTENSIONS = {
+    "jpeg": b".jpg",
+    "png": b".png",
+    "webp": b".webp",
+    "gif": b".gif",
+    "bmp": b".bmp",
+    "tiff": b".tif",
+}  # of files
 # csrc/core/decode/decode.h, ImageInfo's flags
 PROGRESSIVE, SIXTEEN_BIT, NEEDS_FALLBACK = 1, 2, 8
 _SIDES = 1 << 16

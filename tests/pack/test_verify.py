@@ -18,7 +18,8 @@ from fastload import PackedDataset
 from fastload.errors import ChecksumError, FormatError, PackError
 from fastload.packing import PackOptions, pack
 from fastload.packing.problems import LISTED
-from fastload.packing.unpack import safe_path, unpack
+from fastload.packing.unpack import unpack
+from fastload.packing.unpacked_files import safe_path
 from fastload.packing.verify import verify
 from fastload.shard.index import write_index
 

@@ -14,7 +14,7 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.packing.samples.guess import LABELS, guess_kind
 from fastload.packing.tables import Labels
-from fastload.sample.fields import Bytes, Image, Kind, Label, Mask, Scalar, Text
+from fastload.sample.fields import Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 
 __all__ = ["Column", "parsed", "value_of"]
 
@@ -34,14 +34,15 @@ class Column:
         name: its name.
         texts: whether its values are CSV's texts.
         kind: what it is said to be; None: to be guessed.
+        whole: whether that is all there is to say: a label without classes has none.
     """
 
-    def __init__(self, name: str, texts: bool, kind: Kind | None) -> None:
+    def __init__(self, name: str, texts: bool, kind: Kind | None, whole: bool = False) -> None:
         self.name, self._texts, self._kind = name, texts, kind
-        named = kind is not None
-        self._wants_classes = (
-            isinstance(kind, Label) and not kind.classes if named else name.lower() in LABELS
-        )
+        if kind is None:
+            self._wants_classes = name.lower() in LABELS
+        else:
+            self._wants_classes = isinstance(kind, Label) and not kind.classes and not whole
         self._kept: list[Any] = []
         self._looks: set[Any] = set()
         self._distinct: set[str | int] = set()
@@ -67,7 +68,7 @@ class Column:
             self._kept.append((text, value) if self._texts else (value, value))
 
     def _see_class(self, value: Any) -> None:
-        number = isinstance(parsed(value) if self._texts else value, float)
+        number = isinstance(parsed(value) if self._texts else value, float) or isinstance(value, bool)
         if number or not isinstance(value, (str, int)) or len(self._distinct) > _MOST_CLASSES:
             self._wants_classes = False
             self._distinct.clear()
@@ -111,7 +112,7 @@ def parsed(text: str) -> Any:
     return text
 
 
-def value_of(kind: Kind, value: Any, texts: bool) -> Any:
+def value_of(kind: Kind, value: Any, texts: bool, json_texts: bool) -> Any:
     """The value of a cell, as a field of that kind takes it.
 
     Raises:
@@ -125,9 +126,11 @@ def value_of(kind: Kind, value: Any, texts: bool) -> Any:
         return _class(kind, value)
     if isinstance(kind, Bytes):
         return _bytes(value) if isinstance(value, str) else value
+    if isinstance(kind, Json) and isinstance(value, str):
+        return _json(value) if json_texts else value
     if texts:
         found = parsed(value)
-        if isinstance(found, str) and kind.name != "json":
+        if isinstance(found, str):
             raise ValueError(f"{value!r:.80} is no {kind.name}")
         return found
     return value
@@ -139,8 +142,15 @@ def _nothing(kind: Kind) -> Any:
     return "" if isinstance(kind, Text) else None
 
 
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def _class(kind: Label, value: Any) -> Any:
-    if isinstance(value, str):
+    if isinstance(value, str) and value not in kind.indices:
         value = value.strip()
         if value not in kind.indices and _INTEGER.fullmatch(value):
             return int(value)

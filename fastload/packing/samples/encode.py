@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.packing.ingest import as_rows
 from fastload.packing.names import ESCAPED, encode_key, outside_key
-from fastload.packing.samples.pictures import Picture, path_of, picture_of
+from fastload.packing.samples.pictures import NUMPY_SUFFIX, Picture, path_of, picture_of
 from fastload.packing.summary import CODECS, SIXTEEN_BIT
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Image, Mask
@@ -25,7 +25,7 @@ from fastload.shard.index import RECORD
 __all__ = ["Encoded", "Encoder", "Failed"]
 
 MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Encoded; one larger sample makes a larger one
-_EXTENSIONS = {"jpeg": ".jpg", "tiff": ".tif", "raw": "", "unknown": ""}
+_EXTENSIONS = {"jpeg": ".jpg", "tiff": ".tif", "raw": NUMPY_SUFFIX.decode(), "unknown": ""}
 _NO_FILE = b""
 
 

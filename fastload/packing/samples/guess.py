@@ -109,7 +109,8 @@ def is_image_file(text: str, root: bytes) -> bool:
         return False
     try:
         with open(os.path.join(root, os.fsencode(text)), "rb") as file:
-            return _sniffed(file.read(_SNIFFED))
+            data = file.read(_SNIFFED)
+            return _sniffed(data) or data.startswith(b"\x93NUMPY")
     except OSError:
         return False
 

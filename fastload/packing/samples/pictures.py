@@ -19,9 +19,11 @@ from fastload.packing.png_file import png_file
 from fastload.packing.summary import CODECS, SIXTEEN_BIT
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
 
-__all__ = ["Picture", "is_path", "is_picture", "path_of", "picture_of"]
+__all__ = ["NUMPY_SUFFIX", "Picture", "is_path", "is_picture", "path_of", "picture_of"]
 
 MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
+_NUMPY = b"\x93NUMPY"
+NUMPY_SUFFIX = b".npy"
 _PNG_CHANNELS = (1, 2, 3, 4)
 # Pillow's modes that NumPy gets as they are
 _ASARRAY = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "I;16L", "I;16B")
@@ -60,8 +62,9 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
 
     Args:
         kind: its field's.
-        value: path (relative to ``root``), bytes, ``{"bytes", "path"}``, a picture of Pillow's, or an array
-            of (height, width) or (height, width, channels), uint8 or uint16; of a mask any integers that fit.
+        value: path (relative to ``root``; also of a .npy file), bytes, ``{"bytes", "path"}``, a picture of
+            Pillow's, or an array of (height, width) or (height, width, channels), uint8 or uint16; of a mask
+            any integers that fit.
 
     Raises:
         OSError: a file cannot be read.
@@ -70,7 +73,10 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
     if isinstance(value, Mapping):
         value = value["bytes"] if value.get("bytes") is not None else value.get("path")
     if is_path(value):
-        return _encoded(kind, _read(os.path.join(root, os.fsencode(value))))
+        data = _read(os.path.join(root, os.fsencode(value)))
+        if data.startswith(_NUMPY):
+            return _from_pixels(kind, np.load(io.BytesIO(data)))
+        return _encoded(kind, data)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _encoded(kind, bytes(value))
     if _is_pillow(value):

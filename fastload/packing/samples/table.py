@@ -71,6 +71,7 @@ class Table:
     columns: tuple[str, ...]  # the field's column
     count: int
     texts: bool  # values are CSV's
+    json_texts: bool  # JSON is written as text
 
     @property
     def root(self) -> bytes:
@@ -92,7 +93,7 @@ class Table:
         found = {}
         for field, column in zip(self.schema, self.columns, strict=True):
             try:
-                found[field.name] = value_of(field.kind, row.get(column), self.texts)
+                found[field.name] = value_of(field.kind, row.get(column), self.texts, self.json_texts)
             except ValueError as error:
                 return Failed(ValueError(f"field {field.name!r}: {error}"))
         return found
@@ -141,13 +142,18 @@ def open_table(path: Path, named: Mapping[str, Kind | None], limit: int | None =
         PackError: a damaged table, columns that no field can hold, or no column of pictures.
     """
     rows, texts = open_rows(path), table_suffix(path) == ".csv"
-    named = {**_said_by(path, rows), **named}
-    columns = {name: Column(name, texts, named.get(name)) for name in rows.names()}
+    said = _said_by(path, rows)
+    named = {**said, **named}
+
+    def column_of(name: str) -> Column:
+        return Column(name, texts, named.get(name), whole=named.get(name) == said.get(name))
+
+    columns = {name: column_of(name) for name in rows.names()}
     count = 0
     for row in islice(rows.walk(), limit):
         for name in row:
             if name not in columns:
-                columns[name] = Column(name, texts, named.get(name))
+                columns[name] = column_of(name)
         for name, column in columns.items():
             column.see(row.get(name))
         count += 1
@@ -156,12 +162,14 @@ def open_table(path: Path, named: Mapping[str, Kind | None], limit: int | None =
         raise PackError(f"{path} has no column {missing[0]!r}; its columns: {', '.join(columns)}.")
     root = os.fsencode(path.parent)
     kinds = {name: column.kind(root) for name, column in columns.items() if named.get(name, ...) is not None}
-    fields = [(_field_name(name, kind, kinds), kind) for name, kind in kinds.items()]
+    fields = [
+        (name if name in said else _field_name(name, kind, kinds), kind) for name, kind in kinds.items()
+    ]
     try:
         schema = Schema(tuple(Field(name, kind) for name, kind in fields))
     except (ValueError, TypeError) as error:
         raise PackError(f"{path}: {error} Say which column is what: --field NAME=image.") from None
-    return Table(rows, schema, tuple(kinds), count, texts)
+    return Table(rows, schema, tuple(kinds), count, texts, table_suffix(path) != ".jsonl")
 
 
 def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:

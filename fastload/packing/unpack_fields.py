@@ -1,0 +1,221 @@
+"""Samples of any fields back to files and a table, which pack to the same set again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.packing.names import ESCAPED, decode_key
+from fastload.packing.png_file import png_file
+from fastload.packing.samples.pictures import NUMPY_SUFFIX
+from fastload.packing.samples.table import SCHEMA_SUFFIX
+from fastload.packing.summary import CODECS, EXTENSIONS, SIXTEEN_BIT
+from fastload.packing.unpacked_files import safe_path, write_new
+from fastload.sample.plain import plain_value
+from fastload.sample.schema import Field
+from fastload.shard.chunk import Chunk
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.index import RECORD
+
+__all__ = ["TABLES", "TableFormat", "unpack_fields"]
+
+TableFormat = Literal["jsonl", "csv", "parquet"]
+TABLES: tuple[TableFormat, ...] = ("jsonl", "csv", "parquet")
+STEM = "samples"
+_AT_ONCE = 1000  # rows of a Parquet table
+Row = dict[str, Any]  # paths of pictures, bytes of values
+
+
+def unpack_fields(
+    dataset: PackedFiles, folder: Path, table: TableFormat, progress: Callable[[int, int], None] | None
+) -> None:
+    """Write every sample below ``folder``: pictures as files, the other values in ``samples.jsonl`` (or
+    ``.csv``, ``.parquet``), the schema in ``samples.schema.json``.
+
+    Raises:
+        FormatError: keys that are no safe paths.
+        PackError: two records of one name.
+        ChecksumError: damaged records.
+    """
+    files = _Files(dataset, os.fsencode(folder))
+    name = f"{STEM}.{table}"
+    write_new(os.fsencode(folder), f"{STEM}{SCHEMA_SUFFIX}".encode(), dataset.schema.to_json().encode())
+    with _TABLES[table](folder / name, dataset) as add:
+        for sample in range(len(dataset)):
+            row: Row = {}
+            size = 0
+            for field in dataset.schema:
+                data = dataset.value_bytes(field.name, sample)
+                size += len(data)
+                row[field.name] = files.write(field, sample, data) if field.storage == "record" else data
+            add(row)
+            if progress is not None:
+                progress(1, size)
+
+
+class _Files:
+    """Where each picture goes: the index's under their keys, others into a folder called as the field."""
+
+    def __init__(self, dataset: PackedFiles, root: bytes) -> None:
+        self._dataset, self._root = dataset, root
+        self._index = dataset.schema.index_field
+        others = [f.name for f in dataset.schema if f.storage == "record" and f != self._index]
+        first = {f"{STEM}.{table}" for table in TABLES} | {f"{STEM}{SCHEMA_SUFFIX}"}
+        wanted = set(others)
+        for sample in range(len(dataset) if others else 0):
+            part = dataset.key(sample).split("/")[0]
+            if part.rstrip("_") in wanted:
+                first.add(part)
+        self._folders = {name: _free(name, first) for name in others}
+
+    def write(self, field: Field, sample: int, data: bytes) -> str:
+        """Write a picture; returns its path below the folder."""
+        record = self._record(field, sample)
+        data, suffix = _as_file(record, data)
+        key = decode_key(
+            self._dataset.index.key(sample), bool(self._dataset.record(sample)["flags"] & ESCAPED)
+        )
+        if field == self._index:
+            path = safe_path(key) + (suffix if _lacks(key, suffix, record) else b"")
+            if not self._written(path, data):
+                raise PackError(
+                    f"two records have the name {os.fsdecode(path)!r}; they cannot both become files."
+                )
+            return os.fsdecode(path)
+        below = os.fsencode(self._folders[field.name]) + b"/"
+        path = below + safe_path(key) + (b"" if key.lower().endswith(suffix) else suffix)
+        if not self._written(path, data):  # samples of one image have masks of their own
+            path = below + f"{sample:08d}".encode() + suffix
+            write_new(self._root, path, data)
+        return os.fsdecode(path)
+
+    def _written(self, path: bytes, data: bytes) -> bool:
+        """Write a file; one that is there must have these very bytes."""
+        try:
+            write_new(self._root, path, data)
+        except PackError:
+            with open(os.path.join(self._root, path), "rb") as file:
+                return file.read() == data
+        return True
+
+    def _record(self, field: Field, sample: int) -> np.void:
+        if field == self._index:
+            return self._dataset.record(sample)
+        found: np.void = np.frombuffer(self._dataset.columns[field.name].record(sample), RECORD)[0]
+        return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _lacks(key: bytes, suffix: bytes, record: np.void) -> bool:
+    """Whether a key needs a suffix to be the name of its file: those of pixels, which are no files."""
+    return CODECS[int(record["codec"])] == "raw" and not key.lower().endswith(suffix)
+
+
+def _as_file(record: np.void, data: bytes) -> tuple[bytes, bytes]:
+    """A record as a file, and the file's suffix."""
+    codec = CODECS[int(record["codec"])]
+    if codec != "raw":
+        return data, EXTENSIONS.get(codec, b"")
+    dtype = np.dtype("<u2" if record["flags"] & SIXTEEN_BIT else "u1")
+    channels = int(record["channels"])
+    pixels: npt.NDArray[Any] = np.frombuffer(data, dtype).reshape(
+        int(record["height"]), int(record["width"]), channels
+    )
+    if channels in (1, 3):
+        return png_file(pixels), b".png"
+    out = io.BytesIO()
+    np.save(out, pixels)
+    return out.getvalue(), NUMPY_SUFFIX
+
+
+Add = Callable[[Row], None]
+
+
+def _write_line(file: TextIO, row: Row) -> None:
+    file.write(json.dumps(row) + "\n")
+
+
+@contextmanager
+def _jsonl(path: Path, dataset: PackedFiles) -> Iterator[Add]:
+    with open(path, "x", encoding="utf-8") as file:
+        yield lambda row: _write_line(file, _plain(dataset, row))
+
+
+@contextmanager
+def _csv(path: Path, dataset: PackedFiles) -> Iterator[Add]:
+    with open(path, "x", encoding="utf-8", errors="surrogateescape", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(dataset.schema.names)
+
+        def cell(field: Field, value: Any) -> Any:
+            if isinstance(value, (list, dict, bool)) or (field.kind.name == "json" and value is not None):
+                return json.dumps(value)
+            return value
+
+        yield lambda row: writer.writerow(
+            [cell(dataset.schema[name], value) for name, value in _plain(dataset, row).items()]
+        )
+
+
+@contextmanager
+def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    from fastload.shard.arrow_fields import array_of, type_of
+
+    fields = dataset.schema.fields
+    kinds = [pa.string() if field.storage == "record" else type_of(field) for field in fields]
+    schema = pa.schema(list(zip(dataset.schema.names, kinds, strict=True)))
+    rows: list[Row] = []
+
+    def column(field: Field) -> Any:
+        values = [row[field.name] for row in rows]
+        return (
+            pa.array(values, pa.string()) if field.storage == "record" else array_of(field, Chunk.of(values))
+        )
+
+    with parquet.ParquetWriter(path, schema) as writer:
+
+        def flush() -> None:
+            if rows:
+                writer.write_table(pa.table([column(field) for field in fields], schema=schema))
+                rows.clear()
+
+        def add(row: Row) -> None:
+            rows.append(row)
+            if len(rows) == _AT_ONCE:
+                flush()
+
+        yield add
+        flush()
+
+
+_TABLES: dict[TableFormat, Callable[[Path, PackedFiles], Any]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+}
+
+
+def _plain(dataset: PackedFiles, row: Row) -> Row:
+    """The row as JSON can say it."""
+    return {
+        name: value if isinstance(value, str) else plain_value(dataset.schema[name], value)
+        for name, value in row.items()
+    }

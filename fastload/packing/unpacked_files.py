@@ -1,0 +1,43 @@
+"""Files of an unpacked dataset: named by keys, which nobody need trust."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from fastload.errors import FormatError, PackError
+from fastload.packing.names import printable
+
+__all__ = ["safe_path", "write_new"]
+
+
+def safe_path(key: bytes) -> bytes:
+    """``key`` as a path below the output folder.
+
+    Raises:
+        FormatError: it is absolute, has empty, ``.`` or ``..`` parts, or a NUL: it could lead elsewhere.
+    """
+    parts = key.split(b"/")
+    if b"\0" in key or any(part in (b"", b".", b"..") for part in parts):
+        raise FormatError(
+            f"the key {printable(key)!r} is no path below a folder (absolute, '..', empty part or NUL); "
+            f"the dataset does not come from a folder, or somebody tampered with it."
+        )
+    return key
+
+
+def write_new(root: bytes, path: bytes, data: bytes) -> None:
+    """Create a new file below ``root``, which only this process knows; never through a link."""
+    place = os.path.join(root, path)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    try:
+        descriptor = os.open(
+            place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
+        )
+    except FileExistsError:
+        raise PackError(
+            f"two records have the name {printable(path)!r}; they cannot both become files."
+        ) from None
+    with open(descriptor, "wb", buffering=0) as file:
+        file.write(np.frombuffer(data, np.uint8).data)
