@@ -183,7 +183,7 @@ TEST(reading_ahead_from_a_source_that_is_no_file) {
   Store::Counts counts;
   const std::unique_ptr<Reader> reader = reader_of(set, counts);
   ReadAhead ahead({1 << 20, 1},
-                  [&](uint64_t id) { return ReadAhead::Place{reader.get(), nullptr, id}; });
+                  [&](uint64_t id) { return ReadAhead::Origin{reader.get(), nullptr, id}; });
   std::vector<int64_t> ids(set.size());
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>((i * 7) % ids.size());
   counts.bad = set.record(14).offset;

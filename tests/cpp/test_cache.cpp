@@ -160,7 +160,7 @@ TEST(readers_of_the_same_shards_use_a_cache_each_or_none) {
 
 TEST(reading_ahead_fills_the_cache_and_then_needs_no_storage) {
   Cached a;
-  auto find = [&](uint64_t id) { return ReadAhead::Place{&a.set.reader(), nullptr, id}; };
+  auto find = [&](uint64_t id) { return ReadAhead::Origin{&a.set.reader(), nullptr, id}; };
   ReadAhead ahead({1 << 20, 1}, find);
   for (int epoch = 0; epoch < 2; ++epoch) {
     const uint64_t hits = a.cache->counts().hits, misses = a.cache->counts().misses;

@@ -77,7 +77,7 @@ size_t thread_count() {
 }
 
 ReadAhead::Find find_in(MadeSet& set) {
-  return [&set](uint64_t id) { return ReadAhead::Place{&set.reader(), nullptr, id}; };
+  return [&set](uint64_t id) { return ReadAhead::Origin{&set.reader(), nullptr, id}; };
 }
 
 std::vector<int64_t> shuffled_ids(size_t count, unsigned seed) {

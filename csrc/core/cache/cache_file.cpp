@@ -366,17 +366,17 @@ bool CacheFile::write_copy(Table table, uint64_t offset, Bytes bytes) noexcept {
   return true;
 }
 
-CacheFile::Stripe& CacheFile::stripe() noexcept {
+CacheFile::Tally& CacheFile::tally() noexcept {
   static std::atomic<size_t> threads{0};
   thread_local const size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
-  return stripes_[mine % stripes_.size()];
+  return tallies_[mine % tallies_.size()];
 }
 
 CacheFile::Counts CacheFile::counts() const {
   Counts counts;
-  for (const Stripe& stripe : stripes_) {
-    counts.hits += stripe.hits;
-    counts.misses += stripe.misses;
+  for (const Tally& tally : tallies_) {
+    counts.hits += tally.hits;
+    counts.misses += tally.misses;
   }
   counts.stored = stored_;
   counts.damaged = damaged_;

@@ -114,8 +114,8 @@ class CacheFile final : public KeptTables, public KeptRecords {
   bool write_copy(Table table, uint64_t offset, Bytes bytes) noexcept;
 
   // A record was read, from here or from elsewhere.
-  void count_hit() noexcept override { add(stripe().hits, 1); }
-  void count_miss() noexcept override { add(stripe().misses, 1); }
+  void count_hit() noexcept override { add(tally().hits, 1); }
+  void count_miss() noexcept override { add(tally().misses, 1); }
 
   struct Counts {
     uint64_t hits = 0;                            // records read from here
@@ -134,7 +134,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
 
  private:
   // Threads count on lines of their own.
-  struct alignas(64) Stripe {
+  struct alignas(64) Tally {
     std::atomic<uint64_t> hits{0}, misses{0};
   };
 
@@ -157,7 +157,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
   static void add(std::atomic<uint64_t>& counter, uint64_t value) noexcept {
     counter.fetch_add(value, std::memory_order_relaxed);
   }
-  Stripe& stripe() noexcept;
+  Tally& tally() noexcept;
 
   std::atomic<int> descriptor_;  // -1 in a forked child
   const std::string path_;
@@ -168,7 +168,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
   std::vector<GuardedRange> guards_;  // of the segments
   std::atomic<bool> cut_{false};      // a segment is not as long as it was: nothing is stored
   CacheEntry* table_ = nullptr;
-  std::array<Stripe, 16> stripes_;
+  std::array<Tally, 16> tallies_;
   std::atomic<uint64_t> stored_{0}, damaged_{0}, failed_{0};
   std::atomic<int> write_error_{0};  // errno of the last record that could not be written
   std::unique_ptr<Reservation> reservation_;

@@ -255,26 +255,26 @@ bool Filler::next(Chunk& chunk, Turn& turn) {
 
 // False: another process has claimed it.
 bool Filler::visit(const Chunk& chunk, Buffer& buffer, Turn& turn) {
-  std::vector<Part> parts = missing(chunk);
-  const bool claims = !parts.empty();
+  std::vector<Wanted> wanted = missing(chunk);
+  const bool claims = !wanted.empty();
   Held held{claims_, chunk};  // until the end, however that comes
   if (claims) {
-    if (is_hot(parts.front())) turn.take();
+    if (is_hot(wanted.front())) turn.take();
     held.taken = claims_.claim(chunk.begin, chunk.end);
     if (!held.taken) return false;
-    parts = missing(chunk);  // what was put there before we had the claim
+    wanted = missing(chunk);  // what was put there before we had the claim
   }
   uint64_t records = 0, bytes = chunk.bytes;
   for (size_t i = chunk.first; i < chunk.last; ++i) records += target_.has_room(id_at(i)) ? 1 : 0;
-  for (const Part& part : parts) bytes -= part.length;
-  there_records_ += records - parts.size();
+  for (const Wanted& one : wanted) bytes -= one.length;
+  there_records_ += records - wanted.size();
   there_bytes_ += bytes;
-  fill(std::move(parts), buffer, turn);
+  fill(std::move(wanted), buffer, turn);
   return true;
 }
 
-std::vector<Filler::Part> Filler::missing(const Chunk& chunk) {
-  std::vector<Part> parts;
+std::vector<Filler::Wanted> Filler::missing(const Chunk& chunk) {
+  std::vector<Wanted> wanted;
   for (size_t i = chunk.first; i < chunk.last; ++i) {
     const uint64_t id = id_at(i);
     if (!target_.has_room(id)) continue;
@@ -284,42 +284,42 @@ std::vector<Filler::Part> Filler::missing(const Chunk& chunk) {
       // Whatever it is, reading it says so.
     }
     const Record record = reader_.index().record(id);
-    parts.push_back({id, record.shard, record.length, record.offset});
+    wanted.push_back({id, record.shard, record.length, record.offset});
   }
-  return parts;
+  return wanted;
 }
 
-void Filler::fill(std::vector<Part> parts, Buffer& buffer, Turn& turn) {
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+void Filler::fill(std::vector<Wanted> wanted, Buffer& buffer, Turn& turn) {
+  std::sort(wanted.begin(), wanted.end(), [](const Wanted& a, const Wanted& b) {
     return a.shard != b.shard ? a.shard < b.shard : a.offset < b.offset;
   });
-  for (size_t first = 0; first < parts.size() && !stopping_;) {
-    const bool hot = is_hot(parts[first]);
+  for (size_t first = 0; first < wanted.size() && !stopping_;) {
+    const bool hot = is_hot(wanted[first]);
     hot ? turn.take() : turn.give();
     size_t last = first + 1;
-    uint64_t end = parts[first].offset + parts[first].length;
+    uint64_t end = wanted[first].offset + wanted[first].length;
     if (hot) {
-      read_alone(parts[first], hot, buffer);
+      read_alone(wanted[first], hot, buffer);
     } else {
-      for (; last < parts.size() && parts[last].shard == parts[first].shard; ++last) {
-        const Part& part = parts[last];
-        const uint64_t part_end = std::max(end, part.offset + part.length);
-        if (part.offset > end + kGap || part_end - parts[first].offset > plan_.chunk) break;
-        end = part_end;
+      for (; last < wanted.size() && wanted[last].shard == wanted[first].shard; ++last) {
+        const Wanted& one = wanted[last];
+        const uint64_t its_end = std::max(end, one.offset + one.length);
+        if (one.offset > end + kGap || its_end - wanted[first].offset > plan_.chunk) break;
+        end = its_end;
       }
-      read(std::span(parts).subspan(first, last - first), end, buffer);
+      read(std::span(wanted).subspan(first, last - first), end, buffer);
     }
     first = last;
   }
 }
 
 // One request for neighbours. What goes wrong in it is read again record by record, to say which.
-void Filler::read(std::span<const Part> parts, uint64_t end, Buffer& buffer) {
-  const uint64_t begin = parts.front().offset;
+void Filler::read(std::span<const Wanted> wanted, uint64_t end, Buffer& buffer) {
+  const uint64_t begin = wanted.front().offset;
   const uint8_t* bytes = nullptr;
   try {
-    for (const Part& part : parts) reader_.locate(part.id);
-    ByteSource* const source = reader_.source(parts.front().shard);
+    for (const Wanted& one : wanted) reader_.locate(one.id);
+    ByteSource* const source = reader_.source(wanted.front().shard);
     if (source != nullptr) {
       const size_t length = end - begin;
       uint8_t* const memory = buffer.room(ByteSource::room(begin, length));
@@ -330,53 +330,53 @@ void Filler::read(std::span<const Part> parts, uint64_t end, Buffer& buffer) {
   } catch (const std::exception&) {
     bytes = nullptr;
   }
-  for (const Part& part : parts) {
-    if (bytes == nullptr || !put(part, {bytes + (part.offset - begin), part.length})) {
-      read_alone(part, false, buffer);
+  for (const Wanted& one : wanted) {
+    if (bytes == nullptr || !put(one, {bytes + (one.offset - begin), one.length})) {
+      read_alone(one, false, buffer);
     }
   }
 }
 
 // Whether the record is copied from the page cache, where it stays.
-bool Filler::is_hot(const Part& part) {
+bool Filler::is_hot(const Wanted& one) {
   if (target_.is_page_cache()) return false;
   try {
-    return reader_.is_resident(reader_.locate(part.id));
+    return reader_.is_resident(reader_.locate(one.id));
   } catch (const Error&) {
     return false;  // reading it says why
   }
 }
 
-bool Filler::put(const Part& part, Bytes bytes) noexcept {
+bool Filler::put(const Wanted& one, Bytes bytes) noexcept {
   try {
-    const Record record = reader_.locate(part.id);
-    reader_.check(part.id, record, bytes);
-    target_.put(part.id, record, bytes);
+    const Record record = reader_.locate(one.id);
+    reader_.check(one.id, record, bytes);
+    target_.put(one.id, record, bytes);
   } catch (const std::exception&) {
     return false;
   }
   ++put_records_;
-  put_bytes_ += part.length;
+  put_bytes_ += one.length;
   return true;
 }
 
 // From the mapping, which saves a copy, if it is `hot`; else by a request of its own, also where
 // the mapping has just lost bytes: that says what is wrong with the file.
-void Filler::read_alone(const Part& part, bool hot, Buffer& buffer) {
+void Filler::read_alone(const Wanted& one, bool hot, Buffer& buffer) {
   const uint64_t losses = loss_count();
   try {
     const Bytes bytes =
-        hot ? reader_.read(part.id, buffer.scratch) : reader_.read_cold(part.id, buffer.scratch);
-    read_bytes_ += part.length;
+        hot ? reader_.read(one.id, buffer.scratch) : reader_.read_cold(one.id, buffer.scratch);
+    read_bytes_ += one.length;
     if (!hot) ++requests_;
-    target_.put(part.id, reader_.locate(part.id), bytes);
+    target_.put(one.id, reader_.locate(one.id), bytes);
     ++put_records_;
-    put_bytes_ += part.length;
+    put_bytes_ += one.length;
   } catch (const std::exception& error) {
-    if (hot && loss_count() != losses) return read_alone(part, false, buffer);
+    if (hot && loss_count() != losses) return read_alone(one, false, buffer);
     ++failed_;
     const std::lock_guard lock(mutex_);
-    if (failures_.size() < kFailures) failures_.emplace_back(part.id, error.what());
+    if (failures_.size() < kFailures) failures_.emplace_back(one.id, error.what());
   }
 }
 

@@ -120,7 +120,7 @@ class Filler {
     uint64_t bytes;
     uint64_t begin, end;  // what to claim: [begin, end)
   };
-  struct Part {
+  struct Wanted {
     uint64_t id;
     uint32_t shard, length;
     uint64_t offset;
@@ -136,12 +136,12 @@ class Filler {
   void fail(const Chunk& chunk, const std::exception& error) noexcept;
   bool next(Chunk& chunk, Turn& turn);
   bool visit(const Chunk& chunk, Buffer& buffer, Turn& turn);
-  std::vector<Part> missing(const Chunk& chunk);
-  void fill(std::vector<Part> parts, Buffer& buffer, Turn& turn);
-  void read(std::span<const Part> parts, uint64_t end, Buffer& buffer);
-  [[nodiscard]] bool is_hot(const Part& part);
-  bool put(const Part& part, Bytes bytes) noexcept;
-  void read_alone(const Part& part, bool hot, Buffer& buffer);
+  std::vector<Wanted> missing(const Chunk& chunk);
+  void fill(std::vector<Wanted> wanted, Buffer& buffer, Turn& turn);
+  void read(std::span<const Wanted> wanted, uint64_t end, Buffer& buffer);
+  [[nodiscard]] bool is_hot(const Wanted& one);
+  bool put(const Wanted& one, Bytes bytes) noexcept;
+  void read_alone(const Wanted& one, bool hot, Buffer& buffer);
 
   Reader& reader_;
   FillTarget& target_;

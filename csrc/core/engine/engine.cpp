@@ -26,8 +26,9 @@ void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decode
   const bool first = !plan.streams().empty() && plan.streams().front().number == 0;
   if (decoded_side != 0 && first &&
       !plan.fields()[plan.streams().front().fields.front()].picture.format.is_rgb8()) {
-    throw Error(ErrorKind::kValue, "Decoded pictures are kept of 3 channels of 8 bits only. Leave "
-                                   "out cache_decoded.");
+    throw Error(ErrorKind::kValue,
+                "Decoded pictures are kept of 3 channels of 8 bits only. Leave "
+                "out cache_decoded.");
   }
   for (const FieldPlan& field : plan.fields()) {
     if (field.form == Form::kLabel && field.part == FieldPlan::kIndex) continue;
@@ -55,8 +56,7 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
       plan_(std::move(plan)),
       fallback_(std::move(fallback)),
       chunk_(claim_size(plan_.fields.picture_bytes())),
-      ahead_(read_ahead,
-             [this](uint64_t record) { return place_of_record(record); }),
+      ahead_(read_ahead, [this](uint64_t record) { return place_of_record(record); }),
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
   check_parts(sources_, plan_.fields, plan_.decoded_side);
   pool_.attach(*this, threads.cpus);
@@ -110,14 +110,14 @@ std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
 
 // The other way round. Numbers behind the last record are given to the first stream, whose reader
 // refuses them.
-ReadAhead::Place Engine::place_of_record(uint64_t record) const {
+ReadAhead::Origin Engine::place_of_record(uint64_t record) const {
   const uint64_t samples = sources_.size();
   const uint64_t stream = samples == 0 ? 0 : record / samples;
   const std::vector<FieldsPlan::Stream>& streams = plan_.fields.streams();
   if (streams.empty() || stream > streams.back().number) {
-    return read_ahead_place(sources_.find(record), 0);
+    return origin_of(sources_.find(record), 0);
   }
-  return read_ahead_place(sources_.find(record % samples), static_cast<uint32_t>(stream));
+  return origin_of(sources_.find(record % samples), static_cast<uint32_t>(stream));
 }
 
 std::vector<Measured> Engine::measure(std::span<const int64_t> ids, std::span<const uint32_t> draws,

@@ -89,7 +89,7 @@ class Engine final : public Pool::Client {
   static Error closed();
   void measure_lists(BatchRequest& request);
   [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
-  [[nodiscard]] ReadAhead::Place place_of_record(uint64_t record) const;
+  [[nodiscard]] ReadAhead::Origin place_of_record(uint64_t record) const;
   void check_usable() const;
 
   Pool& pool_;

@@ -31,10 +31,10 @@ Decoder& Measurer::decoder() {
 
 // Writes the sizes of the sample's pictures behind those of the samples before it.
 void Measurer::add_sizes(uint64_t id, const SampleRng& rng, std::vector<Measured>& all) {
-  const Sources::Place place = sources_.find(id);
-  const Record record = place.source.reader->index().record(place.id);
+  const Sources::Home home = sources_.find(id);
+  const Record record = home.source.reader->index().record(home.id);
   Extent size{record.width, record.height};
-  if (size.width == 0 || size.height == 0) size = first_size(place, record, decoder(), scratch_);
+  if (size.width == 0 || size.height == 0) size = first_size(home, record, decoder(), scratch_);
   if (plan_.decoded_side != 0) size = bounded(size, plan_.decoded_side);
   const FieldsPlan& plan = plan_.fields;
   for (size_t number = 0; number < plan.views().size(); ++number) {
@@ -53,9 +53,9 @@ void Measurer::add_sizes(uint64_t id, const SampleRng& rng, std::vector<Measured
 std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
                                         std::span<const uint32_t> draws, uint64_t epoch) {
   if (!draws.empty() && draws.size() != ids.size()) {
-    throw Error(ErrorKind::kValue, "A batch of " + std::to_string(ids.size()) +
-                                       " samples has as many draws. Found: " +
-                                       std::to_string(draws.size()) + ".");
+    throw Error(ErrorKind::kValue,
+                "A batch of " + std::to_string(ids.size()) +
+                    " samples has as many draws. Found: " + std::to_string(draws.size()) + ".");
   }
   const std::vector<FieldPlan>& fields = plan_.fields.fields();
   std::vector<Measured> all(fields.size());

@@ -39,7 +39,7 @@ ImageInfo Producer::open(Bytes bytes, const Record& record, const PixelFormat& f
 // Opens what the pixel cache has of the picture. What the index says of its size is all that is
 // known of a record that is not read, so it must keep the limits that the record itself would.
 bool Producer::open_stored(Job& job, ImageInfo& info, Bytes& pixels) {
-  const auto& [source, own] = job.place;
+  const auto& [source, own] = job.home;
   const Record& record = job.record;
   const uint32_t longer = std::max(record.width, record.height);
   const bool allowed = longer <= plan_.limits.max_side &&
@@ -62,7 +62,7 @@ bool Producer::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat&
   const Extent size{info.width, info.height};
   job.stored = size;
   if (plan_.decoded_side == 0) return false;
-  const auto& [source, own] = job.place;
+  const auto& [source, own] = job.home;
   const Extent target = bounded(size, plan_.decoded_side);
   PixelCache* const cache = source.pixels.get();
   const bool keep = cache != nullptr && size == Extent{record.width, record.height} &&
@@ -77,7 +77,7 @@ bool Producer::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat&
     return false;
   }
   if (keep) {
-    confirm(job.place, 0, bytes, held, entries_of(source, own));
+    confirm(job.home, 0, bytes, held, entries_of(source, own));
     if (loss_count() == losses_) cache->store(own, pixels);
   }
   info = decoder_.open_raw(pixels, target.width, target.height);
@@ -104,14 +104,14 @@ SampleRng Producer::rng(const Job& job, uint32_t view) const {
 
 // The views where no field is of the first stream.
 void Producer::draw_by_index(Job& job) {
-  job.stored = first_size(job.place, job.record, decoder_, scratch_);
+  job.stored = first_size(job.home, job.record, decoder_, scratch_);
   draw(job, plan_.decoded_side == 0 ? job.stored : bounded(job.stored, plan_.decoded_side));
 }
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   const uint64_t start = now_ns();
-  const Sources::Place place = sources_.find(id);
-  Job job{batch, position, id, place, place.source.reader->index().record(place.id), start};
+  const Sources::Home home = sources_.find(id);
+  Job job{batch, position, id, home, home.source.reader->index().record(home.id), start};
   resize_ns_ = 0;
   const FieldsPlan& plan = plan_.fields;
   if (plan.has_views() && (plan.streams().empty() || plan.streams().front().number != 0)) {
@@ -133,10 +133,9 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
 
 // Reads a record and cuts its pictures' fields; `slot` counts the streams that are read.
 void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32_t slot) {
-  const auto& [source, own] = job.place;
+  const auto& [source, own] = job.home;
   const bool first = stream.number == 0;
-  const PixelFormat& format =
-      plan_.fields.fields()[stream.fields.front()].picture.format;
+  const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
   std::shared_ptr<const void> held;  // the bytes' owner, where they were read ahead
   ImageInfo info;
   Bytes bytes;
@@ -148,8 +147,8 @@ void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32
     ahead_.skip(ahead, request);
     job.start = count_read(job.start, 0);
   } else {
-    const ReadAhead::Place place = read_ahead_place(job.place, stream.number);
-    bytes = ahead_.read(ahead, request, place, scratch_, held);
+    const ReadAhead::Origin origin = origin_of(job.home, stream.number);
+    bytes = ahead_.read(ahead, request, origin, scratch_, held);
     job.start = count_read(job.start, bytes.size());
     if (first) {
       recut = open_bounded(job, bytes, held != nullptr, format, info);
@@ -161,14 +160,14 @@ void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32
   const Extent size{info.width, info.height};
   if (first) draw(job, size);
   for (const uint32_t field : stream.fields) cut(job, field, size, entries);
-  confirm(job.place, stream.number, bytes, held != nullptr, entries);
+  confirm(job.home, stream.number, bytes, held != nullptr, entries);
   if (recut) ++recut_;
 }
 
 // Finds out whether what was used was the files', which loss_count() tells then.
-void Producer::confirm(const Sources::Place& place, uint32_t stream, Bytes bytes, bool held,
+void Producer::confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
                        const EntryPoints& entries) {
-  const auto& [source, own] = place;
+  const auto& [source, own] = home;
   const bool stored = stream == 0 && source.pixels != nullptr && source.pixels->has(bytes);
   static_cast<void>(stored ? source.pixels->is_there(bytes)
                            : held || source.stream(stream).is_there(own, bytes, scratch_));
@@ -207,9 +206,9 @@ void Producer::cut(const Job& job, uint32_t field, Extent size, const EntryPoint
 void Producer::copy_value(const Job& job, uint32_t field) {
   const FieldPlan& plan = plan_.fields.fields()[field];
   const FieldPlace& place = job.batch.place(field);
-  const auto& [source, own] = job.place;
+  const auto& [source, own] = job.home;
   if (plan.form == FieldPlan::Form::kLabel) {
-    const int64_t label = label_of(job.place, job.record, plan);
+    const int64_t label = label_of(job.home, job.record, plan);
     std::memcpy(place.at(job.position), &label, sizeof(label));
   } else if (plan.form == FieldPlan::Form::kFixed) {
     source.columns[plan.part]->copy(own, place.at(job.position), plan.width);

@@ -12,8 +12,8 @@
 #include "engine/stats.h"
 #include "read_ahead/read_ahead.h"
 #include "sample/field_plan.h"
-#include "transform/pixels/stage.h"
 #include "transform/cut.h"
+#include "transform/pixels/stage.h"
 #include "transform/view.h"
 
 namespace fastload {
@@ -48,7 +48,7 @@ class Producer {
     Batch& batch;
     const uint32_t position;
     const uint64_t id;  // sample id
-    const Sources::Place place;
+    const Sources::Home home;
     const Record record;  // of the first stream
     uint64_t start = 0;   // ns, when its present stage began
     Extent stored = {};   // size of the first picture as stored
@@ -58,7 +58,7 @@ class Producer {
   ImageInfo open(Bytes bytes, const Record& record, const PixelFormat& format);
   bool open_stored(Job& job, ImageInfo& info, Bytes& pixels);
   bool open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format, ImageInfo& info);
-  void confirm(const Sources::Place& place, uint32_t stream, Bytes bytes, bool held,
+  void confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
                const EntryPoints& entries);
   uint64_t count_read(uint64_t start, size_t bytes);
   void cut(const Job& job, uint32_t field, Extent size, const EntryPoints& entries);

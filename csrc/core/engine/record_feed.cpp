@@ -79,7 +79,7 @@ RecordFeed::RecordFeed(Sources sources, const Plan& plan, const ReadAheadPlan& r
       checker_(plan.limits),
       ahead_(read_ahead, [this](uint64_t id) {
         const auto [source, own] = sources_.find(id);
-        return ReadAhead::Place{source.reader, source.entries, own};
+        return ReadAhead::Origin{source.reader, source.entries, own};
       }) {}
 
 bool RecordFeed::is_wanted(const RecordRequest& request, const PhiloxKey& key, size_t i) const {

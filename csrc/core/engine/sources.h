@@ -20,7 +20,7 @@ struct Source {
   std::vector<int64_t> labels;  // the label that stands for each of the dataset's; empty: the same
   uint64_t first = 0;           // id of its first sample
   std::shared_ptr<PixelCache> pixels =
-      nullptr;  // decoded pictures by the dataset's own ids; nullptr: none
+      nullptr;                        // decoded pictures by the dataset's own ids; nullptr: none
   std::vector<Reader*> further = {};  // of the second stream of records, and so on; borrowed
   std::vector<Column*> columns = {};  // borrowed
 
@@ -39,8 +39,8 @@ struct Source {
 // Safe to use from many threads.
 class Sources {
  public:
-  // `first` is set here. Throws Error(kValue) if there is no source, Error(kFormat) where a source's
-  // parts are not of equally many samples.
+  // `first` is set here. Throws Error(kValue) if there is no source, Error(kFormat) where a
+  // source's parts are not of equally many samples.
   explicit Sources(std::vector<Source> sources) : sources_(std::move(sources)) {
     if (sources_.empty()) throw Error(ErrorKind::kValue, "A loader needs a dataset. Found: none.");
     for (Source& source : sources_) {
@@ -51,7 +51,7 @@ class Sources {
     }
   }
 
-  struct Place {
+  struct Home {
     const Source& source;
     uint64_t id;  // in that source
   };
@@ -59,7 +59,7 @@ class Sources {
   [[nodiscard]] uint64_t size() const { return total_; }
   [[nodiscard]] const std::vector<Source>& all() const { return sources_; }
   // Where a sample is. Ids behind the end are given to the last source, whose reader refuses them.
-  [[nodiscard]] Place find(uint64_t id) const {
+  [[nodiscard]] Home find(uint64_t id) const {
     size_t i = sources_.size() - 1;
     while (id < sources_[i].first) --i;
     return {sources_[i], id - sources_[i].first};

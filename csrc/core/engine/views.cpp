@@ -29,10 +29,10 @@ void scale(int& begin, int& length, uint32_t from, uint32_t to) {
 
 }  // namespace
 
-Extent first_size(const Sources::Place& place, const Record& record, Decoder& decoder,
+Extent first_size(const Sources::Home& home, const Record& record, Decoder& decoder,
                   std::vector<uint8_t>& scratch) {
   if (record.width != 0 && record.height != 0) return {record.width, record.height};
-  const ImageInfo info = decoder.open(place.source.reader->read(place.id, scratch));
+  const ImageInfo info = decoder.open(home.source.reader->read(home.id, scratch));
   return {info.width, info.height};
 }
 
@@ -66,17 +66,17 @@ void check_column(const Column& column, const FieldPlan& field) {
   const uint32_t width = column.width();
   const bool label = field.form == FieldPlan::Form::kLabel;
   const Storage storage = field.is_ragged() ? Storage::kRagged : Storage::kFixed;
-  const bool fits = label ? width == sizeof(int32_t) || width == sizeof(int64_t)
-                          : width == field.width;
+  const bool fits =
+      label ? width == sizeof(int32_t) || width == sizeof(int64_t) : width == field.width;
   if (column.storage() == storage && fits) return;
   throw Error(ErrorKind::kValue, column.path() + " has values or rows of " + std::to_string(width) +
                                      " bytes, the field takes " +
-                                     (label ? "4 or 8" : std::to_string(field.width)) +
-                                     " of " + (field.is_ragged() ? "rows" : "values") + ".");
+                                     (label ? "4 or 8" : std::to_string(field.width)) + " of " +
+                                     (field.is_ragged() ? "rows" : "values") + ".");
 }
 
-int64_t label_of(const Sources::Place& place, const Record& record, const FieldPlan& field) {
-  const auto& [source, own] = place;
+int64_t label_of(const Sources::Home& home, const Record& record, const FieldPlan& field) {
+  const auto& [source, own] = home;
   if (field.part == FieldPlan::kIndex) return source.label(record.label);
   Column& column = *source.columns[field.part];
   if (column.width() == sizeof(int32_t)) {

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "read_ahead/kept_share.h"
-#include "read_ahead/parts.h"
 #include "read_ahead/read_ahead.h"
+#include "read_ahead/requests.h"
 
 namespace fastload {
 namespace {
@@ -45,9 +45,9 @@ bool ReadAhead::next(Job& job) {
       continue;
     }
     const uint64_t before = releases();
-    job.parts.clear();
-    job.parts.push_back({{group, &group->requests[position_]}, 0, {}});
-    job.place = find_(static_cast<uint64_t>(sample));
+    job.wanted.clear();
+    job.wanted.push_back({{group, &group->requests[position_]}, 0, {}});
+    job.origin = find_(static_cast<uint64_t>(sample));
     if (!look_at(job) || !gather(job, static_cast<uint64_t>(sample))) {
       advance();
       continue;
@@ -62,12 +62,12 @@ bool ReadAhead::next(Job& job) {
 // False if the job's first record needs no reading: it is in memory, or its entry is damaged, which
 // decoding will report.
 bool ReadAhead::look_at(Job& job) {
-  Job::Part& first = job.parts.front();
+  Job::Wanted& first = job.wanted.front();
   try {
-    const Record record = job.place.reader->locate(job.place.id);
-    first.id = job.place.id;
+    const Record record = job.origin.reader->locate(job.origin.id);
+    first.id = job.origin.id;
     first.record = record;
-    if (!needs_none(job.place) && !is_hot(job.place, record)) return true;
+    if (!needs_none(job.origin) && !is_hot(job.origin, record)) return true;
     int state = kQueued;
     first.request->state.compare_exchange_strong(state, kResident);
   } catch (const Error&) {
@@ -77,15 +77,15 @@ bool ReadAhead::look_at(Job& job) {
 }
 
 // Whether decoding will not ask for the record.
-bool ReadAhead::needs_none(const Place& place) {
-  return place.pixels != nullptr && place.pixels->is_ready(place.id);
+bool ReadAhead::needs_none(const Origin& origin) {
+  return origin.pixels != nullptr && origin.pixels->is_ready(origin.id);
 }
 
 // Where everything has been in the page cache for a while, a look now and then is enough.
-bool ReadAhead::is_hot(const Place& place, const Record& record) {
-  const bool ready = place.reader->is_ready(place.id);
+bool ReadAhead::is_hot(const Origin& origin, const Record& record) {
+  const bool ready = origin.reader->is_ready(origin.id);
   const bool trusted = !ready && hot_ >= kTrusted && hot_ % kTrustedStep != 0;
-  if (!ready && !trusted && is_cold(place, record)) {
+  if (!ready && !trusted && is_cold(origin, record)) {
     hot_ = calm_ = 0;
     set_cold(true);
     return false;
@@ -93,18 +93,18 @@ bool ReadAhead::is_hot(const Place& place, const Record& record) {
   resident_.fetch_add(1, std::memory_order_relaxed);
   if (!ready) ++hot_;
   if (++calm_ == kTrusted) set_cold(false);
-  if (!trusted && place.entries != nullptr) place.entries->touch(place.id);
+  if (!trusted && origin.entries != nullptr) origin.entries->touch(origin.id);
   return true;
 }
 
 // Looking takes a system call, and where that is preadv2 the kernel begins to read a page. So where
 // the last records were not in memory, few are looked at; of those that are to stay in the page
 // cache, an epoch later, all.
-bool ReadAhead::is_cold(const Place& place, const Record& record) {
+bool ReadAhead::is_cold(const Origin& origin, const Record& record) {
   const bool kept = is_kept(record.shard, record.offset, plan_.keep);
   uint32_t& run = cold_run_[kept ? 1 : 0];
   if (run >= (kept ? kTrusted : kTrustedStep) && run++ % kTrustedStep != 0) return true;
-  const bool cold = !place.reader->is_resident(record);
+  const bool cold = !origin.reader->is_resident(record);
   run = cold ? run + 1 : 0;
   return cold;
 }
@@ -167,8 +167,8 @@ bool ReadAhead::wait_for_space(uint64_t before) {
 
 // Decides which bytes the job reads. False if they can never be read ahead.
 bool ReadAhead::gather(Job& job, uint64_t sample) {
-  const Record record = job.parts.front().record;
-  job.source = job.place.reader->source(record.shard);
+  const Record record = job.wanted.front().record;
+  job.source = job.origin.reader->source(record.shard);
   job.begin = record.offset;
   job.end = record.offset + record.length;
   if (job.source == nullptr) return false;
@@ -182,15 +182,15 @@ bool ReadAhead::gather(Job& job, uint64_t sample) {
 
 // A damaged entry ends it; decoding will report it.
 void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
-  const uint32_t shard = job.parts.front().record.shard;
+  const uint32_t shard = job.wanted.front().record.shard;
   for (;;) {
     sample += static_cast<uint64_t>(static_cast<int64_t>(step));
     const auto found = queued_.find(sample);
     if (found == queued_.end() || found->second->state.load() != kQueued) return;
-    const Place place = find_(sample);
-    if (place.reader != job.place.reader || place.reader->is_ready(place.id)) return;
-    if (needs_none(place)) return;
-    const Record record = place.reader->locate(place.id);
+    const Origin origin = find_(sample);
+    if (origin.reader != job.origin.reader || origin.reader->is_ready(origin.id)) return;
+    if (needs_none(origin)) return;
+    const Record record = origin.reader->locate(origin.id);
     const uint64_t begin = std::min(job.begin, record.offset);
     const uint64_t end = std::max(job.end, record.offset + record.length);
     const uint64_t gap =
@@ -199,7 +199,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     if (record.shard != shard || gap > kGap || end - begin > longest_) return;
     job.begin = begin;
     job.end = end;
-    job.parts.push_back({found->second, place.id, record});
+    job.wanted.push_back({found->second, origin.id, record});
   }
 } catch (const Error&) {
   return;
@@ -209,11 +209,11 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
 ReadAhead::Claim ReadAhead::claim(Job& job) {
   job.buffer = pool_->acquire(ByteSource::room(job.begin, job.end - job.begin));
   if (job.buffer == nullptr) return Claim::kNoSpace;
-  std::erase_if(job.parts, [](const Job::Part& part) {
+  std::erase_if(job.wanted, [](const Job::Wanted& wanted) {
     int state = kQueued;
-    return !part.request->state.compare_exchange_strong(state, kLoading);
+    return !wanted.request->state.compare_exchange_strong(state, kLoading);
   });
-  if (!job.parts.empty()) return Claim::kDone;
+  if (!job.wanted.empty()) return Claim::kDone;
   job.buffer.reset();
   return Claim::kLost;
 }

@@ -8,7 +8,7 @@
 #include "base/blocked_signals.h"
 #include "base/error.h"
 #include "read_ahead/kept_share.h"
-#include "read_ahead/parts.h"
+#include "read_ahead/requests.h"
 
 namespace fastload {
 namespace {
@@ -98,18 +98,18 @@ void ReadAhead::let_go(Request& request) noexcept {
   if (request.state.compare_exchange_strong(state, kTaken)) request.buffer.reset();
 }
 
-Bytes ReadAhead::read(void* group, uint32_t position, const Place& place,
+Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
                       std::vector<uint8_t>& scratch, std::shared_ptr<const void>& held) {
-  if (group == nullptr) return place.reader->read(place.id, scratch);
+  if (group == nullptr) return origin.reader->read(origin.id, scratch);
   Request& request = static_cast<Group*>(group)->requests[position];
   int state = request.state.load();
   if (state == kQueued && request.state.compare_exchange_strong(state, kTaken)) {
-    if (place.reader->is_ready(place.id) ||
-        (!cold_ && place.reader->is_resident(place.reader->locate(place.id)))) {
-      return place.reader->read(place.id, scratch);
+    if (origin.reader->is_ready(origin.id) ||
+        (!cold_ && origin.reader->is_resident(origin.reader->locate(origin.id)))) {
+      return origin.reader->read(origin.id, scratch);
     }
     late_.fetch_add(1, std::memory_order_relaxed);
-    return place.reader->read_cold(place.id, scratch);
+    return origin.reader->read_cold(origin.id, scratch);
   }
   if (state == kLoading) waits_.fetch_add(1, std::memory_order_relaxed);
   while (state == kLoading) {
@@ -117,15 +117,15 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Place& place,
     state = request.state.load();
   }
   if (state == kReady && request.state.compare_exchange_strong(state, kTaken)) {
-    const Record record = place.reader->locate(place.id);
+    const Record record = origin.reader->locate(origin.id);
     const Bytes bytes{request.bytes, record.length};
     held = std::move(request.buffer);
-    place.reader->check(place.id, record, bytes);
-    place.reader->count_miss();
+    origin.reader->check(origin.id, record, bytes);
+    origin.reader->count_miss();
     return bytes;
   }
-  return state == kFailed ? place.reader->read_cold(place.id, scratch)
-                          : place.reader->read(place.id, scratch);
+  return state == kFailed ? origin.reader->read_cold(origin.id, scratch)
+                          : origin.reader->read(origin.id, scratch);
 }
 
 ReadAhead::Counts ReadAhead::counts() const {
@@ -156,15 +156,15 @@ void ReadAhead::load(Job& job) {
   const size_t length = job.end - job.begin;
   const uint8_t* bytes = nullptr;
   try {
-    if (job.place.entries != nullptr) {
-      for (const Job::Part& part : job.parts) job.place.entries->touch(part.id);
+    if (job.origin.entries != nullptr) {
+      for (const Job::Wanted& wanted : job.wanted) job.origin.entries->touch(wanted.id);
     }
     // What goes into the node's cache has no need of the page cache.
-    const Job::Part& first = job.parts.front();
+    const Job::Wanted& first = job.wanted.front();
     const bool keep =
-        !job.place.reader->wants(first.id) && is_kept(first.record.shard, job.begin, plan_.keep);
+        !job.origin.reader->wants(first.id) && is_kept(first.record.shard, job.begin, plan_.keep);
     bytes = job.source->read(job.begin, length, job.buffer.get(), keep);
-    ahead_.fetch_add(job.parts.size(), std::memory_order_relaxed);
+    ahead_.fetch_add(job.wanted.size(), std::memory_order_relaxed);
     requests_.fetch_add(1, std::memory_order_relaxed);
     bytes_.fetch_add(length, std::memory_order_relaxed);
   } catch (const std::exception&) {
@@ -176,25 +176,25 @@ void ReadAhead::load(Job& job) {
 
 // Into the node's cache, before decoding can have the records: whoever needs them next finds them.
 void ReadAhead::store(const Job& job, const uint8_t* bytes) {
-  for (const Job::Part& part : job.parts) {
-    Reader& reader = *job.place.reader;
-    if (!reader.wants(part.id)) continue;
-    const Bytes record{bytes + (part.record.offset - job.begin), part.record.length};
+  for (const Job::Wanted& wanted : job.wanted) {
+    Reader& reader = *job.origin.reader;
+    if (!reader.wants(wanted.id)) continue;
+    const Bytes record{bytes + (wanted.record.offset - job.begin), wanted.record.length};
     try {
-      reader.check(part.id, part.record, record);
+      reader.check(wanted.id, wanted.record, record);
     } catch (const std::exception&) {
       continue;  // decoding reports it
     }
-    reader.keep(part.id, part.record, record);
+    reader.keep(wanted.id, wanted.record, record);
   }
 }
 
 void ReadAhead::publish(Job& job, const uint8_t* bytes) {
-  for (const Job::Part& part : job.parts) {
-    Request& request = *part.request;
+  for (const Job::Wanted& wanted : job.wanted) {
+    Request& request = *wanted.request;
     if (bytes != nullptr) {
       request.buffer = job.buffer;
-      request.bytes = bytes + (part.record.offset - job.begin);
+      request.bytes = bytes + (wanted.record.offset - job.begin);
     }
     request.state.store(bytes != nullptr ? kReady : kFailed);
     request.state.notify_all();

@@ -52,14 +52,14 @@ class ReadAhead {
   static constexpr size_t kThreads = 48;
 
   // Where a sample is.
-  struct Place {
+  struct Origin {
     Reader* reader;
     Entries* entries;  // nullptr: none
     uint64_t id;       // in that reader
     // Records whose pixels are there need not be read; nullptr: none.
     const PixelCache* pixels = nullptr;
   };
-  using Find = std::function<Place(uint64_t)>;
+  using Find = std::function<Origin(uint64_t)>;
 
   ReadAhead(const ReadAheadPlan& plan, Find find);
   ~ReadAhead();  // as close()
@@ -75,7 +75,7 @@ class ReadAhead {
   void drop(const std::shared_ptr<void>& group) noexcept;
   // The record at `position` of the group, as Reader::read. The bytes are valid as long as
   // `scratch` and `held`.
-  Bytes read(void* group, uint32_t position, const Place& place, std::vector<uint8_t>& scratch,
+  Bytes read(void* group, uint32_t position, const Origin& origin, std::vector<uint8_t>& scratch,
              std::shared_ptr<const void>& held);
   // The record at `position` of the group is not needed.
   void skip(void* group, uint32_t position) noexcept;
@@ -112,13 +112,13 @@ class ReadAhead {
   bool plan(Job& job);
   bool next(Job& job);
   bool look_at(Job& job);
-  static bool needs_none(const Place& place);
+  static bool needs_none(const Origin& origin);
   static void let_go(Request& request) noexcept;
   bool take_announced();
   bool wait_for_space(uint64_t releases);
   uint64_t releases() const;
-  bool is_hot(const Place& place, const Record& record);
-  bool is_cold(const Place& place, const Record& record);
+  bool is_hot(const Origin& origin, const Record& record);
+  bool is_cold(const Origin& origin, const Record& record);
   void set_cold(bool cold);
   void index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) noexcept;
   bool gather(Job& job, uint64_t sample);

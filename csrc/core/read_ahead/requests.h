@@ -1,4 +1,4 @@
-// The parts of ReadAhead that read_ahead.cpp and plan.cpp share.
+// What read_ahead.cpp and plan.cpp share: the requests of a batch, and one request to storage.
 #pragma once
 
 #include <atomic>
@@ -39,13 +39,13 @@ struct ReadAhead::Group {
 
 // One request to storage, for one record or several neighbours.
 struct ReadAhead::Job {
-  struct Part {
+  struct Wanted {
     std::shared_ptr<Request> request;  // keeps its group alive
     uint64_t id;                       // in the reader
     Record record;
   };
-  std::vector<Part> parts;  // the one that is needed first, then its neighbours
-  Place place{};            // of the first
+  std::vector<Wanted> wanted;  // the one that is needed first, then its neighbours
+  Origin origin{};             // of the first
   ByteSource* source = nullptr;
   uint64_t begin = 0, end = 0;  // bytes of the source
   std::shared_ptr<uint8_t> buffer;
