@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "register.h"
 #include "views.h"
+#include "transform/geometry/registry.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -27,13 +28,10 @@ using namespace nb::literals;
 namespace fastload::bindings {
 namespace {
 
-using Kind = GeometrySpec::Kind;
 using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, uint8_t>;
 
-constexpr std::array<const char*, 4> kKinds{"none", "random_resized_crop", "resize_shorter",
-                                            "resize_exact"};
-constexpr std::array<const char*, 3> kFlipPlaces{"last", "before_window", "before_crop"};
+using StepTuple = std::tuple<std::string, std::vector<double>>;  // name, numbers
 
 Array owned(std::unique_ptr<uint8_t[]> data, std::initializer_list<size_t> shape) {
   uint8_t* raw = data.release();
@@ -116,52 +114,32 @@ Array run_store(const Image& image, const StoreSpec& spec, int repeat) {
   return owned(std::move(out), {3, image.shape(0), image.shape(1) * size});
 }
 
-void make_geometry(GeometrySpec* self, const std::string& kind, int out_height, int out_width,
-                   int max_size, std::array<double, 2> scale, std::array<double, 2> ratio,
-                   const std::string& filter, int center_height, int center_width,
-                   bool random_window, double flip_probability, const std::string& flip_place) {
+void make_geometry(GeometrySpec* self, const std::vector<StepTuple>& steps,
+                   const std::string& filter) {
   GeometrySpec spec;
-  spec.kind = by_name<Kind>("kind", kKinds, kind);
-  spec.out_height = out_height;
-  spec.out_width = out_width;
-  spec.max_size = max_size;
-  spec.scale_min = scale[0];
-  spec.scale_max = scale[1];
-  spec.ratio_min = ratio[0];
-  spec.ratio_max = ratio[1];
+  for (const auto& [name, numbers] : steps) spec.add(name, numbers);
   spec.filter = by_name<Filter>("filter", kFilters, filter);
-  spec.center_height = center_height;
-  spec.center_width = center_width;
-  spec.random_window = random_window;
-  spec.flip_probability = flip_probability;
-  spec.flip_place = by_name<FlipPlace>("flip_place", kFlipPlaces, flip_place);
-  new (self) GeometrySpec(spec);
+  new (self) GeometrySpec(std::move(spec));
+}
+
+nb::dict geometry_list() {
+  nb::dict all;
+  for (const GeometryOperation* operation : geometry_operations()) {
+    nb::list parameters;
+    for (const char* name : operation->parameters) parameters.append(name);
+    all[operation->name] = nb::tuple(parameters);
+  }
+  return all;
 }
 
 void register_geometry(nb::module_& m) {
-  const GeometrySpec d;
+  m.attr("GEOMETRY_OPERATIONS") = geometry_list();
   nb::class_<GeometrySpec>(m, "GeometrySpec",
                            "Crop, resize, window and flip; see transform/view.h.")
-      .def("__init__", make_geometry, nb::kw_only(), "kind"_a = "none", "out_height"_a = 0,
-           "out_width"_a = 0, "max_size"_a = 0, "scale"_a = std::array{d.scale_min, d.scale_max},
-           "ratio"_a = std::array{d.ratio_min, d.ratio_max}, "filter"_a = "bilinear",
-           "center_height"_a = 0, "center_width"_a = 0, "random_window"_a = false,
-           "flip_probability"_a = 0.0, "flip_place"_a = "last")
-      .def_prop_ro("kind",
-                   [](const GeometrySpec& s) { return kKinds[static_cast<size_t>(s.kind)]; })
+      .def("__init__", make_geometry, "steps"_a = std::vector<StepTuple>{}, "filter"_a = "bilinear",
+           "steps: (name, numbers) each, the numbers as GEOMETRY_OPERATIONS has them.")
       .def_prop_ro("filter",
-                   [](const GeometrySpec& s) { return kFilters[static_cast<size_t>(s.filter)]; })
-      .def_prop_ro("scale",
-                   [](const GeometrySpec& s) { return std::tuple(s.scale_min, s.scale_max); })
-      .def_prop_ro("ratio",
-                   [](const GeometrySpec& s) { return std::tuple(s.ratio_min, s.ratio_max); })
-      .def_ro("out_height", &GeometrySpec::out_height)
-      .def_ro("out_width", &GeometrySpec::out_width)
-      .def_ro("max_size", &GeometrySpec::max_size)
-      .def_ro("center_height", &GeometrySpec::center_height)
-      .def_ro("center_width", &GeometrySpec::center_width)
-      .def_ro("random_window", &GeometrySpec::random_window)
-      .def_ro("flip_probability", &GeometrySpec::flip_probability);
+                   [](const GeometrySpec& s) { return kFilters[static_cast<size_t>(s.filter)]; });
 }
 
 void make_store(StoreSpec* self, const std::string& dtype, bool channels_last, bool scale,

@@ -136,7 +136,8 @@ class Renderer:
         try:
             view = _C.draw_view(geometry, width, height, key.seed, key.epoch, sample, key.draw)
         except ValueError:  # smaller than RandomCrop: what is asked for
-            view = ((0, 0, 1, 1), (1, 1), (0, 0, self._plan.center_width, self._plan.center_height), False)
+            assert self._plan.output_size is not None
+            view = ((0, 0, 1, 1), (1, 1), (0, 0, *self._plan.output_size[::-1]), False)
         _, _, (_, _, width, height), _ = view
         return torch.zeros(height, width, 3, dtype=getattr(torch, self._plan.dtype), device="cpu").permute(
             2, 0, 1

@@ -42,7 +42,7 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
     bounds = [bounded_sizes(first["width"], first["height"], options.cache_decoded) for first in firsts]
     sizes = {(int(height), int(width)) for width, height in bounds}
     size = sizes.pop()
-    if plan.geometry_spec().kind != "none" or 0 in size or sizes:
+    if not plan.keeps_size or 0 in size or sizes:
         raise ValueError(
             "The transform leaves pictures of different sizes, which cannot be stacked: Resize(int) keeps "
             "the aspect ratio. Add CenterCrop(size), or use RandomResizedCrop(size) or Resize((h, w)), "
@@ -53,7 +53,7 @@ def output_size(dataset: Packed, plan: Plan, options: Options) -> tuple[int, int
 
 def _same_sizes(dataset: Packed, plan: Plan) -> bool:
     """Whether all pictures have one size, which the transform leaves as it is."""
-    if plan.kind != "none":
+    if not plan.keeps_size:
         return False
     for name in ("width", "height"):
         sizes = [part.records[name] for part in dataset.parts]

@@ -102,7 +102,7 @@ def _of_packed(
         f"Python, in {workers} worker processes" if workers else "Python, in the thread that asks for batches"
     )
     yield Explained("read", "records by their byte ranges", _CORE, "ahead of decoding")
-    whole = plan.kind == "none" and not plan.center_height
+    whole = plan.keeps_size
     cut = "whole pictures, because no crop or resize comes first" if whole else "what the crop needs"
     if runs_python(plan, options) and plan.output_size is None:
         cut += ", one by one, because they may differ in size"

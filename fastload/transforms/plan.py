@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload._native import _C
 
-__all__ = ["PixelUse", "Plan", "Step"]
+__all__ = ["GeometryUse", "PixelUse", "Plan", "Step"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,21 @@ class Step:
     native: bool  # in the core; else in Python
     why: str
     keep: str = ""  # what would keep it in the core; empty where nothing is known to
+
+
+@dataclass(frozen=True)
+class GeometryUse:
+    """A step of the geometry as the core takes it: its name in ``_C.GEOMETRY_OPERATIONS``, its numbers, and
+    what follows from these."""
+
+    name: str
+    numbers: tuple[float, ...]
+    size: tuple[int, int] | None = field(default=None, compare=False)  # (height, width) behind it, if known
+    keeps_size: bool = field(default=False, compare=False)
+    drawn: bool = field(default=False, compare=False)  # for each sample
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{number:.6g}' for number in self.numbers)})"
 
 
 @dataclass(frozen=True)
@@ -33,25 +48,15 @@ class PixelUse:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the core does to each picture: geometry (the fields of GeometrySpec), ``pixels``, store (those of
-    StoreSpec); then the ``tail``.
+    """What the core does to each picture, operation by operation: ``geometry``, ``pixels``, and how they are
+    stored (the fields of StoreSpec); then the ``tail``.
 
     ``tail`` holds the callables to run, in order: on a PIL picture, if ``picture``, else on a ``(C, H, W)``
     tensor of ``dtype``. ``steps`` says of each item of the transform where it runs, and why.
     """
 
-    kind: str = "none"  # "none", "random_resized_crop", "resize_shorter", "resize_exact"
-    out_height: int = 0
-    out_width: int = 0
-    max_size: int = 0
-    crop_scale: tuple[float, float] = (0.08, 1.0)
-    crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
-    filter: str = "bilinear"
-    center_height: int = 0
-    center_width: int = 0
-    random_window: bool = False  # the window of center_height and center_width lies anywhere
-    flip_probability: float = 0.0
-    flip_place: str = "last"  # "last", "before_window", "before_crop"
+    geometry: tuple[GeometryUse, ...] = ()  # which pixels of the picture, and how many are made of them
+    filter: str = "bilinear"  # that resizes them
     pixels: tuple[PixelUse, ...] = ()  # on the cut picture, in order, before it is stored
     dtype: str = "uint8"
     scale: bool = False
@@ -65,35 +70,25 @@ class Plan:
     @property
     def output_size(self) -> tuple[int, int] | None:
         """``(height, width)`` of every sample in pixels, or None where it depends on the picture."""
-        if self.center_height:
-            return self.center_height, self.center_width
-        if self.kind in ("random_resized_crop", "resize_exact"):
-            return self.out_height, self.out_width
+        for use in reversed(self.geometry):
+            if not use.keeps_size:
+                return use.size
         return None
+
+    @property
+    def keeps_size(self) -> bool:
+        """Whether whole pictures come as large as they are."""
+        return all(use.keeps_size for use in self.geometry)
 
     @property
     def is_random(self) -> bool:
         """Whether the core draws for each sample."""
-        drawn = self.kind == "random_resized_crop" or self.random_window
-        chances = (self.flip_probability, *(use.probability for use in self.pixels))
-        return drawn or any(0.0 < chance < 1.0 for chance in chances)
+        chances = (use.probability for use in self.pixels)
+        return any(use.drawn for use in self.geometry) or any(0.0 < chance < 1.0 for chance in chances)
 
     def geometry_spec(self) -> _C.GeometrySpec:
         """The core's description of crop, resize, window and flip."""
-        return _C.GeometrySpec(
-            kind=self.kind,
-            out_height=self.out_height,
-            out_width=self.out_width,
-            max_size=self.max_size,
-            scale=self.crop_scale,
-            ratio=self.crop_ratio,
-            filter=self.filter,
-            center_height=self.center_height,
-            center_width=self.center_width,
-            random_window=self.random_window,
-            flip_probability=self.flip_probability,
-            flip_place=self.flip_place,
-        )
+        return _C.GeometrySpec([(use.name, list(use.numbers)) for use in self.geometry], self.filter)
 
     def pixel_spec(self) -> _C.PixelSpec:
         """The core's description of the operations on pixels."""

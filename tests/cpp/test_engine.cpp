@@ -107,10 +107,10 @@ SamplePlan random_plan(Random& random) {
   view.out_width = random.in(1, 80);
   view.out_height = random.in(1, 80);
   const auto seed = static_cast<uint64_t>(random.in(0, 1000));
-  view.geometry.kind = GeometrySpec::Kind::kRandomResizedCrop;
-  view.geometry.out_width = view.out_width;
-  view.geometry.out_height = view.out_height;
-  view.geometry.flip_probability = 0.5;
+  const auto height = static_cast<double>(view.out_height);
+  const auto width = static_cast<double>(view.out_width);
+  view.geometry.add("random_resized_crop", {height, width, 0.08, 1.0, 3.0 / 4, 4.0 / 3});
+  view.geometry.add("horizontal_flip", {0.5});
   StoreSpec store;
   store.dtype = static_cast<DType>(random.in(0, 3));
   store.channels_last = random.coin();

@@ -43,9 +43,9 @@ Ids ids_of(size_t count) {
 
 RecordFeed feed_of(MadeSet& set, size_t budget = 0) {
   RecordFeed::Plan plan{};
-  plan.geometry.kind = GeometrySpec::Kind::kRandomResizedCrop;
-  plan.geometry.out_width = plan.geometry.out_height = plan.out_width = plan.out_height = kSide;
-  plan.geometry.flip_probability = 0.5;
+  plan.out_width = plan.out_height = kSide;
+  plan.geometry.add("random_resized_crop", {kSide, kSide, 0.08, 1.0, 3.0 / 4, 4.0 / 3});
+  plan.geometry.add("horizontal_flip", {0.5});
   Source source{};
   source.reader = &set.reader();
   return RecordFeed(Sources({source}), plan, {budget, 1});

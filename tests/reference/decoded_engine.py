@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from cache_folder import OpenFolder
+from geometry_uses import crop, spec_of
 
 from fastload import PackedDataset
 from fastload._native import _C
@@ -46,7 +47,7 @@ def epochs_of(
     order = np.arange(len(dataset)) if ids is None else np.asarray(ids)
     settings = {"max_pixels": 1 << 20, "fallback": partial(decode_with_pil, max_pixels=1 << 20), **options}
     engine = _C.Engine(
-        dataset.sources, _C.GeometrySpec(kind="random_resized_crop", out_height=SIZE, out_width=SIZE),
+        dataset.sources, spec_of(crop(SIZE, SIZE)),
         _C.StoreSpec(), out_height=SIZE, out_width=SIZE, seed=5, threads=2,
         decoded_side=decoded_side(side), pixels=[cache], read_ahead=1 << 20, **settings,
     )  # fmt: skip

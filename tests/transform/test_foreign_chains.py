@@ -6,13 +6,14 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import geometry_uses as steps
 import pytest
 from torchvision_likes import MEAN, STD, from_torchvision, tv_crop, tv_normalize
 
 from fastload import transforms as T
 from fastload.transforms import Plan, compile_plan
 
-CROP = Plan(kind="random_resized_crop", out_height=224, out_width=224)
+CROP = Plan(geometry=(steps.crop(224, 224),))
 NORMALIZED: dict[str, Any] = {"dtype": "float32", "scale": True, "normalize": True, "mean": MEAN, "std": STD}
 
 
@@ -36,10 +37,10 @@ def test_the_presets_of_weights_are_native() -> None:
         interpolation=bicubic,
         antialias=True,
     )
-    wanted = Plan(kind="resize_shorter", out_width=232, center_height=224, center_width=224, **NORMALIZED)
+    wanted = Plan(geometry=(steps.shorter(232), steps.center(224, 224)), **NORMALIZED)
     assert compile_plan(preset) == replace(wanted, filter="bicubic")
     behind = compile_plan(T.Compose([T.CenterCrop(300), preset]))
-    assert behind == Plan(center_height=300, center_width=300, tail=(preset,), picture=True)
+    assert behind == Plan(geometry=(steps.center(300, 300),), tail=(preset,), picture=True)
 
 
 def to_rgb(image: Any) -> Any:
@@ -65,7 +66,7 @@ def test_timms_and_clips_chains_are_native() -> None:
         tv_normalize(),
     ]
     plan = compile_plan(T.Compose(chain))
-    assert plan == replace(CROP, filter="bicubic", flip_probability=0.5, **NORMALIZED)
+    assert plan == Plan(geometry=(steps.crop(224, 224), steps.flip(0.5)), filter="bicubic", **NORMALIZED)
     crop.interpolation = (SimpleNamespace(value="bilinear"), bicubic)  # timm draws one for each picture
     assert compile_plan(crop) == Plan(tail=(crop,), picture=True)
     assert "instead of 'random'" in compile_plan(crop).steps[0].keep
@@ -73,7 +74,7 @@ def test_timms_and_clips_chains_are_native() -> None:
     resize = from_torchvision("Resize", size=224, interpolation=bicubic, max_size=None, antialias=True)
     center = from_torchvision("CenterCrop", size=(224, 224))
     clip = T.Compose([resize, center, to_rgb, from_torchvision("ToTensor"), tv_normalize()])
-    wanted = Plan(kind="resize_shorter", out_width=224, center_height=224, center_width=224, **NORMALIZED)
+    wanted = Plan(geometry=(steps.shorter(224), steps.center(224, 224)), **NORMALIZED)
     assert compile_plan(clip) == replace(wanted, filter="bicubic")
 
 
@@ -81,7 +82,7 @@ def test_conversions_that_change_nothing_cost_nothing() -> None:
     rgb, identity = from_torchvision("RGB"), from_torchvision("Identity")
     assert compile_plan(T.Compose([rgb, identity, tv_crop(), rgb])) == replace(CROP, picture=True)
     crop = from_torchvision("RandomCrop", size=(9, 9), padding=None, pad_if_needed=False)
-    assert compile_plan(T.Compose([T.Resize(12), crop])).random_window
+    assert compile_plan(T.Compose([T.Resize(12), crop])).geometry == (steps.shorter(12), steps.window(9, 9))
     for padded in ({"padding": 4, "pad_if_needed": False}, {"padding": None, "pad_if_needed": True}):
         crop = from_torchvision("RandomCrop", size=(9, 9), **padded)
         plan = compile_plan(crop)

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 import torch
+from geometry_uses import center, crop, exact, flip, shorter, spec_of, window
 from torchvision_likes import MEAN, STD, from_torchvision, tv_crop, tv_normalize, tv_to_dtype
 
 from fastload import transforms as T
+from fastload._native import _C
 from fastload.transforms import Plan, compile_plan
 
-CROP = Plan(kind="random_resized_crop", out_height=224, out_width=224)
+CROP = Plan(geometry=(crop(224, 224),))
 FLIP = T.RandomHorizontalFlip(0.25)
-FLIPPED: dict[str, Any] = {"flip_probability": 0.25}
+FLIPPED = flip(0.25)
 NORMALIZED: dict[str, Any] = {"dtype": "float32", "scale": True, "normalize": True, "mean": MEAN, "std": STD}
 
 
@@ -33,22 +35,14 @@ def foreign(image: torch.Tensor) -> torch.Tensor:
             T.Compose(
                 [T.RandomResizedCrop((7, 9), (0.1, 0.2), (1, 2), "bicubic"), T.RandomHorizontalFlip(0.3)]
             ),
-            Plan(
-                kind="random_resized_crop",
-                out_height=7,
-                out_width=9,
-                crop_scale=(0.1, 0.2),
-                crop_ratio=(1.0, 2.0),
-                filter="bicubic",
-                flip_probability=0.3,
-            ),
+            Plan(geometry=(crop(7, 9, (0.1, 0.2), (1.0, 2.0)), flip(0.3)), filter="bicubic"),
         ),
         (
             T.Compose([T.Compose([T.Resize(256), T.CenterCrop((224, 200))]), T.Normalize(MEAN, STD)]),
-            Plan(kind="resize_shorter", out_width=256, center_height=224, center_width=200, **NORMALIZED),
+            Plan(geometry=(shorter(256), center(224, 200)), **NORMALIZED),
         ),
-        (T.Resize(256, max_size=300), Plan(kind="resize_shorter", out_width=256, max_size=300)),
-        (T.Resize((7, 9)), Plan(kind="resize_exact", out_height=7, out_width=9)),
+        (T.Resize(256, max_size=300), Plan(geometry=(shorter(256, 300),))),
+        (T.Resize((7, 9)), Plan(geometry=(exact(7, 9),))),
         (T.Normalize(MEAN, STD), Plan(**NORMALIZED)),
         (T.ToDtype("uint8"), Plan()),
         (T.ToDtype("uint8", scale=True), Plan()),
@@ -79,36 +73,25 @@ def foreign(image: torch.Tensor) -> torch.Tensor:
         ),
         (
             T.Compose([T.Resize(256), T.RandomCrop((224, 200))]),
-            Plan(
-                kind="resize_shorter",
-                out_width=256,
-                center_height=224,
-                center_width=200,
-                random_window=True,
-            ),
+            Plan(geometry=(shorter(256), window(224, 200))),
         ),
-        (T.Compose([FLIP, T.RandomResizedCrop(224)]), replace(CROP, **FLIPPED, flip_place="before_crop")),
-        (T.Compose([T.RandomResizedCrop(224), T.ToDtype("uint8"), FLIP]), replace(CROP, **FLIPPED)),
-        (T.Compose([T.Normalize(MEAN, STD), FLIP]), Plan(**NORMALIZED, **FLIPPED)),
+        (T.Compose([FLIP, T.RandomResizedCrop(224)]), Plan(geometry=(FLIPPED, crop(224, 224)))),
+        (
+            T.Compose([T.RandomResizedCrop(224), T.ToDtype("uint8"), FLIP]),
+            Plan(geometry=(crop(224, 224), FLIPPED)),
+        ),
+        (T.Compose([T.Normalize(MEAN, STD), FLIP]), Plan(geometry=(FLIPPED,), **NORMALIZED)),
         (
             T.Compose([FLIP, T.Resize((9, 9))]),
-            Plan(kind="resize_exact", out_height=9, out_width=9, **FLIPPED),
+            Plan(geometry=(FLIPPED, exact(9, 9))),
         ),
         (
             T.Compose([FLIP, T.Resize((9, 9)), T.CenterCrop(8)]),
-            Plan(
-                kind="resize_exact",
-                out_height=9,
-                out_width=9,
-                center_height=8,
-                center_width=8,
-                **FLIPPED,
-                flip_place="before_window",
-            ),
+            Plan(geometry=(FLIPPED, exact(9, 9), center(8, 8))),
         ),
         (
             T.Compose([T.RandomResizedCrop(224), FLIP, T.CenterCrop(9)]),
-            replace(CROP, center_height=9, center_width=9, **FLIPPED, flip_place="before_window"),
+            Plan(geometry=(crop(224, 224), FLIPPED, center(9, 9))),
         ),
         (T.Compose([T.Normalize(MEAN, STD), foreign]), Plan(**NORMALIZED, tail=(foreign,))),
     ],
@@ -179,7 +162,7 @@ def test_a_torchvision_training_pipeline_is_native(module: str) -> None:
             tv_normalize(),
         ],
     )
-    assert compile_plan(pipeline) == replace(CROP, flip_probability=0.5, **NORMALIZED)
+    assert compile_plan(pipeline) == Plan(geometry=(crop(224, 224), flip(0.5)), **NORMALIZED)
 
 
 def test_a_torchvision_v2_validation_pipeline_is_native() -> None:
@@ -192,7 +175,7 @@ def test_a_torchvision_v2_validation_pipeline_is_native() -> None:
         tv_normalize(),
         tv_to_dtype(torch.float16, False),
     ]
-    wanted = Plan(kind="resize_shorter", out_width=256, center_height=224, center_width=224, **NORMALIZED)
+    wanted = Plan(geometry=(shorter(256), center(224, 224)), **NORMALIZED)
     assert compile_plan(T.Compose(parts)) == replace(wanted, dtype="float16")
 
 
@@ -221,18 +204,20 @@ def test_what_means_something_else_stays_a_callable(item: Any) -> None:
 
 
 def test_torchvision_behind_a_callable_runs_in_the_tail() -> None:
-    crop, flip = tv_crop(), from_torchvision("RandomHorizontalFlip", p=0.5)
-    behind = (foreign, flip, from_torchvision("ToTensor"), tv_normalize())
-    assert compile_plan(T.Compose([crop, *behind])) == replace(CROP, tail=behind, picture=True)
+    cropped, flipped = tv_crop(), from_torchvision("RandomHorizontalFlip", p=0.5)
+    behind = (foreign, flipped, from_torchvision("ToTensor"), tv_normalize())
+    assert compile_plan(T.Compose([cropped, *behind])) == replace(CROP, tail=behind, picture=True)
 
 
 def test_converters_behind_a_tensor_take_it_as_it_is() -> None:
     """torchvision's converters from PIL refuse tensors, so they are replaced by what they mean."""
-    crop, flip = tv_crop(), from_torchvision("RandomHorizontalFlip", p=0.5)
+    cropped, flipped = tv_crop(), from_torchvision("RandomHorizontalFlip", p=0.5)
     to_tensor, as_is = from_torchvision("ToTensor"), from_torchvision("PILToTensor")
-    plan = compile_plan(T.Compose([crop, as_is, foreign, flip, as_is, to_tensor, to_tensor, tv_normalize()]))
+    plan = compile_plan(
+        T.Compose([cropped, as_is, foreign, flipped, as_is, to_tensor, to_tensor, tv_normalize()])
+    )
     assert replace(plan, tail=()) == CROP
-    assert plan.tail[:2] == (foreign, flip)
+    assert plan.tail[:2] == (foreign, flipped)
     pixels = torch.arange(0, 252, 21, dtype=torch.uint8).reshape(3, 2, 2)
     image = pixels
     for step in plan.tail:
@@ -242,23 +227,25 @@ def test_converters_behind_a_tensor_take_it_as_it_is() -> None:
 
 def test_torchvision_out_of_order_runs_in_the_tail() -> None:
     """A crop of floats is torchvision's to do; a Normalize in another dtype, too."""
-    crop = from_torchvision("CenterCrop", size=(9, 9))
-    plan = compile_plan(T.Compose([from_torchvision("ToTensor"), crop]))
-    assert plan == Plan(dtype="float32", scale=True, tail=(crop,))
+    middle = from_torchvision("CenterCrop", size=(9, 9))
+    plan = compile_plan(T.Compose([from_torchvision("ToTensor"), middle]))
+    assert plan == Plan(dtype="float32", scale=True, tail=(middle,))
     norm = tv_normalize()
     assert compile_plan(T.Compose([tv_to_dtype(torch.float16, True), norm])).tail == (norm,)
 
 
 def test_the_cores_specs_carry_the_plan() -> None:
-    crop = T.RandomResizedCrop((7, 9), (0.1, 0.2), (1, 2), "bicubic")
+    given = T.RandomResizedCrop((7, 9), (0.1, 0.2), (1, 2), "bicubic")
     plan = compile_plan(
-        T.Compose([crop, T.CenterCrop((5, 6)), T.RandomHorizontalFlip(0.3), T.Normalize(MEAN, STD)])
+        T.Compose([given, T.CenterCrop((5, 6)), T.RandomHorizontalFlip(0.3), T.Normalize(MEAN, STD)])
     )
     geometry, store = plan.geometry_spec(), plan.store_spec(channels_last=False)
-    assert (geometry.kind, geometry.out_height, geometry.out_width) == ("random_resized_crop", 7, 9)
-    assert (geometry.scale, geometry.ratio, geometry.filter) == ((0.1, 0.2), (1.0, 2.0), "bicubic")
-    assert (geometry.center_height, geometry.center_width, geometry.flip_probability) == (5, 6, 0.3)
+    assert plan.geometry == (crop(7, 9, (0.1, 0.2), (1.0, 2.0)), center(5, 6), flip(0.3))
+    assert geometry.filter == "bicubic"
+    drawn = _C.draw_view(geometry, 70, 50, 3, 2, 1)
+    assert drawn == _C.draw_view(spec_of(*plan.geometry, filter="bicubic"), 70, 50, 3, 2, 1)
+    assert (drawn[1], drawn[2]) == ((9, 7), (2, 1, 6, 5))
     assert (store.dtype, store.channels_last, store.scale, store.normalize) == ("float32", False, True, True)
     assert (tuple(store.mean), tuple(store.std)) == (MEAN, STD)
-    assert compile_plan(T.Resize(9, max_size=11)).geometry_spec().max_size == 11
+    assert compile_plan(T.Resize(9, max_size=11)).geometry == (shorter(9, 11),)
     assert compile_plan(None).store_spec().channels_last

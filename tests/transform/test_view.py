@@ -6,6 +6,7 @@ import math
 import random
 from typing import Any
 
+import geometry_uses as steps
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +21,9 @@ from transform_reference import (
     resized_shorter,
 )
 
+from fastload import transforms as T
 from fastload._native import _C
+from fastload.transforms import compile_plan
 
 SCALE, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 side = st.one_of(st.integers(1, 8), st.integers(1, 4000))
@@ -28,7 +31,7 @@ side = st.one_of(st.integers(1, 8), st.integers(1, 4000))
 
 def crops(n: int, width: int, height: int, **arguments: Any) -> np.ndarray:
     """(n, 4) int64: x, y, width, height of n samples' crops."""
-    spec = _C.GeometrySpec(kind="random_resized_crop", out_height=9, out_width=9, **arguments)
+    spec = steps.spec_of(steps.crop(9, 9, **arguments))
     return np.array([_C.draw_view(spec, width, height, 7, 3, i)[0] for i in range(n)])
 
 
@@ -76,14 +79,7 @@ def test_the_crop_equals_the_reference(
     width: int, height: int, keys: tuple[int, int, int], draw: int, ranges: Any
 ) -> None:
     scale, ratio = ranges
-    spec = _C.GeometrySpec(
-        kind="random_resized_crop",
-        out_height=20,
-        out_width=30,
-        scale=scale,
-        ratio=ratio,
-        flip_probability=0.5,
-    )
+    spec = steps.spec_of(steps.crop(20, 30, scale, ratio), steps.flip(0.5))
     crop, resized, window, flip = _C.draw_view(spec, width, height, *keys, draw)
     draws = Draws(*keys, draw)
     wanted = random_crop(width, height, scale, ratio, draws)
@@ -137,7 +133,7 @@ def test_corners_are_uniform() -> None:
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.5, 1.0])
 def test_flips_come_with_their_probability(p: float) -> None:
     n = 8000
-    spec = _C.GeometrySpec(flip_probability=p)
+    spec = steps.spec_of(steps.flip(p))
     flips = sum(_C.draw_view(spec, 10, 10, 0, 0, i)[3] for i in range(n))
     assert abs(flips - n * p) <= 5 * math.sqrt(n * p * (1 - p))
 
@@ -145,7 +141,7 @@ def test_flips_come_with_their_probability(p: float) -> None:
 def test_flip_and_crop_share_no_numbers() -> None:
     """The flip's correlation with the crop's area is no more than chance."""
     n = 8000
-    spec = _C.GeometrySpec(kind="random_resized_crop", out_height=9, out_width=9, flip_probability=0.5)
+    spec = steps.spec_of(steps.crop(9, 9), steps.flip(0.5))
     views = [_C.draw_view(spec, 300, 300, 5, 1, i) for i in range(n)]
     flips = np.array([view[3] for view in views], float)
     areas = np.array([view[0][2] * view[0][3] for view in views], float)
@@ -153,7 +149,7 @@ def test_flip_and_crop_share_no_numbers() -> None:
 
 
 def test_every_part_of_the_key_counts() -> None:
-    spec = _C.GeometrySpec(kind="random_resized_crop", out_height=9, out_width=9)
+    spec = steps.spec_of(steps.crop(9, 9))
     keys = [(0, 0, 0, 0), (1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (1 << 40, 0, 0, 0)]
     keys += [(0, 1 << 40, 0, 0), (0, 0, 1 << 40, 0)]
     views = {_C.draw_view(spec, 4000, 4000, *key) for key in keys}
@@ -176,7 +172,7 @@ def test_the_shorter_side_is_resized_as_torchvision_does(
     width: int, height: int, size: int, extra: int | None
 ) -> None:
     limit = None if extra is None else size + extra
-    spec = _C.GeometrySpec(kind="resize_shorter", out_width=size, max_size=limit or 0)
+    spec = steps.spec_of(steps.shorter(size, limit))
     crop, resized, window, flip = _C.draw_view(spec, width, height, 0, 0, 0)
     assert crop == (0, 0, width, height)
     assert resized == resized_shorter(width, height, size, limit)
@@ -195,14 +191,14 @@ def test_the_shorter_side_is_resized_as_torchvision_does(
     ],
 )
 def test_known_sizes(picture: tuple[int, int], size: int, limit: int | None, wanted: tuple[int, int]) -> None:
-    spec = _C.GeometrySpec(kind="resize_shorter", out_width=size, max_size=limit or 0)
+    spec = steps.spec_of(steps.shorter(size, limit))
     assert _C.draw_view(spec, *picture, 0, 0, 0)[1] == wanted
 
 
 @settings(deadline=None, max_examples=200)
 @given(side, side, st.integers(1, 600), st.integers(1, 600))
 def test_the_center_is_torchvisions(width: int, height: int, crop_height: int, crop_width: int) -> None:
-    spec = _C.GeometrySpec(center_height=crop_height, center_width=crop_width)
+    spec = steps.spec_of(steps.center(crop_height, crop_width))
     _, resized, window, _ = _C.draw_view(spec, width, height, 0, 0, 0)
     assert resized == (width, height)
     assert window == center_window(width, height, (crop_height, crop_width))
@@ -214,12 +210,12 @@ def test_the_center_is_torchvisions(width: int, height: int, crop_height: int, c
 )
 def test_halves_round_to_even(size: int, crop: int, offset: int) -> None:
     """58.5 and 59.5 become 58 and 60, 0.5 becomes 0, 1.5 becomes 2; padding goes left by the smaller half."""
-    spec = _C.GeometrySpec(center_height=1, center_width=crop)
+    spec = steps.spec_of(steps.center(1, crop))
     assert _C.draw_view(spec, size, 1, 0, 0, 0)[2][0] == offset
 
 
 def test_exact_sizes_and_no_transform() -> None:
-    exact = _C.GeometrySpec(kind="resize_exact", out_height=7, out_width=11)
+    exact = steps.spec_of(steps.exact(7, 11))
     assert _C.draw_view(exact, 50, 40, 0, 0, 0) == ((0, 0, 50, 40), (11, 7), (0, 0, 11, 7), False)
     assert _C.draw_view(_C.GeometrySpec(), 50, 40, 0, 0, 0) == (
         (0, 0, 50, 40),
@@ -232,8 +228,22 @@ def test_exact_sizes_and_no_transform() -> None:
 def test_refuses_empty_pictures_and_endless_sides() -> None:
     with pytest.raises(ValueError, match=r"at least 1 x 1 pixels. Found: 0 x 5"):
         _C.draw_view(_C.GeometrySpec(), 0, 5, 0, 0, 0)
-    spec = _C.GeometrySpec(kind="resize_shorter", out_width=1000)
+    spec = steps.spec_of(steps.shorter(1000))
     with pytest.raises(ValueError, match=r"resized side must be at most 16777216 pixels.*max_size"):
         _C.draw_view(spec, 1, 65_000, 0, 0, 0)
-    with pytest.raises(ValueError, match=r"kind must be one of none, .*Found: crop"):
-        _C.GeometrySpec(kind="crop")
+    with pytest.raises(ValueError, match=r"step of the geometry must be one of center_crop, .*Found: cut"):
+        _C.GeometrySpec([("cut", [])])
+    with pytest.raises(ValueError, match=r"center_crop takes 2 numbers. Found: 1"):
+        _C.GeometrySpec([("center_crop", [1.0])])
+
+
+def test_the_registry_and_the_core_have_the_same_steps() -> None:
+    """Each step that a spec becomes has as many numbers as the core's, and the core's has a spec."""
+    given = [
+        T.RandomResizedCrop(9), T.Resize(9), T.Resize((8, 9)), T.CenterCrop(9), T.RandomCrop(9),
+        T.RandomHorizontalFlip(),
+    ]  # fmt: skip
+    uses = [use for transform in given for use in compile_plan(transform).geometry]
+    assert {use.name: len(use.numbers) for use in uses} == {
+        name: len(parameters) for name, parameters in _C.GEOMETRY_OPERATIONS.items()
+    }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <vector>
 
 #include "base/geometry.h"
 #include "base/philox.h"
@@ -22,51 +24,30 @@ struct View {
   bool flip = false;
 };
 
-// Where in the order the flip was asked for.
-enum class FlipPlace : uint8_t {
-  kLast,          // after all else
-  kBeforeWindow,  // before CenterCrop or RandomCrop
-  kBeforeCrop,    // before RandomResizedCrop, and so before the window, too
-};
+struct GeometryOperation;  // transform/geometry/operation.h
 
-// The geometric part of the transforms, in their fixed order:
-//   [RandomResizedCrop | Resize] -> [CenterCrop | RandomCrop] -> [RandomHorizontalFlip]
-// A flip that comes earlier is done last, too: what was to be cut from the mirrored picture is cut
-// from the mirrored place.
-struct GeometrySpec {
-  enum class Kind : uint8_t {
-    kNone,               // keep the picture
-    kRandomResizedCrop,  // out_height, out_width, scale, ratio
-    kResizeShorter,      // shorter side to out_width, at most max_size on the longer (0: no bound)
-    kResizeExact,        // out_height x out_width
+// The geometric part of the transforms: steps of transform/geometry/registry.h, in order. One filter
+// does for all of them, because one of them resizes.
+class GeometrySpec {
+ public:
+  // One more step. Throws Error(kValue) for a name that the registry does not have, or another
+  // count of numbers than its parameters.
+  void add(std::string_view name, std::vector<double> numbers);
+
+  struct Step {
+    const GeometryOperation* operation;
+    std::vector<double> numbers;
   };
-  Kind kind = Kind::kNone;
-  int out_height = 0;
-  int out_width = 0;
-  int max_size = 0;
-  double scale_min = 0.08, scale_max = 1.0;         // share of the picture's area
-  double ratio_min = 3.0 / 4, ratio_max = 4.0 / 3;  // width over height
+  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+
   Filter filter = Filter::kBilinear;
-  int center_height = 0;  // CenterCrop or RandomCrop; 0: none
-  int center_width = 0;
-  bool random_window = false;  // RandomCrop: the window lies anywhere inside the resized picture
-  double flip_probability = 0.0;
-  FlipPlace flip_place = FlipPlace::kLast;
+
+ private:
+  std::vector<Step> steps_;
 };
 
-// Draws the sample's view of a width x height picture.
-//   Crop: torchvision's RandomResizedCrop.get_params, ten tries, then the central fallback. Try i
-//   draws
-//     from Philox block (kCrop, 2i): words 0, 1 the area, uniform in scale; words 2, 3 the
-//     logarithm of the ratio, uniform; and, if the crop fits, from (kCrop, 2i + 1): words 0, 1 the
-//     top row, words 2, 3 the left column, uniform_below. (uniform_double of two words where
-//     "uniform" is said.)
-//   RandomCrop: torchvision's RandomCrop.get_params: Philox block (kCrop, 20): words 0, 1 the top
-//     row, words 2, 3 the left column, uniform_below.
-//   Flip: uniform_double of words 0, 1 of block (kFlip, 0), flipped when it is below the
-//   probability. Sizes: torchvision's _compute_resized_output_size and center_crop, rounding as
-//   Python does; but a
-//     side that would become 0 pixels is 1.
+// Draws the sample's view of a width x height picture: each step narrows what the steps before it
+// left; a flip is noted, and done last. What each draws is said in its file.
 // Throws Error(kValue) for an empty picture and for one smaller than a random window, Error(kLimit)
 // where a side would exceed 2^24 pixels.
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng);

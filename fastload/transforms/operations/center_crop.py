@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
@@ -15,6 +14,7 @@ from fastload.transforms.operations.operation import (
     geometry,
     set_field,
 )
+from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "CenterCrop"]
 
@@ -34,9 +34,8 @@ class CenterCrop:
 
 
 def _add(draft: Draft, spec: CenterCrop, strict: bool) -> Draft:
-    height, width = as_pair(spec.size)
-    window: dict[str, Any] = {"center_height": height, "center_width": width}
-    return geometry(draft, spec, Stage.WINDOW, flip_place="before_window", **window)
+    size = as_pair(spec.size)
+    return geometry(draft, spec, Stage.WINDOW, GeometryUse("center_crop", size, size))
 
 
 OPERATION = Operation(CenterCrop, _add, {"CenterCrop": lambda item: (CenterCrop(item.size),)})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-from fastload.transforms.plan import PixelUse, Plan
+from fastload.transforms.plan import GeometryUse, PixelUse, Plan
 
 __all__ = [
     "ORDER",
@@ -82,13 +82,12 @@ class Operation:
     advice: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
-def geometry(draft: Draft, spec: Any, stage: Stage, flip_place: str = "last", **fields: Any) -> Draft:
-    """The draft with a step of the geometry; ``flip_place``: what a flip that came before it is before."""
+def geometry(draft: Draft, spec: Any, stage: Stage, use: GeometryUse, filter: str | None = None) -> Draft:
+    """The draft with a step of the geometry, which resizes by ``filter`` if it does."""
     if stage <= draft.stage:
         raise misplaced(spec)
-    if draft.flipped and draft.plan.flip_place == "last":
-        fields["flip_place"] = flip_place
-    return draft.then(stage, **fields)
+    plan = draft.plan
+    return draft.then(stage, geometry=(*plan.geometry, use), filter=filter or plan.filter)
 
 
 def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: float) -> Draft:

@@ -15,6 +15,7 @@ from fastload.transforms.operations.operation import (
     geometry,
     set_field,
 )
+from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "RandomCrop"]
 
@@ -37,9 +38,8 @@ class RandomCrop:
 
 
 def _add(draft: Draft, spec: RandomCrop, strict: bool) -> Draft:
-    height, width = as_pair(spec.size)
-    window = {"center_height": height, "center_width": width, "random_window": True}
-    return geometry(draft, spec, Stage.WINDOW, flip_place="before_window", **window)
+    size = as_pair(spec.size)
+    return geometry(draft, spec, Stage.WINDOW, GeometryUse("random_crop", size, size, drawn=True))
 
 
 def _from_torchvision(item: Any) -> tuple[RandomCrop]:

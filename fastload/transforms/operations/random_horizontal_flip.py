@@ -11,6 +11,7 @@ from fastload.transforms.operations.operation import (
     misplaced,
     set_field,
 )
+from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "RandomHorizontalFlip"]
 
@@ -33,7 +34,8 @@ def _add(draft: Draft, spec: RandomHorizontalFlip, strict: bool) -> Draft:
     """At any stage: the core's is the last thing done to the geometry, which equals one at any place."""
     if draft.flipped:
         raise misplaced(spec)
-    return replace(draft.then(draft.stage, flip_probability=spec.p), flipped=True)
+    use = GeometryUse("horizontal_flip", (spec.p,), keeps_size=True, drawn=0.0 < spec.p < 1.0)
+    return replace(draft.then(draft.stage, geometry=(*draft.plan.geometry, use)), flipped=True)
 
 
 OPERATION = Operation(

@@ -16,6 +16,7 @@ from fastload.transforms.operations.operation import (
     geometry,
     set_field,
 )
+from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "RandomResizedCrop"]
 
@@ -62,19 +63,9 @@ class RandomResizedCrop:
 
 
 def _add(draft: Draft, spec: RandomResizedCrop, strict: bool) -> Draft:
-    height, width = as_pair(spec.size)
-    return geometry(
-        draft,
-        spec,
-        Stage.RESIZE,
-        kind="random_resized_crop",
-        out_height=height,
-        out_width=width,
-        crop_scale=spec.scale,
-        crop_ratio=spec.ratio,
-        filter=spec.interpolation,
-        flip_place="before_crop",
-    )
+    size = as_pair(spec.size)
+    use = GeometryUse("random_resized_crop", (*size, *spec.scale, *spec.ratio), size, drawn=True)
+    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
 
 
 def _from_torchvision(item: Any) -> tuple[RandomResizedCrop]:

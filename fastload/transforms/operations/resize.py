@@ -16,6 +16,7 @@ from fastload.transforms.operations.operation import (
     geometry,
     set_field,
 )
+from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "Resize"]
 
@@ -60,15 +61,11 @@ class Resize:
 
 def _add(draft: Draft, spec: Resize, strict: bool) -> Draft:
     if isinstance(spec.size, int):
-        size: dict[str, Any] = {
-            "kind": "resize_shorter",
-            "out_width": spec.size,
-            "max_size": spec.max_size or 0,
-        }
+        use = GeometryUse("resize_shorter", (spec.size, spec.max_size or 0))
     else:
-        height, width = as_pair(spec.size)
-        size = {"kind": "resize_exact", "out_height": height, "out_width": width}
-    return geometry(draft, spec, Stage.RESIZE, **size, filter=spec.interpolation)
+        size = as_pair(spec.size)
+        use = GeometryUse("resize_exact", size, size)
+    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
 
 
 def _from_torchvision(item: Any) -> tuple[Resize]:

@@ -14,14 +14,16 @@ constexpr int kMaxSide = 96;  // of the resized picture and the window
 // As a transform draws it.
 inline View drawn_view(Input& in, const ImageInfo& info) {
   GeometrySpec spec;
-  spec.kind = static_cast<GeometrySpec::Kind>(in.in(0, 3));
-  spec.out_height = in.in(1, kMaxSide);
-  spec.out_width = in.in(1, kMaxSide);
-  spec.max_size = kMaxSide;
+  const int kind = in.in(0, 3);
+  const auto height = static_cast<double>(in.in(1, kMaxSide));
+  const auto width = static_cast<double>(in.in(1, kMaxSide));
+  if (kind == 1) spec.add("random_resized_crop", {height, width, 0.08, 1.0, 3.0 / 4, 4.0 / 3});
+  if (kind == 2) spec.add("resize_shorter", {width, kMaxSide});
+  if (kind == 3) spec.add("resize_exact", {height, width});
   // A window of any size would be the whole picture without these.
-  spec.center_height = in.in(1, kMaxSide);
-  spec.center_width = in.in(1, kMaxSide);
-  spec.flip_probability = 0.5;
+  const auto window_height = static_cast<double>(in.in(1, kMaxSide));
+  spec.add("center_crop", {window_height, static_cast<double>(in.in(1, kMaxSide))});
+  spec.add("horizontal_flip", {0.5});
   const auto id = static_cast<uint64_t>(in.u16());
   return draw_view(spec, static_cast<int>(info.width), static_cast<int>(info.height),
                    {epoch_key(1, 0), id, 0});

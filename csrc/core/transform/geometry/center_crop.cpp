@@ -1,0 +1,24 @@
+// torchvision's center_crop. Where the picture is smaller, zeros surround it.
+#include "transform/geometry/registry.h"
+
+namespace fastload {
+namespace {
+
+constexpr const char* kParameters[] = {"height", "width"};
+
+// Along one axis: where the window begins.
+int offset(int size, int crop) {
+  return crop > size ? -((crop - size) / 2) : round_even((size - crop) / 2.0);
+}
+
+void apply(std::span<const double> numbers, const SampleRng&, View& view) {
+  const int height = static_cast<int>(numbers[0]);
+  const int width = static_cast<int>(numbers[1]);
+  show_window(view, {offset(view.resized_width, width), offset(view.resized_height, height), width, height});
+}
+
+}  // namespace
+
+constinit const GeometryOperation kCenterCrop{"center_crop", kParameters, apply};
+
+}  // namespace fastload

@@ -1,0 +1,21 @@
+// All steps of the geometry. A step is a row here and a file beside this one.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "transform/geometry/operation.h"
+
+namespace fastload {
+
+#define FASTLOAD_GEOMETRY_OPERATIONS(row)                               \
+  row(kCenterCrop) row(kHorizontalFlip) row(kRandomCrop)                \
+  row(kRandomResizedCrop) row(kResizeExact) row(kResizeShorter)
+
+#define FASTLOAD_DECLARE(name) extern const GeometryOperation name;
+FASTLOAD_GEOMETRY_OPERATIONS(FASTLOAD_DECLARE)
+#undef FASTLOAD_DECLARE
+
+std::span<const GeometryOperation* const> geometry_operations();
+
+}  // namespace fastload
