@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from fastload.backends.dali.backend import DaliBackend
+from fastload.backends.dali.budget import device_plan
 from fastload.backends.dali.library import find_dali
-from fastload.backends.dali.memory import device_plan
 from fastload.backends.device import DeviceBackend, MovedBackend, device_memory_plan
 from fastload.backends.faults import SampleReport
 from fastload.backends.fields import delivers_pairs

@@ -15,7 +15,7 @@ from typing import Any
 from fastload._native import _C
 from fastload.cache.files import CacheInfo, attach, create, inspect, promised_bytes, remove
 from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, encoded, padding
-from fastload.cache.policy import Decision, Part, decide, is_large_enough
+from fastload.cache.policy import Candidate, Decision, decide, is_large_enough
 from fastload.cache.room import Room, find_room
 from fastload.cache.root import PrivateFolder
 from fastload.cache.sets import cached_sets, remove_stale, set_name
@@ -54,7 +54,7 @@ class PartUse:
 
     file: _C.CacheFile | None
     reason: str
-    better: str = ""  # see Decision
+    nearer: str = ""  # see Decision
 
 
 @dataclass
@@ -105,7 +105,7 @@ class CacheUse:
 class _Survey:
     """What was found for a dataset's parts."""
 
-    parts: list[Part]
+    parts: list[Candidate]
     infos: list[CacheInfo | None]  # the files that there are
     uses: list[bool]  # whether they will do
     decisions: list[Decision]  # for those that will not, or are not there
@@ -188,7 +188,7 @@ class _Opening:
                 self._create(folder, survey, uses)
         decisions = zip(uses, survey.decisions, strict=True)
         return CacheUse(
-            [use or PartUse(None, decision.reason, decision.better) for use, decision in decisions],
+            [use or PartUse(None, decision.reason, decision.nearer) for use, decision in decisions],
             self._tier.name,
         )
 
@@ -271,13 +271,13 @@ def _attached(folder: PrivateFolder, name: str) -> PartUse | None:
     return PartUse(file, f"using {file.path}, which has room for {share}")
 
 
-def _describe(dataset: PackedFiles, tier: Tier) -> Part:
+def _describe(dataset: PackedFiles, tier: Tier) -> Candidate:
     folders: dict[Path, str] = {}
     for shard in dataset.manifest.shards:
         path = dataset.folder / shard.file
         folders.setdefault(path.parent, str(path))
     kinds = [_C.file_system(path) for path in folders.values()]
-    return Part(
+    return Candidate(
         str(dataset.folder),
         _file_bytes(dataset, tier),
         in_memory=bool(kinds) and all(kind["in_memory"] for kind in kinds),

@@ -11,7 +11,7 @@ from fastload.errors import CacheError
 from fastload.machine.memory import PAGE_CACHE_SHARE
 from fastload.machine.sizes import human_bytes
 
-__all__ = ["Decision", "Part", "decide", "is_large_enough"]
+__all__ = ["Candidate", "Decision", "decide", "is_large_enough"]
 
 ENCODED_TIER = "encoded"
 _AUTO_SHARE = 2  # auto takes at most 1 / this of the available memory
@@ -20,7 +20,7 @@ _SAME = 0.95  # a file that was allowed this share of what is asked for is used 
 
 
 @dataclass(frozen=True)
-class Part:
+class Candidate:
     """One packed dataset, as far as it matters here."""
 
     name: str  # for messages: its folder
@@ -36,10 +36,10 @@ class Decision:
 
     limit: int  # bytes of the file to make; 0: none
     reason: str  # one line
-    better: str = ""  # without a file: where the records are as near, "page cache" or "memory"
+    nearer: str = ""  # without a file: where the records are as near, "page cache" or "memory"
 
 
-def decide(parts: Sequence[Part], setting: CacheSetting, room: Room) -> list[Decision]:
+def decide(parts: Sequence[Candidate], setting: CacheSetting, room: Room) -> list[Decision]:
     """A decision for each part that has no cache yet; they share the room in proportion to their sizes.
 
     Raises:
@@ -59,13 +59,13 @@ def decide(parts: Sequence[Part], setting: CacheSetting, room: Room) -> list[Dec
             room.lacking(wanted, f"{setting} for {names} ({human_bytes(total)})")
             + f'; or ask for less (cache="{_round_down(room.free)}"), or pass cache="off".'
         )
-    limit = min(wanted, room.modest if most is None else room.free)
+    limit = min(wanted, room.to_spare if most is None else room.free)
     if limit == 0:
         raise CacheError(room.lacking(total, str(setting)) + '; or pass cache="off".')
     return [_explicit(part, setting, limit * part.need // total) for part in parts]
 
 
-def is_large_enough(allowed: int, setting: CacheSetting, part: Part, total: int, room: Room) -> bool:
+def is_large_enough(allowed: int, setting: CacheSetting, part: Candidate, total: int, room: Room) -> bool:
     """Whether a file that nobody uses will do.
 
     What counts is what it was allowed when it was made: how much of that could be used is a matter of the
@@ -79,7 +79,7 @@ def is_large_enough(allowed: int, setting: CacheSetting, part: Part, total: int,
     if setting.mode != "on":
         return True
     most = _asked(setting, room)
-    wanted = min(part.need, (room.modest if most is None else most) * part.need // total)
+    wanted = min(part.need, (room.to_spare if most is None else most) * part.need // total)
     return allowed >= _SAME * wanted
 
 
@@ -89,13 +89,13 @@ def _asked(setting: CacheSetting, room: Room) -> int | None:
     return setting.limit
 
 
-def _explicit(part: Part, setting: CacheSetting, limit: int) -> Decision:
+def _explicit(part: Candidate, setting: CacheSetting, limit: int) -> Decision:
     share = min(1.0, limit / part.need)
     held = "all" if share == 1 else f"{share:.0%}"
     return Decision(limit, f"{setting}: {held} of {human_bytes(part.need)}")
 
 
-def _auto(part: Part, room: Room, local: int, share: float) -> Decision:
+def _auto(part: Candidate, room: Room, local: int, share: float) -> Decision:
     """``local``: bytes of all parts on local disks; ``share``: the part's of the room."""
     size, free = human_bytes(part.need), human_bytes(room.available)
     if part.tier == ENCODED_TIER:
@@ -108,7 +108,7 @@ def _auto(part: Part, room: Room, local: int, share: float) -> Decision:
                 f"memory available), a second copy would only take memory",
                 "page cache",
             )
-    limit = min(part.need, int(min(room.modest, room.available // _AUTO_SHARE) * share))
+    limit = min(part.need, int(min(room.to_spare, room.available // _AUTO_SHARE) * share))
     if limit < _LEAST_SHARE * part.need:
         return Decision(
             0, f"no cache: {room.limit} leaves {human_bytes(limit)}, less than 5% of the set ({size})"

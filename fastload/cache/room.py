@@ -25,7 +25,9 @@ class Room:
     """
 
     free: int  # bytes that a file may take
-    modest: int  # the same, leaving something of the file system to others: NCCL and torch use /dev/shm, too
+    to_spare: (
+        int  # the same, leaving something of the file system to others: NCCL and torch use /dev/shm, too
+    )
     available: int  # bytes of memory under all limits, of which a reserve is kept
     limit: str  # the name of the limit that gives ``free``
     advice: str  # how it is raised
@@ -50,13 +52,13 @@ def find_room(folder: Path, root: str = "/", returned: int = 0) -> Room:
     memory = max(0, available - reserve)
     found = os.statvfs(folder)
     size, free = found.f_blocks * found.f_frsize, max(0, found.f_bavail * found.f_frsize + returned)
-    modest = max(free // 2, free - max(_LEAST_LEFT, size // _RESERVE_SHARE)) if size > 0 else memory
+    to_spare = max(free // 2, free - max(_LEAST_LEFT, size // _RESERVE_SHARE)) if size > 0 else memory
     if size == 0 or memory <= free:  # 0: a file system without a limit of its own
         limit, advice = _memory_limit(room, available, reserve), _memory_advice(room)
-        return Room(memory, min(memory, modest), available, limit, advice)
+        return Room(memory, min(memory, to_spare), available, limit, advice)
     return Room(
         free,
-        modest,
+        to_spare,
         available,
         f"the file system of {folder} ({human_bytes(size)} in all)",
         "Make it larger (docker run --shm-size=..., in Kubernetes an emptyDir with medium: Memory, elsewhere "

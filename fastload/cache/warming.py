@@ -82,9 +82,9 @@ def plan_jobs(
     for dataset, part in zip(datasets, use.parts, strict=True):
         if part.file is not None:
             jobs.append(WarmJob(dataset, part.file.path, part.reason, wanted(dataset), cache=part.file))
-        elif part.better == PAGE_CACHE:
+        elif part.nearer == PAGE_CACHE:
             others.append((dataset, part.reason))
-        elif part.better:
+        elif part.nearer:
             jobs.append(WarmJob(dataset, "", part.reason))
         else:
             raise CacheError(f"{dataset.folder}: {part.reason}.")

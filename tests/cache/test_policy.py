@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastload.cache.room
-from fastload.cache.policy import Part, decide, is_large_enough
+from fastload.cache.policy import Candidate, decide, is_large_enough
 from fastload.cache.room import Room, find_room
 from fastload.cache.settings import CacheSetting, parse_setting
 from fastload.errors import CacheError
@@ -44,7 +44,7 @@ def test_a_small_tmpfs_is_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file_system(monkeypatch, 64 * MB, 60 * MB)
     room = find_room(Path("/dev/shm"), machine(tmp_path, 100 * GB))
     assert room.free == 60 * MB
-    assert room.modest == 30 * MB  # NCCL needs some of it
+    assert room.to_spare == 30 * MB  # NCCL needs some of it
     assert "/dev/shm (64.0 MB in all)" in room.limit
     assert "--shm-size" in room.advice
     assert find_room(Path("/dev/shm"), str(tmp_path), returned=MB).free == 61 * MB
@@ -69,7 +69,7 @@ def test_a_cgroup_is_the_limit(
     file_system(monkeypatch, 500 * GB, 500 * GB)
     room = find_room(Path("/dev/shm"), machine(tmp_path, 400 * GB, own, **limits))
     assert room.available == GB
-    assert room.free == room.modest == GB - (256 << 20)  # 5% would be less
+    assert room.free == room.to_spare == GB - (256 << 20)  # 5% would be less
     assert name in room.limit
     assert "--memory" in room.advice
 
@@ -87,33 +87,33 @@ def test_what_is_left_is_the_processes(tmp_path: Path, monkeypatch: pytest.Monke
     assert find_room(Path("/dev/shm"), machine(tmp_path, 200 * MB)).free == 0
 
 
-ROOM = Room(free=95 * GB, modest=94 * GB, available=100 * GB, limit="the limit", advice="Raise it")
+ROOM = Room(free=95 * GB, to_spare=94 * GB, available=100 * GB, limit="the limit", advice="Raise it")
 
 
-def auto(*parts: Part) -> list[int]:
+def auto(*parts: Candidate) -> list[int]:
     return [decision.limit for decision in decide(parts, CacheSetting(), ROOM)]
 
 
 def test_auto() -> None:
-    assert auto(Part("x", 75 * GB)) == [0]  # the page cache holds it
-    assert auto(Part("x", 76 * GB)) == [50 * GB]
-    assert auto(Part("x", 10 * GB, remote=True)) == [10 * GB]
-    assert auto(Part("x", 76 * GB, remote=True)) == [50 * GB]
-    assert auto(Part("x", 10 * GB, in_memory=True)) == [0]
-    assert auto(Part("x", 1000 * GB)) == [50 * GB]
-    assert auto(Part("x", 1001 * GB)) == [0]  # less than 5% of it
-    assert auto(Part("x", 10 * GB, tier="decoded-256")) == [10 * GB]
+    assert auto(Candidate("x", 75 * GB)) == [0]  # the page cache holds it
+    assert auto(Candidate("x", 76 * GB)) == [50 * GB]
+    assert auto(Candidate("x", 10 * GB, remote=True)) == [10 * GB]
+    assert auto(Candidate("x", 76 * GB, remote=True)) == [50 * GB]
+    assert auto(Candidate("x", 10 * GB, in_memory=True)) == [0]
+    assert auto(Candidate("x", 1000 * GB)) == [50 * GB]
+    assert auto(Candidate("x", 1001 * GB)) == [0]  # less than 5% of it
+    assert auto(Candidate("x", 10 * GB, tier="decoded-256")) == [10 * GB]
 
 
 def test_auto_says_why() -> None:
     reasons = [
         decide([part], CacheSetting(), ROOM)[0].reason
         for part in (
-            Part("x", 5 * GB),
-            Part("x", 5 * GB, in_memory=True),
-            Part("x", 5 * GB, remote=True),
-            Part("x", 90 * GB),
-            Part("x", 9000 * GB),
+            Candidate("x", 5 * GB),
+            Candidate("x", 5 * GB, in_memory=True),
+            Candidate("x", 5 * GB, remote=True),
+            Candidate("x", 90 * GB),
+            Candidate("x", 9000 * GB),
         )
     ]
     for reason, word in zip(
@@ -125,17 +125,17 @@ def test_auto_says_why() -> None:
 
 def test_auto_looks_at_all_parts_of_a_mix() -> None:
     """Each would fit into the page cache, both do not."""
-    assert auto(Part("x", 40 * GB), Part("y", 60 * GB)) == [20 * GB, 30 * GB]
+    assert auto(Candidate("x", 40 * GB), Candidate("y", 60 * GB)) == [20 * GB, 30 * GB]
 
 
 def test_what_is_asked_for() -> None:
-    part = Part("/data/x", 20 * GB)
+    part = Candidate("/data/x", 20 * GB)
     assert [d.limit for d in decide([part], parse_setting("8GB"), ROOM)] == [8 * GB]
     assert [d.limit for d in decide([part], parse_setting("10%"), ROOM)] == [10 * GB]
     assert [d.limit for d in decide([part], parse_setting("90%"), ROOM)] == [20 * GB]
     assert [d.limit for d in decide([part], parse_setting("/dev/shm"), ROOM)] == [20 * GB]
-    assert [d.limit for d in decide([Part("x", 200 * GB)], parse_setting("/dev/shm"), ROOM)] == [94 * GB]
-    assert [d.limit for d in decide([part, Part("y", 60 * GB)], parse_setting("8GB"), ROOM)] == [
+    assert [d.limit for d in decide([Candidate("x", 200 * GB)], parse_setting("/dev/shm"), ROOM)] == [94 * GB]
+    assert [d.limit for d in decide([part, Candidate("y", 60 * GB)], parse_setting("8GB"), ROOM)] == [
         2 * GB,
         6 * GB,
     ]
@@ -146,7 +146,7 @@ def test_what_is_asked_for() -> None:
 @pytest.mark.parametrize("text", ["96GB", "2TB", "99%"])
 def test_what_cannot_be_had_is_an_error_with_numbers(text: str) -> None:
     with pytest.raises(CacheError) as caught:
-        decide([Part("/data/x", 200 * GB)], parse_setting(text), ROOM)
+        decide([Candidate("/data/x", 200 * GB)], parse_setting(text), ROOM)
     message = str(caught.value)
     for word in (
         text,
@@ -165,8 +165,8 @@ def test_no_room_at_all_is_an_error_unless_auto() -> None:
     none = Room(0, 0, 100 * MB, "the limit", "Raise it")
     for text in ("1GB", "50%", "/dev/shm"):
         with pytest.raises(CacheError, match="the limit"):
-            decide([Part("x", GB)], parse_setting(text), none)
-    assert decide([Part("x", GB, remote=True)], CacheSetting(), none)[0].limit == 0
+            decide([Candidate("x", GB)], parse_setting(text), none)
+    assert decide([Candidate("x", GB, remote=True)], CacheSetting(), none)[0].limit == 0
 
 
 @given(
@@ -177,7 +177,7 @@ def test_no_room_at_all_is_an_error_unless_auto() -> None:
 )
 def test_never_more_than_there_is(needs: list[int], free: int, reserve: int, remote: bool) -> None:
     room = Room(free, free // 2, free + reserve, "", "")
-    parts = [Part("x", need, remote=remote) for need in needs]
+    parts = [Candidate("x", need, remote=remote) for need in needs]
     for setting in (CacheSetting(), parse_setting("/dev/shm"), parse_setting("1TB"), parse_setting("50%")):
         try:
             limits = [decision.limit for decision in decide(parts, setting, room)]
@@ -199,10 +199,10 @@ def test_never_more_than_there_is(needs: list[int], free: int, reserve: int, rem
     ),
 )
 def test_a_file_made_with_a_setting_will_do_for_it(
-    needs: list[int], free: int, modest: int, reserve: int, setting: CacheSetting
+    needs: list[int], free: int, to_spare: int, reserve: int, setting: CacheSetting
 ) -> None:
-    room = Room(free, min(free, modest), free + reserve, "", "")
-    parts = [Part("x", need, remote=True) for need in needs]
+    room = Room(free, min(free, to_spare), free + reserve, "", "")
+    parts = [Candidate("x", need, remote=True) for need in needs]
     try:
         decisions = decide(parts, setting, room)
     except CacheError:
@@ -214,7 +214,7 @@ def test_a_file_made_with_a_setting_will_do_for_it(
 
 
 def test_a_file_that_is_there_is_replaced_if_more_is_asked_for() -> None:
-    part = Part("x", 20 * GB)
+    part = Candidate("x", 20 * GB)
 
     def will_do(allowed: int, text: str) -> bool:
         return is_large_enough(allowed, parse_setting(text), part, 20 * GB, ROOM)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from fastload._native import _C
-from fastload.backends.dali.device import DevicePlace
+from fastload.backends.dali.budget import decoded_bytes, decoder_padding
 from fastload.backends.dali.graph import Graph, GraphSpec
-from fastload.backends.dali.host import HostPlace
-from fastload.backends.dali.memory import decoded_bytes, decoder_padding
+from fastload.backends.dali.on_device import DeviceAssembly
+from fastload.backends.dali.on_host import HostAssembly
 from fastload.backends.dali.queue import Queue, Work
 from fastload.backends.dali.recovery import Recovery
 from fastload.backends.dali.share import DecodeShare
@@ -41,8 +41,8 @@ __all__ = ["DaliBackend"]
 _LATE = 1e-3  # seconds of waiting that count
 
 
-class Place(Protocol):
-    """Where batches are delivered."""
+class Assembly(Protocol):
+    """Puts a batch together where it is delivered."""
 
     def finish(self, work: Work, pixels: torch.Tensor | None) -> Any:
         """The batch, from DALI's pixels and the complete native parts."""
@@ -112,12 +112,12 @@ class DaliBackend:
             decoded_bytes(shape, options, dali_threads) if gpu is not None else 1 << 62,
         )
         self._recovery = Recovery(self._host, self._graph, self._feed, self._queue)
-        self._place: Place
+        self._assembly: Assembly
         if gpu is None:
             pin = options.pin_memory and torch.cuda.is_available()
-            self._place = HostPlace(shape.dtype, dataset.labels, pin)
+            self._assembly = HostAssembly(shape.dtype, dataset.labels, pin)
         else:
-            self._place = DevicePlace(gpu, plan, options, augmenter, shape, dataset.labels)
+            self._assembly = DeviceAssembly(gpu, plan, options, augmenter, shape, dataset.labels)
         self._counts = {"native": 0, "dali": 0}
         self._seconds = {"native": 0.0, "dali": 0.0}
 
@@ -150,7 +150,7 @@ class DaliBackend:
         self._count(work, pixels)
         if faults:
             self._host.resolve(work.parts[0], sorted(faults, key=lambda fault: fault.position))
-        return self._place.finish(work, pixels)
+        return self._assembly.finish(work, pixels)
 
     def _decoded(self, key: BatchKey) -> tuple[Work, torch.Tensor | None, list[Fault]]:
         work = self._queue.take(key)
@@ -197,7 +197,7 @@ class DaliBackend:
         if os.getpid() != self._pid:
             return
         self._host.close()
-        self._place.close()
+        self._assembly.close()
         self._graph.close()
         self._queue.close()
         self._feed.close()

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.backends.dali.host import runs
+from fastload.backends.dali.on_host import runs
 from fastload.backends.dali.queue import Work
 from fastload.backends.options import Options
 from fastload.errors import StateError
@@ -28,17 +28,17 @@ from fastload.transfer.outputs import Outputs
 from fastload.transfer.streams import CAPTURING, Gpu
 from fastload.transforms.plan import Plan
 
-__all__ = ["DevicePlace"]
+__all__ = ["DeviceAssembly"]
 
 _CLOSING_SECONDS = 10.0  # for work of the consumer's that is still under way
 
 
-def _place(rows: torch.Tensor, pixels: torch.Tensor, positions: npt.NDArray[np.int64]) -> None:
+def _copy_runs(rows: torch.Tensor, pixels: torch.Tensor, positions: npt.NDArray[np.int64]) -> None:
     for position, first, count in runs(positions):
         rows[position : position + count].copy_(pixels[first : first + count])
 
 
-class DevicePlace:
+class DeviceAssembly:
     """Puts a batch together on the device.
 
     Args:
@@ -114,7 +114,7 @@ class DevicePlace:
         rows = whole.permute(0, 2, 3, 1)  # contiguous, as DALI's pixels and the slot's are
         positions = np.arange(0) if pixels is None else work.records.positions
         if pixels is not None:
-            gpu.launch(lambda: _place(rows, pixels, positions))
+            gpu.launch(lambda: _copy_runs(rows, pixels, positions))
         host = slot.images.permute(0, 2, 3, 1)
         for position, _, count in runs(np.setdiff1d(np.arange(size), positions)):
             gpu.copy(rows[position : position + count], host[position : position + count], stream)

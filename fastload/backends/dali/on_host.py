@@ -10,7 +10,7 @@ import torch
 
 from fastload.backends.dali.queue import Work
 
-__all__ = ["HostPlace", "runs"]
+__all__ = ["HostAssembly", "runs"]
 
 
 def runs(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
@@ -22,7 +22,7 @@ def runs(positions: npt.NDArray[np.int64]) -> Iterator[tuple[int, int, int]]:
         yield int(positions[begin]), begin, end - begin
 
 
-class HostPlace:
+class HostAssembly:
     """Puts a batch together on the host.
 
     Args:
