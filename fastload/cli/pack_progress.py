@@ -10,7 +10,7 @@ from types import TracebackType
 from fastload.cli.output import counted, human_bytes
 from fastload.cli.progress import LOG_SECONDS, Bar
 from fastload.packing.packer import Observer
-from fastload.packing.plan import Plan
+from fastload.packing.plan import PackPlan
 
 __all__ = ["PackProgress"]
 
@@ -36,7 +36,7 @@ class PackProgress(Observer):
         if self._bar is not None:
             self._bar.scanning(output.name, files)
 
-    def started(self, output: Path, plan: Plan, files: int, size: int) -> None:
+    def started(self, output: Path, plan: PackPlan, files: int, size: int) -> None:
         self._files, self._bytes, self._start_bytes = files, size, size
         self._total_files, self._total_bytes = plan.totals.files, plan.totals.bytes
         self._began = time.monotonic()

@@ -15,7 +15,7 @@ from fastload.packing.ingest import read_groups
 from fastload.packing.listing import Listing
 from fastload.packing.names import encode_key, outside_key, printable
 from fastload.packing.options import PackOptions
-from fastload.packing.plan import Plan, check_options, make_plan
+from fastload.packing.plan import PackPlan, check_options, make_plan
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.source import Source
 from fastload.shard.dataset import PackedFiles
@@ -62,14 +62,14 @@ def check_complete(
     raise PackError(f"{words}--restart throws it away and packs anew.")
 
 
-def _difference(manifest: Manifest, plan: Plan, output: Path) -> str | None:
+def _difference(manifest: Manifest, plan: PackPlan, output: Path) -> str | None:
     found = {"files": plan.totals.files, "bytes": plan.totals.bytes, "hash": plan.totals.content}
     if manifest.options.get("source") == found and manifest.classes == plan.classes:
         return None
     return "its files differ"
 
 
-def _changed(source: Source, output: Path, options: PackOptions, plan: Plan, scan: Path) -> str | None:
+def _changed(source: Source, output: Path, options: PackOptions, plan: PackPlan, scan: Path) -> str | None:
     """The first file that is newer than the pack and gives another record than the pack holds.
 
     A file that was only touched or copied, or whose clock is ahead, gives the same.

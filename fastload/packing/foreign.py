@@ -28,7 +28,7 @@ from fastload.packing.entries import (
 from fastload.packing.files import remove
 from fastload.packing.ingest import as_rows
 from fastload.packing.lock import folder_lock
-from fastload.packing.part import Part
+from fastload.packing.part import ShardPart
 from fastload.packing.plan import MAX_LISTED, WORK_NAME
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.summary import CODECS, Summary
@@ -222,9 +222,9 @@ class _Indexer:
         manifest.write(output)
         return manifest
 
-    def part(self, number: int) -> Part:
+    def part(self, number: int) -> ShardPart:
         """What was found in one file."""
-        return Part.read(self._work / f"{number}.part")
+        return ShardPart.read(self._work / f"{number}.part")
 
     def keys(self, named: bool) -> Iterator[list[bytes]]:
         """The keys of each file: its own names where all are different, else file name and position."""
@@ -246,7 +246,7 @@ class _Indexer:
         good = entries["length"] > 0
         names = [key.encode() for key, whole in zip(keys, good.tolist(), strict=True) if whole]
         self._hashes.extend(hash(name) for name in names)
-        Part(entries[good], names, [], file.stat().st_size).write(self._work / f"{number}.part")
+        ShardPart(entries[good], names, [], file.stat().st_size).write(self._work / f"{number}.part")
 
     def _own_keys(self, path: Path, foreign: Foreign) -> list[str]:
         if foreign.keys is not None:

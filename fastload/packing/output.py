@@ -13,7 +13,7 @@ from fastload.errors import PackError
 from fastload.packing.entries import remove_entries
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.lock import LOCK_NAME
-from fastload.packing.plan import WORK_NAME, Plan
+from fastload.packing.plan import WORK_NAME, PackPlan
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
 
@@ -81,7 +81,7 @@ class OutputFolder:
         names = {INDEX_NAME, SKIPPED_NAME}
         names |= {f".tmp-{name}" for name in (INDEX_NAME, MANIFEST_NAME, SKIPPED_NAME)}
         names |= {name for name in os.listdir(self.path) if _COLUMN.fullmatch(name)}
-        plan = Plan.read(self.work) if self.work.exists() else None
+        plan = PackPlan.read(self.work) if self.work.exists() else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
         return names | self._announced()

@@ -19,7 +19,7 @@ from fastload.packing.files import publish, temporary_of
 from fastload.shard.chunk import Chunk
 from fastload.shard.index import RECORD
 
-__all__ = ["Part"]
+__all__ = ["ShardPart"]
 
 
 _DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
@@ -30,7 +30,7 @@ def _damaged(path: Path, error: Exception) -> PackError:
 
 
 @dataclass(frozen=True)
-class Part:
+class ShardPart:
     """Entries (offsets in the shard file; ``shard`` not yet set), keys and skipped files of one shard."""
 
     records: npt.NDArray[np.void]  # RECORD
@@ -64,7 +64,7 @@ class Part:
         publish(temporary, path)
 
     @classmethod
-    def read(cls, path: Path) -> Part:
+    def read(cls, path: Path) -> ShardPart:
         """Read what :meth:`write` wrote.
 
         Raises:
@@ -106,4 +106,4 @@ class Part:
         """Whether the shard of this part is there, whole."""
         if not path.exists() or not data_file.exists():
             return False
-        return Part.read(path).shard_bytes == os.stat(data_file).st_size
+        return ShardPart.read(path).shard_bytes == os.stat(data_file).st_size

@@ -20,7 +20,7 @@ from fastload.packing.source import Source
 from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import names_fit
 
-__all__ = ["PLAN_NAME", "WORK_NAME", "Plan", "ShardPlan", "make_plan", "resume_plan"]
+__all__ = ["PLAN_NAME", "WORK_NAME", "PackPlan", "ShardPlan", "make_plan", "resume_plan"]
 
 WORK_NAME = ".fastload-pack"
 PLAN_NAME = "plan.json"
@@ -39,7 +39,7 @@ class ShardPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PackPlan:
     """A pack, decided: the same plan and files give the same output, byte for byte."""
 
     identity: Mapping[str, Any]  # PackOptions.identity()
@@ -55,7 +55,7 @@ class Plan:
         publish(temporary_of(final), final)
 
     @classmethod
-    def read(cls, work: Path) -> Plan | None:
+    def read(cls, work: Path) -> PackPlan | None:
         """The plan of a work folder; None if it was never finished.
 
         Raises:
@@ -78,7 +78,7 @@ class Plan:
 
 def make_plan(
     source: Source, options: PackOptions, stem: str, folder: Path, found: Callable[[int], None] | None = None
-) -> Plan:
+) -> PackPlan:
     """Walk the source, write its listing into ``folder`` and cut it into shards.
 
     Args:
@@ -114,7 +114,7 @@ def make_plan(
     wrong = names_fit(source.classes, [shard.name for shard in shards])
     if wrong:
         raise PackError(wrong)
-    return Plan(options.identity(), totals, source.classes, shards, problems)
+    return PackPlan(options.identity(), totals, source.classes, shards, problems)
 
 
 def _lines(problems: tuple[tuple[str, str], ...]) -> str:
@@ -124,13 +124,13 @@ def _lines(problems: tuple[tuple[str, str], ...]) -> str:
 
 def resume_plan(
     source: Source, options: PackOptions, stem: str, work: Path, found: Callable[[int], None] | None = None
-) -> Plan:
+) -> PackPlan:
     """The plan of ``work``: a new one, or the one that an interrupted pack left, checked against the source.
 
     Raises:
         PackError: the source or the options differ from those of the interrupted pack.
     """
-    old = Plan.read(work) if work.exists() else None
+    old = PackPlan.read(work) if work.exists() else None
     if old is None:
         remove(work)
         work.mkdir()
@@ -165,7 +165,7 @@ def check_options(old: Mapping[str, Any], options: PackOptions, output: Path) ->
         )
 
 
-def _difference(old: Plan, new: Plan, old_folder: Path, new_folder: Path) -> str:
+def _difference(old: PackPlan, new: PackPlan, old_folder: Path, new_folder: Path) -> str:
     if old.classes != new.classes:
         return f"{counted(len(old.classes), 'class')} became {len(new.classes)}, or their names changed"
     had, has = old.totals, new.totals
@@ -177,7 +177,7 @@ def _difference(old: Plan, new: Plan, old_folder: Path, new_folder: Path) -> str
     return counts
 
 
-def planned_bytes(plan: Plan, work: Path, done: frozenset[str] = frozenset()) -> int:
+def planned_bytes(plan: PackPlan, work: Path, done: frozenset[str] = frozenset()) -> int:
     """About how many bytes the shards not in ``done`` need on disk."""
     shard_bytes = format_of(str(plan.identity["format"])).shard_bytes
     listing = Listing(work)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from fastload.errors import PackError
 from fastload.machine.threads import started_pool
-from fastload.packing.part import Part
+from fastload.packing.part import ShardPart
 from fastload.packing.shard_job import Advance, BadFiles, Job
 
 __all__ = ["die_with", "interrupts_blocked", "write_shards"]
@@ -53,7 +53,7 @@ class _Runner:
 
     def write(self, number: int) -> None:
         """Write one; the one before it is published when this returns."""
-        part: Part = self._job.write(number, self._advance)
+        part: ShardPart = self._job.write(number, self._advance)
         try:
             self.drain()
         except BaseException:

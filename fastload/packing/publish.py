@@ -13,8 +13,8 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload._version import __version__
 from fastload.packing.files import publish, remove, temporary_of
-from fastload.packing.part import Part
-from fastload.packing.plan import Plan
+from fastload.packing.part import ShardPart
+from fastload.packing.plan import PackPlan
 from fastload.packing.shard_job import part_path
 from fastload.packing.summary import Summary
 from fastload.shard.fields import Entries
@@ -34,10 +34,10 @@ class _Keys:
         self._parts = parts
 
     def __iter__(self) -> Iterator[list[bytes]]:
-        return (Part.read(path).keys for path in self._parts)
+        return (ShardPart.read(path).keys for path in self._parts)
 
 
-def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
+def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
     """Combine the parts of all shards into ``index.fli`` and publish ``dataset.json``.
 
     Shards all of whose files were skipped are removed.
@@ -53,7 +53,7 @@ def publish_dataset(output: Path, plan: Plan) -> tuple[Manifest, Summary]:
     def records() -> Iterator[npt.NDArray[np.void]]:
         nonlocal transcoded
         for plan_of, path in zip(plan.shards, parts, strict=True):
-            part = Part.read(path)
+            part = ShardPart.read(path)
             transcoded += part.transcoded
             skipped.extend(part.skipped)
             if not len(part.records):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fastload.packing.entries import EntriesObserver
 from fastload.packing.entry_facts import EntryFacts
-from fastload.packing.plan import Plan
+from fastload.packing.plan import PackPlan
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.summary import Summary
 from fastload.shard.manifest import Manifest
@@ -23,7 +23,7 @@ class Observer(EntriesObserver):
     def scanning(self, output: Path, files: int) -> None:
         """So many files have been found."""
 
-    def started(self, output: Path, plan: Plan, files: int, size: int) -> None:
+    def started(self, output: Path, plan: PackPlan, files: int, size: int) -> None:
         """Writing begins; ``files`` and ``size`` (bytes) of the plan were already done before."""
 
     def advanced(self, files: int, size: int) -> None:

@@ -17,8 +17,8 @@ from fastload.packing.files import failed_writes_reported, publish, remove, temp
 from fastload.packing.ingest import GROUP_BYTES, Group, as_rows, read_groups
 from fastload.packing.listing import Listing
 from fastload.packing.options import PackOptions
-from fastload.packing.part import Part
-from fastload.packing.plan import WORK_NAME, Plan
+from fastload.packing.part import ShardPart
+from fastload.packing.plan import WORK_NAME, PackPlan
 from fastload.shard.formats import Format, ShardSpec, Writer, format_of
 from fastload.shard.index import RECORD
 
@@ -48,7 +48,7 @@ class Job:
     output: Path
     root: bytes
     options: PackOptions
-    plan: Plan
+    plan: PackPlan
 
     @property
     def format(self) -> Format:
@@ -58,9 +58,9 @@ class Job:
     def is_finished(self, number: int) -> bool:
         """Whether shard ``number`` is already there, with its part of the index."""
         final = self.output / self.plan.shards[number].name
-        return Part.finished(part_path(self.output, final.name), self.format.data_file(final))
+        return ShardPart.finished(part_path(self.output, final.name), self.format.data_file(final))
 
-    def write(self, number: int, advance: Advance) -> Part:
+    def write(self, number: int, advance: Advance) -> ShardPart:
         """Write shard ``number`` under its temporary name.
 
         Raises:
@@ -76,7 +76,7 @@ class Job:
             remove(temporary)
             raise
 
-    def publish(self, number: int, part: Part) -> None:
+    def publish(self, number: int, part: ShardPart) -> None:
         """Make a written shard durable and give it its name; then its part: now it counts as finished."""
         final = self.output / self.plan.shards[number].name
         try:
@@ -90,7 +90,7 @@ class Job:
         """Remove what was written of shard ``number`` and not published."""
         remove(temporary_of(self.output / self.plan.shards[number].name))
 
-    def _write(self, number: int, temporary: Path, final: Path, advance: Advance) -> Part:
+    def _write(self, number: int, temporary: Path, final: Path, advance: Advance) -> ShardPart:
         shard = self.plan.shards[number]
         listing = Listing(self.output / WORK_NAME)
         needed = self._needed(listing, number)
@@ -130,7 +130,7 @@ class Job:
 
         return map(transcoder(self.options), groups)
 
-    def _fill(self, writer: Writer, groups: Iterator[Group], advance: Advance) -> Part:
+    def _fill(self, writer: Writer, groups: Iterator[Group], advance: Advance) -> ShardPart:
         chunks: list[npt.NDArray[np.void]] = []
         keys: list[bytes] = []
         failures: list[tuple[str, str]] = []
@@ -144,7 +144,7 @@ class Job:
             transcoded += group.transcoded
             advance(group.files, group.source_bytes)
         records = np.concatenate([*chunks, np.zeros(0, RECORD)])
-        return Part(records, keys, failures, 0, transcoded)
+        return ShardPart(records, keys, failures, 0, transcoded)
 
     def _locate(self, temporary: Path, records: npt.NDArray[np.void]) -> None:
         """Set the records' offsets to where the format's library put them, and look whether it is so."""

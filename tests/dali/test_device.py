@@ -68,7 +68,7 @@ def test_memory_is_kept_until_the_device_has_read_it(load: Any) -> None:
         iterator = iter(loader)
         for _ in range(3):
             next(iterator)
-        kept = loader._epochs.backend._place._kept
+        kept = loader._epochs.backend._assembly._kept
         assert len(kept) == 3
         pixels, _, slot, labels = kept[0][1]
         assert pixels.shape[1:] == (48, 48, 3)

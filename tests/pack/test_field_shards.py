@@ -15,7 +15,7 @@ import pytest
 from field_samples import SCHEMA, sample
 from PIL import Image as Pillow
 
-from fastload.packing.part import Part
+from fastload.packing.part import ShardPart
 from fastload.packing.samples.encode import Encoder
 from fastload.packing.samples.shards import Shards
 from fastload.sample.plain import plain_value
@@ -80,10 +80,10 @@ def test_parts_say_where_the_pictures_lie(shards: list[Path], format_name: str) 
     pictures = [(k, field.name) for k, (_, field) in enumerate(SCHEMA.columns) if field.storage == "record"]
     assert [name for _, name in pictures] == ["mask", "depth", "bands"]
     for path in shards:
-        part = Part.read(path.with_suffix(".part"))
+        part = ShardPart.read(path.with_suffix(".part"))
         data = format_of(format_name).data_file(path).read_bytes()
         columns = {"image": part.records}
-        columns |= {name: Part.read_column(path.with_suffix(".part"), k).records for k, name in pictures}
+        columns |= {name: ShardPart.read_column(path.with_suffix(".part"), k).records for k, name in pictures}
         for row in range(len(part.records)):
             for name, records in columns.items():
                 start = int(records[row]["offset"])

@@ -11,8 +11,8 @@ import pytest
 
 from fastload.packing import options as pack_options
 from fastload.packing.listing import Listing, ListingWriter, Totals
-from fastload.packing.part import Part
-from fastload.packing.plan import WORK_NAME, Plan, ShardPlan, planned_bytes
+from fastload.packing.part import ShardPart
+from fastload.packing.plan import WORK_NAME, PackPlan, ShardPlan, planned_bytes
 from fastload.packing.publish import publish_dataset
 from fastload.shard.index import RECORD
 
@@ -56,12 +56,12 @@ def test_planning(tmp_path: Path) -> None:
         assert [stop for _, stop, _ in writer.shards[:-1]] == [start for start, _, _ in writer.shards[1:]]
         assert all(size <= 256 * MB for _, _, size in writer.shards)
         shards = tuple(ShardPlan(f"s{i}", *cut) for i, cut in enumerate(writer.shards))
-        plan = Plan(pack_options.PackOptions().identity(), totals, (), shards)
+        plan = PackPlan(pack_options.PackOptions().identity(), totals, (), shards)
         needs.append(peak(lambda plan=plan, folder=folder: planned_bytes(plan, folder)))
     assert needs[1] < needs[0] + MB
 
 
-def unpublished(folder: Path, shards: int, records: int) -> Plan:
+def unpublished(folder: Path, shards: int, records: int) -> PackPlan:
     """A pack whose shards (empty files) are finished, and whose index is still to be written."""
     (folder / WORK_NAME).mkdir(parents=True)
     plans = tuple(ShardPlan(f"s-{i:05d}.arrow", i * records, (i + 1) * records, 0) for i in range(shards))
@@ -70,9 +70,9 @@ def unpublished(folder: Path, shards: int, records: int) -> Plan:
         entries["length"], entries["codec"] = 1, 1
         keys = [b"class/%010d.jpg" % i for i in range(shard.start, shard.stop)]
         (folder / shard.name).touch()
-        Part(entries, keys, [], 0).write(folder / WORK_NAME / f"{shard.name}.part")
+        ShardPart(entries, keys, [], 0).write(folder / WORK_NAME / f"{shard.name}.part")
     totals = Totals(shards * records, 1, "", "", 0)
-    return Plan(pack_options.PackOptions().identity(), totals, ("class",), plans)
+    return PackPlan(pack_options.PackOptions().identity(), totals, ("class",), plans)
 
 
 def test_combining(tmp_path: Path) -> None:

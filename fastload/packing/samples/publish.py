@@ -13,7 +13,7 @@ import numpy.typing as npt
 from fastload.errors import PackError
 from fastload.packing.files import remove, sync_folder
 from fastload.packing.output import OutputFolder
-from fastload.packing.part import Part
+from fastload.packing.part import ShardPart
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.samples.shards import Shards
 from fastload.packing.summary import Summary
@@ -53,7 +53,7 @@ def publish_samples(
     sizes: list[tuple[int, int]] = []
     summary = Summary()
     for number in range(shards.number):
-        part = Part.read(shards.part_path(number))
+        part = ShardPart.read(shards.part_path(number))
         skipped += part.skipped
         if len(part.records):
             kept.append(number)
@@ -65,7 +65,7 @@ def publish_samples(
     names = _name(folder, shards, kept, schema, FORMATS[format_name].suffix)
     parts = [shards.part_path(number) for number in kept]
     entries = entries_of(schema, _write_columns(folder.path, schema, parts, summary.records))
-    keys = _Each(lambda _, path: Part.read(path).keys, parts)
+    keys = _Each(lambda _, path: ShardPart.read(path).keys, parts)
     index = publish_index(folder.path, _Each(_records, parts), keys, fields_digest(entries))
     write_skipped(folder.path, skipped)
     data_file = format_of(format_name).data_file
@@ -96,7 +96,7 @@ def _name(folder: OutputFolder, shards: Shards, kept: list[int], schema: Schema,
 
 
 def _records(place: int, path: Path) -> npt.NDArray[np.void]:
-    records = Part.read(path).records
+    records = ShardPart.read(path).records
     records["shard"] = place
     return records
 
@@ -115,19 +115,19 @@ def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]
     """What ``write_column`` takes for a field."""
 
     def records(place: int, path: Path) -> npt.NDArray[np.void]:
-        found = Part.read_column(path, at).records
+        found = ShardPart.read_column(path, at).records
         assert found is not None
         found["shard"] = place
         return found
 
     def values(_: int, path: Path) -> npt.NDArray[Any]:
-        return Part.read_column(path, at).data.view(field.item_dtype).reshape(-1, *field.item_shape)
+        return ShardPart.read_column(path, at).data.view(field.item_dtype).reshape(-1, *field.item_shape)
 
     if field.storage == "record":
         return {"fixed": _Each(records, parts)}
     if field.storage == "fixed":
         return {"fixed": _Each(values, parts)}
     return {
-        "lengths": _Each(lambda _, path: Part.read_column(path, at).lengths, parts),
-        "chunks": _Each(lambda _, path: Part.read_column(path, at).data.tobytes(), parts),
+        "lengths": _Each(lambda _, path: ShardPart.read_column(path, at).lengths, parts),
+        "chunks": _Each(lambda _, path: ShardPart.read_column(path, at).data.tobytes(), parts),
     }

@@ -13,7 +13,7 @@ from fastload._native import _C
 from fastload.errors import PackError
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.packing.ingest import GROUP_BYTES, GROUP_RECORDS, as_rows
-from fastload.packing.part import Part
+from fastload.packing.part import ShardPart
 from fastload.packing.samples.encode import Encoded
 from fastload.packing.shard_job import BadFiles
 from fastload.sample.schema import Schema
@@ -66,9 +66,9 @@ class Shards:
         stop = 0
         while True:
             path = self.path(self.number)
-            if not Part.finished(self.part_path(self.number), self._format.data_file(path)):
+            if not ShardPart.finished(self.part_path(self.number), self._format.data_file(path)):
                 return stop
-            stop = Part.read(self.part_path(self.number)).stop
+            stop = ShardPart.read(self.part_path(self.number)).stop
             self.number += 1
 
     def write(self, pieces: Iterable[Encoded]) -> None:
@@ -188,7 +188,7 @@ class _Open:
             [Chunk(nothing if c.records is not None else c.data, c.lengths, c.records) for c in further]
         )
 
-    def finish(self) -> Part:
+    def finish(self) -> ShardPart:
         """Write what is left, find the records in the file, and publish it in the work folder."""
         try:
             self.flush()
@@ -203,7 +203,7 @@ class _Open:
             self.abort()
             raise
         assert records.records is not None
-        return Part(records.records, self._keys, [], size, further=tuple(further))
+        return ShardPart(records.records, self._keys, [], size, further=tuple(further))
 
     def abort(self) -> None:
         """Let go of the file, and remove it."""
