@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fastload.sample.fields import Label, Polygons
+from fastload.sample.fields import Image, Label, Polygons
 from fastload.sample.schema import Field
 
-__all__ = ["plain_value"]
+__all__ = ["is_file", "plain_value"]
 
 
 def plain_value(field: Field, data: bytes) -> Any:
@@ -30,3 +30,8 @@ def plain_value(field: Field, data: bytes) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def is_file(field: Field) -> bool:
+    """Whether the pictures of a field are image files; those of other channels are pixels as they are."""
+    return not isinstance(field.kind, Image) or field.kind.channels in (1, 3)

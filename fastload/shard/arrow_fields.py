@@ -11,22 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fastload.sample.fields import Image, Json, Label, Polygons, Scalar
-from fastload.sample.plain import plain_value
+from fastload.sample.fields import Json, Label, Polygons, Scalar
+from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
 
-__all__ = ["array_of", "feature_of", "is_file", "type_of"]
+__all__ = ["array_of", "feature_of", "type_of"]
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])
 _RLE = pa.struct([("size", pa.list_(pa.int32())), ("counts", pa.list_(pa.int64()))])
 _OUTLINES = pa.list_(pa.list_(pa.float32()))  # of an object: its polygons, each x, y, x, y, ...
-
-
-def is_file(field: Field) -> bool:
-    """Whether the pictures of a field are image files; those of other channels are pixels as they are."""
-    return not isinstance(field.kind, Image) or field.kind.channels in (1, 3)
 
 
 def type_of(field: Field) -> pa.DataType:

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from fastload.sample.plain import plain_value
+from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field, Schema
 from fastload.shard.chunk import Chunk
 
@@ -62,7 +62,7 @@ class FieldDatasets:
                 self._fixed[field.name] = []
             else:
                 self._create(field)
-            if field.kind.storage == "record" and field.kind.item_shape not in ((), (1,), (3,)):
+            if field.kind.storage == "record" and not is_file(field):
                 self._shapes[field.name] = []
 
     def _create(self, field: Field) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from field_samples import SCHEMA, Samples, photo, sample
@@ -273,3 +274,21 @@ def test_pixels_of_other_dtypes_say_so(tmp_path: Path) -> None:
         pack(ids, tmp_path / "ids", schema={"mask": "mask"})
     pack(ids, tmp_path / "set", schema={"mask": "mask(bits=16, ignore=65535)"}, restart=True)
     assert PackedFiles(tmp_path / "set").records["flags"][0] & 2
+
+
+def test_raw_pixels_in_the_index(tmp_path: Path, format_name: str) -> None:
+    """A first image of other than one or three channels is raw: stock libraries need its sides."""
+    rng = np.random.default_rng(3)
+    pixels = [rng.integers(0, 1 << 16, (4 + i, 6, 7), np.uint16) for i in range(5)]
+    samples = [{"bands": one, "n": i} for i, one in enumerate(pixels)]
+    pack(samples, tmp_path / "set", format_name, schema={"bands": "image(7, 16)", "n": "int32"})
+    dataset = PackedFiles(tmp_path / "set")
+    assert [dataset.read(i) for i in range(5)] == [one.tobytes() for one in pixels]
+    record = dataset.record(2)
+    assert (record["height"], record["width"], record["channels"], record["flags"]) == (6, 6, 7, 2)
+    assert dataset.key(2) == "00000002.npy"
+    assert verify(tmp_path / "set") == ([], 5)
+    if format_name == "hdf5":
+        with h5py.File(tmp_path / "set" / "set-00000-of-00001.h5") as file:
+            assert file["bands_height"][:].tolist() == [4, 5, 6, 7, 8]
+            assert np.array_equal(file["bands"][1].view("<u2").reshape(5, 6, 7), pixels[1])
