@@ -21,6 +21,7 @@ from fastload.packing import PackOptions, dry_run, pack
 from fastload.packing.samples.rows import open_rows
 from fastload.packing.samples.table import kinds_of, open_table
 from fastload.packing.verify import verify
+from fastload.sample.fields import KINDS
 from fastload.sample.plain import plain_value
 from fastload.shard.dataset import PackedFiles
 
@@ -233,6 +234,16 @@ def test_tables_that_cannot_be_packed(tmp_path: Path, name: str, text: str, mess
             tmp_path / "set",
             PackOptions(fields=(("image", "image"),) if "2.png" in text else ()),
         )
+
+
+def test_the_kinds_in_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "packing.md").read_text(encoding="utf-8")
+    block = text.split("as in Python:\n\n")[1].split("\n\n")[0]
+    words = [word for line in block.splitlines() for word in line.strip().split("    ")]
+    assert len(words) > 15
+    found = kinds_of({word: word.removesuffix(" (left out)") for word in words})
+    assert {kind.name for kind in found.values() if kind is not None} == {*KINDS}
+    assert found["none (left out)"] is None
 
 
 def test_kinds_are_words() -> None:
