@@ -100,6 +100,16 @@ def test_channels_are_kept(colour: int, depth: int, interlaced: bool) -> None:
         assert np.array_equal(found, samples[4:13, 3:14, :1])
 
 
+@pytest.mark.parametrize("colour", [0, 2, 4, 6])
+def test_sixteen_bits_are_scaled_to_eight(colour: int) -> None:
+    samples = samples_of(colour, 16)
+    data, scaled = write_png(samples, 16, colour), np.rint(samples / 257).astype(np.uint8)
+    assert np.array_equal(decoded(data, (CHANNELS[colour], 8, False)), scaled)
+    colours = scaled[..., :1].repeat(3, 2) if CHANNELS[colour] < 3 else scaled[..., :3]
+    gray = np.asarray(Image.fromarray(np.ascontiguousarray(colours)).convert("L"))
+    assert np.array_equal(decoded(data, GRAY8)[..., 0], gray)
+
+
 @pytest.mark.parametrize("interlaced", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("colour", [GRAY, PALETTE])

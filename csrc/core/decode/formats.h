@@ -24,7 +24,7 @@ struct FormatPlan {
 
 // The plan for an encoded picture; `info` is probe()'s answer for `bytes`:
 //   8 bits, 3 or 1 channels   every codec. Gray is Pillow's convert("L") of the RGB pixels.
-//   8 bits, 2 or 4 channels   PNG with alpha and as many channels.
+//   8 bits, 2 or 4 channels   PNG with alpha and as many channels. 16 bits are scaled.
 //   16 bits, 1 or 3 channels  PNG of 16 bits; 1 of gray ones only. Alpha is dropped.
 //   16 bits, 2 or 4 channels  PNG of 16 bits with alpha and as many channels.
 //   ids                       PNG with a palette (its indices) or gray (its values, as stored), of
