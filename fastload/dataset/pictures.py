@@ -14,6 +14,7 @@ import torch.utils.data
 
 from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
+from fastload.dataset.samples import read_sample
 from fastload.errors import SlowPathWarning
 from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.tickets import deliver
@@ -120,7 +121,8 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
 
         Returns:
             (picture, label): a PIL picture in RGB, or what ``transform`` makes of it, and the label, -1 where
-            there is none, or what ``target_transform`` makes of it.
+            there is none, or what ``target_transform`` makes of it. Of a set with other fields the dict of
+            :meth:`sample`, or what ``transform`` makes of that.
 
         Raises:
             TypeError, IndexError: no such index.
@@ -131,11 +133,26 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
         if isinstance(index, slice):
             return torch.utils.data.Subset(self, range(*index.indices(len(self))))
         sample = checked_index(index, len(self))
+        if not self.schema.is_plain:
+            return _of_fields(self, sample)
         image = _transformed(decode_sample(self, sample), self.transform)
         label: Any = self.label(sample)
         if self.target_transform is not None:
             label = self.target_transform(label)
         return image, label
+
+    def sample(self: Any, index: int) -> dict[str, Any]:
+        """A sample of any fields, by field name, without transforms.
+
+        Numbers, text and JSON are as Python has them; arrays, boxes and points are tensors, as are images
+        (channels, height, width) and masks (height, width).
+
+        Raises:
+            TypeError, IndexError: no such index.
+            SampleError: a record that is damaged or no picture, with its shard and key.
+            ShardError: a shard is missing or cannot be read.
+        """
+        return read_sample(self, checked_index(index, len(self)))
 
     def __getitems__(self: Any, indices: Sequence[int]) -> list[Any]:
         """The samples of a batch, as the fetcher of torch's DataLoader asks for them.
@@ -278,6 +295,22 @@ def mix(
 def _transforms_of(dataset: _Pictures) -> str:
     given = {name: getattr(dataset, name) for name in ("transform", "target_transform")}
     return "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
+
+
+def _of_fields(dataset: Any, sample: int) -> Any:
+    """A sample that is a dict, after the dataset's transforms."""
+    transform, target = dataset.transform, dataset.target_transform
+    if isinstance(transform, (Compose, *SPECS)):
+        raise ValueError(
+            f"{transform!r} is done to all fields of a sample at once by fastload.DataLoader. Found: an "
+            "index into the dataset itself. Use the loader, a transform that takes a dict, or "
+            "dataset.sample(i)."
+        )
+    found = read_sample(dataset, sample)
+    label = dataset.schema.label_field
+    if target is not None and label is not None:
+        found[label.name] = target(found[label.name])
+    return found if transform is None else transform(found)
 
 
 def _transformed(pixels: Any, transform: Any) -> Any:

@@ -300,3 +300,24 @@ def test_on_a_device_it_is_the_same(folder: Path, transform: Any, monkeypatch: p
             gpu.synchronize()
             assert_same(found, wanted)
         assert moved.stats()["stages"]["transfer"]["count"] == 5
+
+
+def test_indexing_gives_the_sample(folder: Path) -> None:
+    """What a batch of one has, without its first dimension."""
+    slow, dataset = Reference(RICH, SAMPLES, sizes=Sizes("list")), PackedDataset(folder)
+    for number in (0, 4, COUNT - 1):
+        wanted, sample = slow.sample(number), dataset[number]
+        assert list(sample) == list(RICH.names)
+        for name in ("image", "mask", "boxes", "points", "track", "pose"):
+            assert equal(sample[name], wanted[name]), name
+        for name in ("label", "weight", "kept", "attribute", "caption", "blob", "notes"):
+            assert sample[name] == SAMPLES[number][name], name
+            assert type(sample[name]) is type(SAMPLES[number][name]), name
+        assert sample["second"].shape == (1, 20, 24)
+    dataset.transform = str.upper
+    assert equal(dataset.sample(1), PackedDataset(folder)[1])
+    dataset.transform = lambda sample: sample["caption"]
+    assert dataset[1] == SAMPLES[1]["caption"]
+    dataset.transform = CROP
+    with pytest.raises(ValueError, match="to all fields of a sample at once"):
+        dataset[1]

@@ -1,0 +1,54 @@
+"""One sample of any fields at a time, as Python has it: what ``PackedDataset.sample(i)`` gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastload import errors
+from fastload.dataset.decoding import bad_sample, decode_field
+from fastload.dataset.mixture import Packed
+from fastload.sample.fields import Mask
+from fastload.sample.planned import picture_dtype
+from fastload.sample.schema import Field
+from fastload.shard.dataset import PackedFiles
+
+__all__ = ["read_sample"]
+
+
+def read_sample(dataset: Packed, sample: int) -> dict[str, Any]:
+    """A sample by field name: numbers as Python's, arrays, boxes, points and pictures as tensors (images
+    (channels, height, width), masks (height, width)), objects as they are.
+
+    Raises:
+        SampleError: a bad record, with its shard and key; the cause says why.
+        ShardError: a shard is missing or cannot be read.
+    """
+    part, own = dataset.locate(sample)
+    label = dataset.schema.label_field
+    try:
+        return {
+            field.name: dataset.label(sample) if field == label else _value(part, field, own)
+            for field in part.schema
+        }
+    except (errors.DecodeError, errors.ChecksumError) as error:
+        raise bad_sample(dataset, sample, str(error)) from error
+
+
+def _value(part: PackedFiles, field: Field, own: int) -> Any:
+    if field.storage == "record":
+        return _picture(part, field, own)
+    value = part.value(field.name, own)
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(value.copy())
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _picture(part: PackedFiles, field: Field, own: int) -> torch.Tensor:
+    pixels, kind = decode_field(part, field.name, own), field.kind
+    if isinstance(kind, Mask):
+        return torch.from_numpy(pixels.astype(np.uint8 if kind.bits == 8 else np.int32))
+    dtype = picture_dtype(kind, "uint8")  # type: ignore[arg-type]
+    return torch.from_numpy(pixels.astype(dtype)).permute(2, 0, 1)
