@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -321,3 +322,16 @@ def test_indexing_gives_the_sample(folder: Path) -> None:
     dataset.transform = CROP
     with pytest.raises(ValueError, match="to all fields of a sample at once"):
         dataset[1]
+
+
+@pytest.mark.filterwarnings("ignore::fastload.errors.SlowPathWarning")
+def test_the_manual_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/fields.md: its examples, one after the other, and what they leave behind."""
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs" / "fields.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) >= 6
+    names: dict[str, Any] = {"__name__": "manual"}
+    exec(compile("\n".join(blocks), "docs/fields.md", "exec"), names)
+    assert names["first"].shape[1:] == (names["height"], names["width"])
+    assert names["batch"]["score"].max() < 0.5
