@@ -7,7 +7,6 @@ Threads cannot have that: the generators belong to the process.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,13 @@ from typing import Any
 import torch
 
 from fastload.backends.faults import FaultPolicy
+from fastload.backends.native import NativeBackend
 from fastload.backends.options import Options
 from fastload.backends.render import Renderer, Request, Stopped
 from fastload.backends.tail import CallableError, Tail, failed
 from fastload.dataset.mixture import Packed
 from fastload.machine.generators import kept
-from fastload.prefetch.feeder import BatchKey, Feeder, Pending
+from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
 
 __all__ = ["InlineStage", "Parts"]
@@ -30,8 +30,7 @@ __all__ = ["InlineStage", "Parts"]
 class Parts:
     """What both stages need.
 
-    ``renderer`` decodes pictures of different sizes, one by one; None: ``feeder``'s engine decodes.
-    ``complete`` waits for a batch of that and applies the error policy.
+    ``source`` decodes whole batches, or pictures of different sizes one by one.
     """
 
     dataset: Packed
@@ -39,9 +38,7 @@ class Parts:
     options: Options
     policy: FaultPolicy
     tail: Tail
-    renderer: Renderer | None
-    feeder: Feeder | None
-    complete: Callable[[Pending], None] | None
+    source: NativeBackend | Renderer
 
     def request(self, key: BatchKey) -> Request:
         """What the renderer shall decode."""
@@ -64,18 +61,17 @@ class InlineStage:
     @property
     def waited(self) -> float:
         """Seconds in which the consumer was blocked by decoding."""
-        return self._parts.feeder.waited if self._parts.feeder is not None else 0.0
+        source = self._parts.source
+        return source.feeder.waited if isinstance(source, NativeBackend) else 0.0
 
     def take(self, key: BatchKey) -> Any:
         """The batch ``key``."""
         parts = self._parts
         try:
-            if parts.renderer is not None:
-                return self._rendered(key, parts.renderer)
-            assert parts.feeder is not None
-            assert parts.complete is not None
-            pending = parts.feeder.take(key)
-            parts.complete(pending)
+            if isinstance(parts.source, Renderer):
+                return self._rendered(key, parts.source)
+            pending = parts.source.feeder.take(key)
+            parts.source.complete(pending)
             with kept():
                 ids, draws = pending.batch.ids, pending.batch.draws
                 return parts.tail.of_fields(pending.slot.fields, key.epoch, ids, draws)

@@ -53,7 +53,8 @@ class PythonBackend:
             self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
         delivery = memory.delivery if memory is not None else None
         tail = Tail(plan.tail, plan.picture, options.collate_fn, options.seed, delivery)
-        parts = _parts(dataset, sampler, options, tail, self._decoding)
+        source = self._decoding.renderer if isinstance(self._decoding, _OneByOne) else self._decoding
+        parts = Parts(dataset, sampler, options, self._decoding.policy, tail, source)
         self._stage = WorkerStage(parts, workers, shared) if workers else InlineStage(parts)
         if isinstance(self._decoding, NativeBackend):
             self._decoding.tune_by(lambda: self._stage.waited, moves_depth=not workers)
@@ -121,12 +122,3 @@ def _memory(form: Form, options: Options, workers: int) -> tuple[BatchMemory, Sh
         return host_memory(form, options), None
     shared = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))
     return BatchMemory(form.delivery, shared, form.size), shared
-
-
-def _parts(
-    dataset: Packed, sampler: Sampler, options: Options, tail: Tail, decoding: NativeBackend | _OneByOne
-) -> Parts:
-    common = dataset, sampler, options, decoding.policy, tail
-    if isinstance(decoding, NativeBackend):
-        return Parts(*common, None, decoding.feeder, decoding.complete)
-    return Parts(*common, decoding.renderer, None, None)

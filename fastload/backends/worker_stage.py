@@ -23,8 +23,9 @@ from torch.utils.data import DataLoader as TorchLoader  # by name: users replace
 from torch.utils.data import Dataset
 
 from fastload.backends.callables import Parts
+from fastload.backends.native import NativeBackend
 from fastload.backends.options import Options
-from fastload.backends.render import Request, Stopped
+from fastload.backends.render import Renderer, Request, Stopped
 from fastload.backends.tail import CallableError, failed
 from fastload.errors import StateError
 from fastload.machine.threads import started_pool
@@ -88,7 +89,7 @@ class _Bench(Dataset[Any]):
 
     def __init__(self, parts: Parts, slots: SharedSlots | None, ready: list[Any]) -> None:
         self._tail = parts.tail
-        self._renderer = parts.renderer
+        self._renderer = parts.source if isinstance(parts.source, Renderer) else None
         self._slots = slots
         self._ready = ready
 
@@ -269,19 +270,18 @@ class WorkerStage:
             key = self._parts.following(key)
 
     def _work(self, key: BatchKey) -> _Work:
-        feeder = self._parts.feeder
-        if feeder is None or self._watcher is None:
+        source = self._parts.source
+        if isinstance(source, Renderer) or self._watcher is None:
             return _Work(self._parts.request(key))
-        pending = feeder.take(key)
+        pending = source.feeder.take(key)
         assert isinstance(pending.slot, SharedSlot)
-        self._pending[key] = pending, self._watcher.submit(self._watch, pending)
+        self._pending[key] = pending, self._watcher.submit(self._watch, source, pending)
         request = Request(key.epoch, pending.batch.ids, pending.batch.draws, None)
         return _Work(request, pending.slot.number)
 
-    def _watch(self, pending: Pending) -> None:
-        assert self._parts.complete is not None
+    def _watch(self, source: NativeBackend, pending: Pending) -> None:
         try:
-            self._parts.complete(pending)
+            source.complete(pending)
         finally:
             assert isinstance(pending.slot, SharedSlot)
             self._ready[pending.slot.number].release()
@@ -301,9 +301,10 @@ class WorkerStage:
         for pending, watched in self._pending.values():
             if watched.cancel():
                 self._ready[pending.slot.number].release()  # type: ignore[attr-defined]
-                if self._parts.feeder is not None:
+                source = self._parts.source
+                if isinstance(source, NativeBackend):
                     with suppress(StateError):  # closed already, at exit
-                        self._parts.feeder.drop(pending)
+                        source.feeder.drop(pending)
             elif not self._in_watcher():
                 watched.exception()  # wait for it; its outcome is not wanted
         self._iterator, self._next = None, None  # torch ends its workers when the iterator is gone
