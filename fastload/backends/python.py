@@ -14,7 +14,8 @@ from fastload.backends.render import Renderer
 from fastload.backends.shapes import Form, batch_form, python_workers
 from fastload.backends.stats import Counts
 from fastload.backends.tail import Tail
-from fastload.backends.worker_stage import WorkerStage, slots_for
+from fastload.backends.worker_counts import slots_for
+from fastload.backends.worker_stage import WorkerStage
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey

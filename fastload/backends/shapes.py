@@ -8,7 +8,7 @@ import torch
 
 from fastload.backends.fields import delivers_pairs, fields_layout
 from fastload.backends.options import Options
-from fastload.backends.worker_stage import slots_for, workers_for
+from fastload.backends.worker_counts import slots_for, workers_for
 from fastload.cache.tier import bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan

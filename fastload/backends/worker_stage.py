@@ -24,16 +24,16 @@ from torch.utils.data import Dataset
 
 from fastload.backends.callables import Parts
 from fastload.backends.native import NativeBackend
-from fastload.backends.options import Options
 from fastload.backends.render import Renderer, Request, Stopped
 from fastload.backends.tail import CallableError, failed
+from fastload.backends.worker_counts import batches_each
 from fastload.errors import StateError
 from fastload.machine.threads import started_pool
 from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Pending
 from fastload.prefetch.shared_slots import SharedSlot, SharedSlots
 
-__all__ = ["WorkerStage", "slots_for", "workers_for"]
+__all__ = ["WorkerStage"]
 
 _PARENT_SECONDS = 5.0  # how often a worker that waits for decoding looks whether its parent lives
 
@@ -134,27 +134,6 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _each(workers: int, prefetch: int) -> int:
-    """Batches that each worker process has: two, so that it goes on while one waits for its turn."""
-    return max(2, -(-prefetch // workers))
-
-
-def slots_for(workers: int, prefetch: int) -> int:
-    """Shared slots: at the workers, one that comes next, one in decoding, and one just delivered."""
-    return workers * _each(workers, prefetch) + 3
-
-
-def workers_for(options: Options, threads: int) -> int:
-    """Worker processes for Python callables; 0: the consumer's thread runs them.
-
-    As many as decoding threads, none for ``num_workers=0``, nor in a worker process of somebody's, which may
-    have no children.
-    """
-    if options.num_workers == 0 or multiprocessing.current_process().daemon:
-        return 0
-    return threads
-
-
 # Stages whose worker processes are this process's; a forked child must not end its parent's.
 _stages: weakref.WeakSet[WorkerStage] = weakref.WeakSet()
 
@@ -198,7 +177,7 @@ class WorkerStage:
                 batch_size=None,
                 collate_fn=_as_is,
                 num_workers=workers,
-                prefetch_factor=_each(workers, options.prefetch_factor),
+                prefetch_factor=batches_each(workers, options.prefetch_factor),
                 persistent_workers=options.persistent_workers,
                 pin_memory=options.pin_memory and torch.cuda.is_available(),
                 timeout=options.timeout,
