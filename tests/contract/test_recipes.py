@@ -103,7 +103,7 @@ def test_a_codec(house: HouseCopy) -> None:
     house.insert("csrc/bindings/engine.cpp", '"raw",  "pil"', '"ppm", ')
     house.insert("csrc/bindings/decode.cpp", '    out["raw"]', '    out["ppm"] = c.ppm;\n')
     house.replace("fastload/packing/summary.py", '"tiff", "raw")', '"tiff", "raw", "ppm")')
-    house.insert("fastload/packing/unpack.py", '    "gif": b".gif"', '    "ppm": b".ppm",\n')
+    house.insert("fastload/packing/summary.py", '    "gif": b".gif"', '    "ppm": b".ppm",\n')
     house.insert("FORMAT.md", " It is found from the record's", " 8 PPM.")
     assert house.touched == steps_of("A codec", "ppm")
 

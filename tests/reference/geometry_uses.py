@@ -7,7 +7,7 @@ from typing import Any
 from fastload._native import _C
 from fastload.transforms.plan import GeometryUse
 
-__all__ = ["center", "crop", "exact", "flip", "shorter", "spec_of", "window"]
+__all__ = ["center", "crop", "exact", "flip", "given", "shorter", "spec_of", "window"]
 
 
 def crop(
@@ -39,5 +39,10 @@ def flip(probability: float) -> GeometryUse:
     return GeometryUse("horizontal_flip", (probability,))
 
 
+def given(*uses: GeometryUse) -> dict[str, Any]:
+    """The arguments of ``_C.GeometrySpec``."""
+    return {"steps": [(use.name, list(use.numbers)) for use in uses]}
+
+
 def spec_of(*uses: GeometryUse, filter: str = "bilinear") -> Any:
-    return _C.GeometrySpec([(use.name, list(use.numbers)) for use in uses], filter)
+    return _C.GeometrySpec(**given(*uses), filter=filter)

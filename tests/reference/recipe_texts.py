@@ -222,9 +222,8 @@ int main() {
 """
 CODECS_USED = """
 import json
-from fastload.packing.summary import CODECS
-from fastload.packing.unpack import _EXTENSIONS
-assert set(_EXTENSIONS) == set(CODECS) - {"unknown", "raw"}
+from fastload.packing.summary import CODECS, EXTENSIONS
+assert set(EXTENSIONS) == set(CODECS) - {"unknown", "raw"}
 print(json.dumps(CODECS))
 """
 FLAT_SAID = """The records one after another, then their lengths as u64, then the number of records as u64.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from field_jobs import Job, Wanted
 from field_sets import RICH, rich_samples, write_field_set
+from geometry_uses import crop, flip, given, shorter
 from points_reference import boxes, points
 
 from fastload._native import _C
@@ -17,7 +18,7 @@ from fastload.shard.dataset import PackedFiles
 
 COUNT = 40
 SEED = 5
-CROP = {"kind": "random_resized_crop", "out_width": 20, "out_height": 16, "flip_probability": 0.5}
+CROP = given(crop(16, 20), flip(0.5))
 VALUES = {
     "weight": Wanted({"form": "fixed", "width": 8}, np.float64),
     "kept": Wanted({"form": "fixed", "width": 1}, np.uint8),
@@ -110,9 +111,7 @@ def test_boxes_points_and_outlines_are_seen_as_the_picture_is(files: PackedFiles
 
 
 @pytest.mark.parametrize("mode", ["pad", "list"])
-@pytest.mark.parametrize(
-    "spec", [{"kind": "none"}, {"kind": "resize_shorter", "out_width": 24, "flip_probability": 0.5}]
-)
+@pytest.mark.parametrize("spec", [given(), given(shorter(24), flip(0.5))])
 def test_pictures_that_differ_in_size(files: PackedFiles, mode: str, spec: dict[str, Any]) -> None:
     job = job_of(files, ["boxes"], (spec, 0, 0), mode=mode)
     ids = [5, 1, -1, 17, 30]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from field_jobs import Job, Wanted
 from field_sets import RICH, rich_samples, write_field_set
+from geometry_uses import crop, flip, given
 from points_reference import boxes
 from transform_reference import View
 
@@ -19,8 +20,8 @@ from fastload.shard.index import RECORD
 
 COUNT = 24
 SEED = 5
-CROP = {"kind": "random_resized_crop", "out_width": 20, "out_height": 16, "flip_probability": 0.5}
-SMALL = {"kind": "random_resized_crop", "out_width": 8, "out_height": 8, "flip_probability": 0.5}
+CROP = given(crop(16, 20), flip(0.5))
+SMALL = given(crop(8, 8), flip(0.5))
 IMAGE = Wanted({"form": "picture"}, np.uint8, (3,))
 IDS = {"format": (1, 8, True), "nearest": True, "fill": 255}
 MASK = Wanted({"form": "picture", "part": 1, **IDS}, np.uint8, (1,))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from geometry_uses import center, crop, exact, flip, shorter, spec_of
 from points_reference import boxes, points
 
 from fastload._native import _C
@@ -15,17 +16,17 @@ from fastload.sample.values import decode, encode
 
 SIZE = (640, 427)
 SPECS = [
-    {},
-    {"kind": "random_resized_crop", "out_width": 224, "out_height": 192, "flip_probability": 0.5},
-    {"kind": "resize_shorter", "out_width": 256, "center_width": 224, "center_height": 224},
-    {"kind": "resize_exact", "out_width": 31, "out_height": 77, "flip_probability": 1.0},
+    spec_of(),
+    spec_of(crop(192, 224), flip(0.5)),
+    spec_of(shorter(256), center(224, 224)),
+    spec_of(exact(77, 31), flip(1.0)),
 ]
 
 
 def views() -> Iterator[tuple]:
     for spec in SPECS:
         for sample in range(6):
-            yield _C.draw_view(_C.GeometrySpec(**spec), *SIZE, 3, 0, sample, 0)
+            yield _C.draw_view(spec, *SIZE, 3, 0, sample, 0)
 
 
 def under(view: tuple, form: str, rows: np.ndarray, relative: bool = False) -> np.ndarray:
