@@ -12,18 +12,13 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import FastloadError, PackError
-from fastload.packing.entries import remove_entries
-from fastload.packing.files import remove, sync_folder, temporary_of
 from fastload.packing.ingest import as_rows
-from fastload.packing.lock import LOCK_NAME
-from fastload.packing.plan import PLAN_NAME, WORK_NAME
-from fastload.packing.publish import SKIPPED_NAME
+from fastload.packing.output import OutputFolder
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 __all__ = ["earlier_index", "index_identity"]
 
-_MADE = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)  # and the entry points, and the work folder
 _CHUNK = 1 << 12  # records checked in one call
 
 
@@ -51,7 +46,13 @@ def earlier_index(folder: Path, identity: Mapping[str, Any], restart: bool) -> M
     Raises:
         PackError: the folder holds something else: another index, a packed dataset, other files.
     """
-    if (folder / MANIFEST_NAME).exists():
+    output = OutputFolder(folder)
+    state = output.state()
+    if state == "foreign":
+        raise output.refusal()
+    if state == "unfinished":
+        output.refuse_others(None)
+    if state == "complete":
         manifest = Manifest.read(folder)
         if not manifest.options.get("indexed"):
             raise PackError(
@@ -59,37 +60,10 @@ def earlier_index(folder: Path, identity: Mapping[str, Any], restart: bool) -> M
             )
         if not restart:
             _check_same(folder, manifest, identity)
-            _remove_leftovers(folder)
+            output.tidy()
             return manifest
-    else:
-        _refuse_strangers(folder)
-    _discard(folder)
+    output.discard()
     return None
-
-
-def _discard(folder: Path) -> None:
-    """Remove what an index has made here; the manifest first: no half passes for a whole."""
-    remove(folder / MANIFEST_NAME)
-    sync_folder(folder)
-    for name in _MADE:
-        remove(folder / name)
-    remove_entries(folder)
-    _remove_leftovers(folder)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    for name in _MADE:
-        remove(temporary_of(folder / name))
-    remove(folder / WORK_NAME)
-
-
-def _refuse_strangers(folder: Path) -> None:
-    if (folder / WORK_NAME / PLAN_NAME).exists():
-        raise PackError(f"{folder} holds an unfinished pack; finish it, or choose another folder.")
-    ours = {LOCK_NAME, WORK_NAME, ENTRIES_NAME, *_MADE}
-    others = [name for name in os.listdir(folder) if name not in ours and not name.startswith(".tmp-")]
-    if others:
-        raise PackError(f"{folder} is not empty (found {sorted(others)[0]!r}); choose another folder.")
 
 
 def _check_same(folder: Path, manifest: Manifest, identity: Mapping[str, Any]) -> None:

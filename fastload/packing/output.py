@@ -13,14 +13,16 @@ from fastload.errors import PackError
 from fastload.packing.entries import remove_entries
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.lock import LOCK_NAME
-from fastload.packing.plan import WORK_NAME, PackPlan
+from fastload.packing.plan import PLAN_NAME, WORK_NAME, PackPlan
 from fastload.packing.publish import SKIPPED_NAME
-from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 
-__all__ = ["OutputFolder", "State"]
+__all__ = ["RUN_NAME", "OutputFolder", "State"]
 
 State = Literal["empty", "unfinished", "complete", "foreign"]
+RUN_NAME = "samples.json"  # in the work folder: what a pack of samples was asked to do
 _ANNOUNCED = "names.json"
+_WRITTEN = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)
 _COLUMN = re.compile(r"(\.tmp-)?field-\d\d\.fli")
 
 
@@ -36,13 +38,28 @@ class OutputFolder:
         self.work = path / WORK_NAME
 
     def state(self) -> State:
-        """``complete``: it has a manifest. ``unfinished``: a pack was begun here. ``foreign``: neither, and
-        files of somebody else's. Else ``empty``."""
+        """``complete``: it has a manifest. ``unfinished``: a pack or an index was begun here. ``foreign``:
+        neither, and files of somebody else's. Else ``empty``."""
         if (self.path / MANIFEST_NAME).exists():
             return "complete"
         if self.work.exists():
             return "unfinished"
         return "foreign" if self._strangers() else "empty"
+
+    def refuse_others(self, mine: str | None) -> None:
+        """Raise PackError if another kind of pack was begun here, which could be gone on with.
+
+        Args:
+            mine: the file in the work folder that says what a pack of my kind was asked to do; None: an
+                index, which has none.
+        """
+        for name in {PLAN_NAME, RUN_NAME} - {mine}:
+            if (self.work / name).exists():
+                what = "files" if name == PLAN_NAME else "samples"
+                raise PackError(
+                    f"{self.path} holds an unfinished pack of {what}. Finish it, throw it away with "
+                    "'fastload pack --restart', or choose another folder."
+                )
 
     def refusal(self) -> PackError:
         """What to say of a foreign folder."""
@@ -73,13 +90,19 @@ class OutputFolder:
         remove_entries(self.path)
         remove(self.work)
 
+    def tidy(self) -> None:
+        """Remove what was left half written beside a complete dataset."""
+        for name in _WRITTEN:
+            remove(temporary_of(self.path / name))
+        remove(self.work)
+
     def _strangers(self) -> list[str]:
-        return sorted(n for n in os.listdir(self.path) if n != LOCK_NAME and not n.startswith(".tmp-"))
+        ours = {LOCK_NAME, *_WRITTEN, ENTRIES_NAME}  # an index that was killed left them
+        return sorted(n for n in os.listdir(self.path) if n not in ours and not n.startswith(".tmp-"))
 
     def _made(self) -> set[str]:
         """The names of what a pack makes in any folder, and of what an unfinished one makes here."""
-        names = {INDEX_NAME, SKIPPED_NAME}
-        names |= {f".tmp-{name}" for name in (INDEX_NAME, MANIFEST_NAME, SKIPPED_NAME)}
+        names = {INDEX_NAME, SKIPPED_NAME} | {temporary_of(self.path / name).name for name in _WRITTEN}
         names |= {name for name in os.listdir(self.path) if _COLUMN.fullmatch(name)}
         plan = PackPlan.read(self.work) if self.work.exists() else None
         if plan is not None:

@@ -20,6 +20,7 @@ from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
 from fastload.packing.plan import (
     MAX_LISTED,
+    PLAN_NAME,
     WORK_NAME,
     make_plan,
     planned_bytes,
@@ -155,10 +156,11 @@ def _pack_one(source: Source, output: Path, options: PackOptions, observer: Obse
         raise folder.refusal()
     if state == "complete":
         manifest = check_complete(source, output, options, lambda files: observer.scanning(output, files))
-        remove(folder.work)
+        folder.tidy()
         packed = time.monotonic()
         facts = _entries(output, options, observer)
         return PackResult(output, manifest, facts, None, packed - began, time.monotonic() - packed, 0)
+    folder.refuse_others(PLAN_NAME)
     found = functools.partial(observer.scanning, output)
     plan = resume_plan(source, options, output.name, folder.work, found)
     written = _write(Job(output, source.root, options, plan), observer)

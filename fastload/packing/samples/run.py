@@ -17,7 +17,7 @@ from fastload.packing.entry_facts import entry_facts
 from fastload.packing.files import publish, remove, temporary_of
 from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
-from fastload.packing.output import OutputFolder
+from fastload.packing.output import RUN_NAME, OutputFolder
 from fastload.packing.plan import MAX_LISTED, WORK_NAME, check_options
 from fastload.packing.result import Observer, PackResult
 from fastload.packing.samples.encode import Encoder
@@ -34,7 +34,6 @@ from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 __all__ = ["pack_given"]
 
-RUN_NAME = "samples.json"
 VERSION = 1
 
 
@@ -153,7 +152,7 @@ class _Run:
                 f"{self.output} is a complete pack, and files of its source are newer. --restart throws it "
                 "away and packs anew."
             )
-        remove(self.output / WORK_NAME)
+        OutputFolder(self.output).tidy()
         return self._result(manifest, None, time.monotonic() - began, 0)
 
     def _result(
@@ -180,11 +179,7 @@ class _Run:
                 raise PackError(f"{path} cannot be used ({error}); pack again with --restart.") from None
             _check_same(before, identity, self.options, self.output)
             return True
-        if folder.state() == "unfinished" and not path.exists() and (folder.work / "plan.json").exists():
-            raise PackError(
-                f"{self.output} holds an unfinished pack of other files; --restart throws it away and begins "
-                "anew."
-            )
+        folder.refuse_others(RUN_NAME)
         if path.exists():
             self.observer.begins_anew(self.output)
         folder.discard()
