@@ -6,11 +6,10 @@ and torch or a shard format's library comes with what needs it only.
 
 from __future__ import annotations
 
-from fastload._version import __version__ as __version__
-
 TYPE_CHECKING = False  # type checkers know this name; importing ``typing`` would be most of what we do here
 if TYPE_CHECKING:
     from fastload import errors, transforms
+    from fastload._version import __version__ as __version__
     from fastload.cache.settings import CacheSetting
     from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
     from fastload.loader.data_loader import DataLoader
@@ -94,6 +93,7 @@ _LAZY = {
     "SubsetSampler": "fastload.sampler",
     "Text": "fastload.sample.fields",
     "WeightedSampler": "fastload.sampler",
+    "__version__": "fastload._version",
     "errors": None,
     "mix": "fastload.dataset.pictures",
     "pack": "fastload.packing.samples.pack",
@@ -133,4 +133,4 @@ if not TYPE_CHECKING:  # or type checkers would believe that every name exists
 
     def __dir__() -> list[str]:
         """What the package has, the names that nobody has used yet among it."""
-        return sorted({*globals(), *__all__})
+        return sorted({*globals(), *_LAZY})

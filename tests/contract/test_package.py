@@ -87,7 +87,7 @@ def test_all_names_can_be_found_and_completed() -> None:
 
 def test_names_are_there_before_they_are_used() -> None:
     run = python("import fastload; print(*dir(fastload))", PACKAGE.parent / "tests")
-    assert {"DataLoader", "PackedDataset", "transforms"} <= set(run.stdout.split())
+    assert {"DataLoader", "PackedDataset", "transforms", "__version__"} <= set(run.stdout.split())
 
 
 def test_the_label_of_padding_is_the_core_s() -> None:
