@@ -24,8 +24,8 @@ constexpr uint8_t kUntouched = 0xA5;
 
 // What lies between the rows stays as it was: tests look at it.
 nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_tuple,
-                                    const FormatArg& format, const StoreSpec* wanted,
-                                    bool nearest, const std::string& filter, int fill, const RawArg& raw,
+                                    const FormatArg& format, const StoreSpec* wanted, bool nearest,
+                                    const std::string& filter, int fill, const RawArg& raw,
                                     size_t gap, const PixelSpec* pixels, int repeat) {
   const View view = to_view(view_tuple);
   const StoreSpec store = wanted == nullptr ? StoreSpec() : *wanted;
@@ -59,9 +59,9 @@ nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_
 }  // namespace
 
 void register_cut(nb::module_& m) {
-  m.def("cut", cut, "data"_a, "view"_a, "format"_a = FormatArg{3, 8, false},
-        "store"_a = nb::none(), "nearest"_a = false, "filter"_a = "bilinear", "fill"_a = 0,
-        "raw"_a = nb::none(), "gap"_a = 0, "pixels"_a = nb::none(), "repeat"_a = 1,
+  m.def("cut", cut, "data"_a, "view"_a, "format"_a = FormatArg{3, 8, false}, "store"_a = nb::none(),
+        "nearest"_a = false, "filter"_a = "bilinear", "fill"_a = 0, "raw"_a = nb::none(),
+        "gap"_a = 0, "pixels"_a = nb::none(), "repeat"_a = 1,
         "The window of a view of an encoded picture (uint8 array), or of raw pixels of (width, "
         "height, channels, bits), opened in a format (channels, bits, ids): the stored bytes, "
         "(planes, height, bytes of a row + gap). `pixels`: a PixelSpec, drawn for sample 0, epoch "

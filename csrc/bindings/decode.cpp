@@ -60,8 +60,7 @@ class PyDecoder {
   }
 
   RgbArray decode_raw(const BytesArg& data, uint32_t width, uint32_t height, const RoiArg& roi) {
-    const Pixels found =
-        decode_pixels(data, {3, 8, false}, std::tuple{width, height, 3, 8}, roi);
+    const Pixels found = decode_pixels(data, {3, 8, false}, std::tuple{width, height, 3, 8}, roi);
     return {found.data, {found.height, found.width, 3}, found.owner};
   }
 
@@ -70,7 +69,8 @@ class PyDecoder {
     const PixelFormat format = to_format(wanted);
     const Pixels found = decode_pixels(data, wanted, raw, roi);
     const size_t shape[] = {found.height, found.width, static_cast<size_t>(format.channels)};
-    const nb::dlpack::dtype dtype = format.bits == 16 ? nb::dtype<uint16_t>() : nb::dtype<uint8_t>();
+    const nb::dlpack::dtype dtype =
+        format.bits == 16 ? nb::dtype<uint16_t>() : nb::dtype<uint8_t>();
     return {found.data, format.ids ? size_t{2} : 3, shape, found.owner, nullptr, dtype};
   }
 
@@ -174,8 +174,9 @@ void register_decode(nb::module_& m) {
       .def("decode_raw", &PyDecoder::decode_raw, nb::arg("data"), nb::arg("width"),
            nb::arg("height"), nb::arg("roi") = nb::none(),
            "The same for raw RGB pixels of a known size.")
-      .def("decode", &PyDecoder::decode, nb::arg("data"), nb::arg("format") = FormatArg{3, 8, false},
-           nb::arg("raw") = nb::none(), nb::arg("roi") = nb::none(),
+      .def("decode", &PyDecoder::decode, nb::arg("data"),
+           nb::arg("format") = FormatArg{3, 8, false}, nb::arg("raw") = nb::none(),
+           nb::arg("roi") = nb::none(),
            "An encoded picture, or raw pixels of (width, height, channels, bits), in a format "
            "(channels, bits, ids): (height, width, channels), of ids (height, width), uint8 or "
            "uint16. Raises DecodeError where it cannot be had so.")

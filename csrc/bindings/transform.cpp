@@ -16,11 +16,11 @@
 
 #include "base/error.h"
 #include "register.h"
-#include "views.h"
 #include "transform/geometry/registry.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
+#include "views.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -176,8 +176,7 @@ void register_transform(nb::module_& m) {
         const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw, view});
         return {to_tuple(v.crop), {v.resized_width, v.resized_height}, to_tuple(v.window), v.flip};
       },
-      "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
-      "view"_a = 0,
+      "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
       "A view: (crop, (resized width, height), window, flip); rectangles are (x, y, width, "
       "height).");
   m.def(

@@ -1,8 +1,6 @@
 // transform/cut.h and decode/formats.h: pictures of any format on memory of exactly the promised
 // size, so that AddressSanitizer sees a byte too much. Tests against Pillow are in
 // tests/transform/test_cut.py and tests/decode/test_formats.py.
-#include "transform/cut.h"
-
 #include <algorithm>
 #include <vector>
 
@@ -11,12 +9,13 @@
 #include "decode/decode.h"
 #include "levels.h"
 #include "random.h"
+#include "transform/cut.h"
 
 namespace {
 
-using fastload::Cutter;
 using fastload::CutPlan;
 using fastload::CutSpec;
+using fastload::Cutter;
 using fastload::Decoder;
 using fastload::DType;
 using fastload::Filter;
@@ -50,8 +49,8 @@ Raw random_raw(Random& random) {
   raw.width = random.in(1, kMaxSide);
   raw.height = random.in(1, kMaxSide);
   raw.format = {random.in(1, 6), random.coin() ? 8 : 16, false};
-  raw.pixels = random.samples(static_cast<size_t>(raw.width) * raw.height *
-                              raw.format.pixel_bytes());
+  raw.pixels =
+      random.samples(static_cast<size_t>(raw.width) * raw.height * raw.format.pixel_bytes());
   raw.pixels.shrink_to_fit();
   return raw;
 }
@@ -96,8 +95,8 @@ Pixels cut(Tools& tools, const Raw& raw, const View& view, const CutSpec& spec, 
   const size_t dense =
       size * static_cast<size_t>(view.window.width) * (spec.store.channels_last ? channels : 1);
   const size_t row = dense + size * static_cast<size_t>(gap);
-  const auto rows = static_cast<size_t>(view.window.height) *
-                    (spec.store.channels_last ? 1 : channels);
+  const auto rows =
+      static_cast<size_t>(view.window.height) * (spec.store.channels_last ? 1 : channels);
   Pixels out(row * (rows - 1) + dense, 0xA5);
   tools.decoder.open_raw(raw.pixels, static_cast<uint32_t>(raw.width),
                          static_cast<uint32_t>(raw.height), raw.format, spec.format);
@@ -153,8 +152,7 @@ TEST(each_channel_is_cut_as_if_alone) {
     for (int c = 0; c < raw.format.channels; ++c) {
       Raw alone = raw;
       alone.format.channels = 1;
-      alone.pixels =
-          channel_of(raw.pixels, raw.format.channel_bytes(), raw.format.channels, c);
+      alone.pixels = channel_of(raw.pixels, raw.format.channel_bytes(), raw.format.channels, c);
       CHECK(channel_of(all, dtype_size(spec.store.dtype), raw.format.channels, c) ==
             cut(tools, alone, view, spec, 0));
     }

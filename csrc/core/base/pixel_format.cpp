@@ -11,9 +11,9 @@ void check_format(const PixelFormat& format) {
   if (legal) return;
   throw Error(ErrorKind::kValue,
               "A picture has 1 to " + std::to_string(PixelFormat::kMaxChannels) +
-                  " channels (ids: 1) of 8 or 16 bits. Found: " +
-                  std::to_string(format.channels) + " channels of " + std::to_string(format.bits) +
-                  " bits" + (format.ids ? ", ids." : "."));
+                  " channels (ids: 1) of 8 or 16 bits. Found: " + std::to_string(format.channels) +
+                  " channels of " + std::to_string(format.bits) + " bits" +
+                  (format.ids ? ", ids." : "."));
 }
 
 }  // namespace fastload

@@ -1,4 +1,5 @@
-// Encoded bytes to rows of pixels. One Decoder per thread; it keeps its scratch memory between images.
+// Encoded bytes to rows of pixels. One Decoder per thread; it keeps its scratch memory between
+// images.
 #pragma once
 
 #include <cstdint>
@@ -106,9 +107,10 @@ class Decoder {
   // Decodes the picture given to the last open(): calls sink.rows() with the rows [0, roi.height)
   // of `roi` (sink row 0 is picture row roi.y, sink column 0 is picture column roi.x), several rows
   // a call, in the format it was opened in. Pixels equal the codec library's default full decode,
-  // converted to RGB as Pillow's convert("RGB") does. Work above, below and beside the ROI is left out where the codec allows.
-  // `roi` must be inside the picture and not empty, else Error(kValue). A data error inside the
-  // rows that are needed, or a file that ends before them, is Error(kDecode).
+  // converted to RGB as Pillow's convert("RGB") does. Work above, below and beside the ROI is left
+  // out where the codec allows. `roi` must be inside the picture and not empty, else Error(kValue).
+  // A data error inside the rows that are needed, or a file that ends before them, is
+  // Error(kDecode).
   //
   // `entries` are the JPEG's entry points, or empty. Where fastload's own JPEG decoder meets
   // damage, in the stream or in the entries, libjpeg-turbo decodes the picture instead, after

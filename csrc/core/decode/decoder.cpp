@@ -170,8 +170,8 @@ ImageInfo Decoder::open(Bytes bytes, const PixelFormat& format) {
   return d.info;
 }
 
-ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height,
-                            const PixelFormat& stored, const PixelFormat& format) {
+ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height, const PixelFormat& stored,
+                            const PixelFormat& format) {
   Impl& d = *impl_;
   d.info = {};
   d.by_fallback = {};

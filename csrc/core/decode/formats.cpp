@@ -49,7 +49,11 @@ FormatPlan plan_ids(const std::string& what, bool is_ids, int bits, const PixelF
 std::string png_text(const PngKind& png) {
   const std::string depth = std::to_string(png.depth) + "-bit ";
   const std::string alpha = png.alpha ? " with alpha" : "";
-  return (png.depth == 8 ? "an " : "a ") + depth + (png.palette ? "palette" : png.gray ? "gray" : "RGB") + " PNG" + alpha;
+  return (png.depth == 8 ? "an " : "a ") + depth +
+         (png.palette ? "palette"
+          : png.gray  ? "gray"
+                      : "RGB") +
+         " PNG" + alpha;
 }
 
 FormatPlan plan_png(const PngKind& png, const PixelFormat& wanted) {
@@ -68,9 +72,9 @@ FormatPlan plan_png(const PngKind& png, const PixelFormat& wanted) {
   const bool is_gray = wanted.bits == 16 && wanted.channels == 1 && png.gray;
   if (has_alpha_wanted || is_colour || is_gray) return {wanted, Step::kNone};
   refuse(what, wanted,
-         "it has " + std::to_string(stored) +
-             (stored == 1 ? " channel" : " channels") + ". Declare the field as Image(channels=" +
-             std::to_string(stored) + "), or convert the picture");
+         "it has " + std::to_string(stored) + (stored == 1 ? " channel" : " channels") +
+             ". Declare the field as Image(channels=" + std::to_string(stored) +
+             "), or convert the picture");
 }
 
 }  // namespace
@@ -114,7 +118,9 @@ void to_wide(const uint8_t* from, size_t width, uint8_t* to) {
 }  // namespace
 
 void FormatSink::rows(const uint8_t* pixels, size_t stride, int y, int count) {
-  const auto convert = step_ == Step::kGray ? gray_line(simd_level()) : step_ == Step::kRepeat ? to_rgb : to_wide;
+  const auto convert = step_ == Step::kGray     ? gray_line(simd_level())
+                       : step_ == Step::kRepeat ? to_rgb
+                                                : to_wide;
   const size_t row = width_ * (step_ == Step::kGray ? 1 : step_ == Step::kRepeat ? 3 : 2);
   for (int done = 0; done < count; done += kChunkRows) {
     const int n = std::min(kChunkRows, count - done);

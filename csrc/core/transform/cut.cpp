@@ -54,8 +54,7 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
 }
 
 void Cutter::rows(const uint8_t* pixels, size_t stride, int y, int count) {
-  is_nearest_ ? nearest_.rows(pixels, stride, y, count)
-              : resampler_.rows(pixels, stride, y, count);
+  is_nearest_ ? nearest_.rows(pixels, stride, y, count) : resampler_.rows(pixels, stride, y, count);
 }
 
 void Cutter::restart() { is_nearest_ ? nearest_.restart() : resampler_.restart(); }
