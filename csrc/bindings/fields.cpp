@@ -168,7 +168,7 @@ void register_plans(nb::module_& m) {
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
            "row. blank: an element or value that positions without a sample have, b'' for a picture's "
            "fill, or zeros. format (channels, bits, ids), nearest, fill: of a picture, as cut(). "
-           "points: xyxy, xywh, cxcywh, xy, xyv or polygons.");
+           "points: xyxy, xywh, cxcywh, xy, xyv, polygons or rle.");
   m.attr("INDEX") = FieldPlan::kIndex;
 }
 

@@ -5,12 +5,13 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "convert.h"
 #include "register.h"
+#include "sample/areas.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -18,17 +19,25 @@ namespace nb = nanobind;
 namespace fastload::bindings {
 namespace {
 
+using Moved = std::vector<uint8_t>;
+
 // Bytes under the view, in memory of their own.
-nb::object move_points(const ViewTuple& view, uint32_t width, uint32_t height,
-                       const std::string& format, bool relative, const BytesArg& values) {
-  const PointMap map(to_view(view), width, height, width, height);
-  auto moved = std::make_unique<uint8_t[]>(values.size());
-  std::copy_n(values.data(), values.size(), moved.get());
-  map.move({moved.get(), values.size()}, by_name<PointFormat>("format", kPointFormats, format),
-           relative);
-  uint8_t* const data = moved.release();
-  nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {values.size()}, owner));
+nb::object move_points(const ViewTuple& tuple, uint32_t width, uint32_t height,
+                       const std::string& name, bool relative, const BytesArg& values) {
+  const View view = to_view(tuple);
+  const auto format = by_name<PointFormat>("format", kPointFormats, name);
+  auto moved = std::make_unique<Moved>(values.data(), values.data() + values.size());
+  if (format == PointFormat::kAreas) {
+    *moved = move_areas(*moved, [&](int w, int h) {
+      return view_at_size(view, width, height, static_cast<uint32_t>(w), static_cast<uint32_t>(h));
+    });
+  } else {
+    PointMap(view, width, height, width, height).move(*moved, format, relative);
+  }
+  uint8_t* const data = moved->data();
+  const size_t size = moved->size();
+  nb::capsule owner(moved.release(), [](void* p) noexcept { delete static_cast<Moved*>(p); });
+  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {size}, owner));
 }
 
 }  // namespace
@@ -37,7 +46,7 @@ void register_points(nb::module_& m) {
   m.def("view_points", &move_points, nb::arg("view"), nb::arg("width"), nb::arg("height"),
         nb::arg("format"), nb::arg("relative"), nb::arg("values"),
         "The bytes of a value of points under a view of a width x height picture. format: xyxy, "
-        "xywh, cxcywh, xy, xyv (float32 rows) or polygons. values, and the result: (bytes,) uint8.");
+        "xywh, cxcywh, xy, xyv (float32 rows), polygons or rle. values, and the result: (bytes,) uint8.");
 }
 
 }  // namespace fastload::bindings

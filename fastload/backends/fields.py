@@ -96,8 +96,8 @@ def _field_plan(schema: Schema, name: str, streams: Streams, plan: Plan) -> Any:
     if isinstance(kind, Keypoints):
         points = "xyv" if kind.visibility else "xy"
         return _C.FieldPlan("points", part=part, width=field.item_bytes, points=points)
-    if isinstance(kind, Polygons) and kind.format == "polygons":
-        return _C.FieldPlan("points", part=part, width=1, points="polygons")
+    if isinstance(kind, Polygons):
+        return _C.FieldPlan("points", part=part, width=1, points=kind.format)
     form = "ragged" if field.storage == "ragged" else "fixed"
     return _C.FieldPlan(form, part=part, width=field.item_bytes)
 

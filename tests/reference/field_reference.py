@@ -8,6 +8,7 @@ compares with a reference of its own.
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -106,6 +107,8 @@ class Reference:
             return torch.from_numpy(points(rows, view, size))
         if kind.name == "polygons" and kind.format == "polygons":
             return [[points(np.asarray(p, np.float32), view, size) for p in polygons] for polygons in value]
+        if kind.name == "polygons":
+            return [shown_area(area, view, size) for area in value]
         if kind.name in ("label", "scalar", "array"):
             shape = (-1, *field.item_shape) if kind.has_rows else field.item_shape
             return torch.from_numpy(np.array(value, numbers_of(field)).reshape(shape))
@@ -204,6 +207,19 @@ def shown_mask(ids: np.ndarray, view: Any, ignore: int) -> np.ndarray:
     cut = Image.fromarray(ids[y : y + h, x : x + w].astype(np.int32), "I")
     resized = np.asarray(cut.resize((width, height), Image.Resampling.NEAREST)).reshape(height, width, 1)
     return _window(resized, window, flip, ignore)[..., 0]
+
+
+def shown_area(area: Mapping[str, Any], view: Any, drawn: tuple[int, int]) -> dict[str, list[int]]:
+    """The same of an object's run lengths, which are cut as a mask of 0 and 1."""
+    height, width = area["size"]
+    values = [number % 2 for number in range(len(area["counts"]))]
+    inside = np.repeat(np.array(values, np.uint8), area["counts"]).reshape(width, height).T
+    (x, y, w, h), (resized_width, resized_height), window, flip = scaled(view, drawn, (width, height))
+    cut = Image.fromarray(np.ascontiguousarray(inside[y : y + h, x : x + w]))
+    resized = np.asarray(cut.resize((resized_width, resized_height), Image.Resampling.NEAREST))
+    shown = _window(resized[..., None], window, flip, 0)[..., 0]
+    counts = [len(list(run)) for _, run in itertools.groupby(shown.ravel(order="F").tolist())]
+    return {"size": list(shown.shape), "counts": [0] * int(shown[0, 0]) + counts}
 
 
 def _window(pixels: np.ndarray, window: Any, flip: bool, outside: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from field_jobs import Job, Wanted
+from field_reference import shown_area
 from field_sets import RICH, rich_samples, write_field_set
 from geometry_uses import crop, flip, given, shorter
 from points_reference import boxes, points
@@ -28,7 +29,7 @@ VALUES = {
     "boxes": Wanted({"form": "points", "width": 16, "points": "xywh"}, np.float32, (4,)),
     "points": Wanted({"form": "points", "width": 36, "points": "xyv"}, np.float32, (3, 3)),
     "outlines": Wanted({"form": "points", "width": 1, "points": "polygons"}),
-    "areas": Wanted({"form": "ragged", "width": 1}),
+    "areas": Wanted({"form": "points", "width": 1, "points": "rle"}),
     "caption": Wanted({"form": "ragged", "width": 1}),
     "blob": Wanted({"form": "ragged", "width": 1}),
     "notes": Wanted({"form": "ragged", "width": 1}),
@@ -86,12 +87,12 @@ def test_every_value_is_what_the_set_has(files: PackedFiles) -> None:
         assert (batch["label"] == labels).all()
         for name in ("weight", "kept", "pose", "attribute"):
             assert batch[name].tolist() == [np.asarray(files.value(name, i)).tolist() for i in ids], name
-        for name in ("track", "areas", "caption", "blob", "notes"):
+        for name in ("track", "caption", "blob", "notes"):
             assert [value.tobytes() for value in batch[name]] == [files.value_bytes(name, i) for i in ids]
 
 
-def test_boxes_points_and_outlines_are_seen_as_the_picture_is(files: PackedFiles) -> None:
-    job = job_of(files, ["boxes", "points", "outlines"])
+def test_boxes_points_outlines_and_areas_are_seen_as_the_picture_is(files: PackedFiles) -> None:
+    job = job_of(files, ["boxes", "points", "outlines", "areas"])
     ids, draws = list(range(COUNT)), np.arange(COUNT) % 3
     batch, faults = job.batch(ids, 2, draws)
     assert faults == []
@@ -107,6 +108,8 @@ def test_boxes_points_and_outlines_are_seen_as_the_picture_is(files: PackedFiles
         for one, wanted in zip(found, files.value("outlines", sample), strict=True):
             for a, b in zip(one, wanted, strict=True):
                 assert a.tobytes() == points(b, view, size).tobytes()
+        areas = decode(RICH["areas"].kind, batch["areas"][position].tobytes())
+        assert areas == [shown_area(area, view, size) for area in files.value("areas", sample)]
     assert flips == {False, True}
 
 

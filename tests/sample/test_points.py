@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from field_reference import shown_area
 from geometry_uses import center, crop, exact, flip, shorter, spec_of
 from points_reference import boxes, points
 
@@ -89,6 +91,33 @@ def test_bytes_that_are_no_outlines_are_refused(words: list[int]) -> None:
     data = np.array(words, np.uint32).view(np.uint8)
     with pytest.raises(FormatError, match="has no outlines of objects"):
         _C.view_points(next(views()), *SIZE, "polygons", False, data)
+
+
+def test_areas() -> None:
+    rng = np.random.default_rng(3)
+    kind = Polygons("rle")
+    for view in views():
+        value = []
+        for width, height in (SIZE, (64, 43), (1, 1)):
+            inside = np.repeat(rng.integers(0, 2, width * height // 7 + 1), 7)[: width * height].tolist()
+            counts = [len(list(run)) for _, run in itertools.groupby(inside)]
+            value.append({"size": [height, width], "counts": [0] * inside[0] + counts})
+        data = np.frombuffer(encode(kind, value), np.uint8)
+        found = decode(kind, _C.view_points(view, *SIZE, "rle", False, data).tobytes())
+        assert found == [shown_area(area, view, SIZE) for area in value]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [1], [1, 2, 2], [1, 2, 2, 1], [1, 2, 2, 1, 3], [1, 2, 2, 2, 4, 1], [1, 0, 5, 0], [2**32 - 1, 1, 1],
+        [1, 1, 1, 1, 1, 9], [1, 2**31, 2**31, 1, 0], [1, 2, 2, 2**32 - 1, 4],
+    ],
+)  # fmt: skip
+def test_bytes_that_are_no_areas_are_refused(words: list[int]) -> None:
+    data = np.array(words, np.uint32).view(np.uint8)
+    with pytest.raises(FormatError, match="has no areas of objects"):
+        _C.view_points(next(views()), *SIZE, "rle", False, data)
 
 
 def test_bytes_that_are_no_rows_are_refused() -> None:

@@ -29,8 +29,8 @@ Decoder& Measurer::decoder() {
   return *decoder_;
 }
 
-// Writes the sizes of the sample's pictures behind those of the samples before it.
-void Measurer::add_sizes(uint64_t id, const SampleRng& rng, std::vector<Measured>& all) {
+// Measures what depends on the sample's views.
+void Measurer::add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measured>& all) {
   const Sources::Home home = sources_.find(id);
   const Record record = home.source.reader->index().record(home.id);
   Extent size{record.width, record.height};
@@ -44,8 +44,12 @@ void Measurer::add_sizes(uint64_t id, const SampleRng& rng, std::vector<Measured
                                 static_cast<int>(size.height), own);
     for (size_t field = 0; field < all.size(); ++field) {
       const FieldPlan& one = plan.fields()[field];
-      if (one.view != number || !plan.is_measured(one)) continue;
-      all[field].sizes.back() = {view.window.height, view.window.width};
+      if (one.view != number) continue;
+      if (plan.is_measured(one)) {
+        all[field].sizes.back() = {view.window.height, view.window.width};
+      } else if (one.is_areas()) {
+        all[field].offsets.back() += static_cast<int64_t>(areas_of(home, one, view, size).size());
+      }
     }
   }
 }
@@ -59,26 +63,27 @@ std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
   }
   const std::vector<FieldPlan>& fields = plan_.fields.fields();
   std::vector<Measured> all(fields.size());
-  bool has_sizes = false;
+  bool viewed = false;
   for (size_t field = 0; field < fields.size(); ++field) {
-    has_sizes = has_sizes || plan_.fields.is_measured(fields[field]);
-    if (!fields[field].is_ragged()) continue;
+    viewed = viewed || plan_.fields.is_measured(fields[field]) || fields[field].is_areas();
+    if (fields[field].is_ragged()) all[field].offsets.push_back(0);
+    if (!fields[field].is_ragged() || fields[field].is_areas()) continue;
     std::vector<int64_t>& offsets = all[field].offsets;
-    offsets.push_back(0);
     for (const int64_t id : ids) {
       offsets.push_back(offsets.back() + rows_of(sources_, fields[field], id));
     }
   }
-  if (!has_sizes) return all;
+  if (!viewed) return all;
   const PhiloxKey key = epoch_key(plan_.seed, epoch);
   for (size_t i = 0; i < ids.size(); ++i) {
     for (size_t field = 0; field < fields.size(); ++field) {
       if (plan_.fields.is_measured(fields[field])) all[field].sizes.emplace_back();
+      if (fields[field].is_areas()) all[field].offsets.push_back(all[field].offsets.back());
     }
     if (ids[i] < 0) continue;
     const auto id = static_cast<uint64_t>(ids[i]);
     try {
-      add_sizes(id, {key, id, draws.empty() ? 0 : draws[i]}, all);
+      add_viewed(id, {key, id, draws.empty() ? 0 : draws[i]}, all);
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception&) {

@@ -34,7 +34,7 @@ class Measurer {
                                 uint64_t epoch);
 
  private:
-  void add_sizes(uint64_t id, const SampleRng& rng, std::vector<Measured>& all);
+  void add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measured>& all);
   Decoder& decoder();
 
   const Sources& sources_;

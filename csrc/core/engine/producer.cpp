@@ -214,12 +214,25 @@ void Producer::copy_value(const Job& job, uint32_t field) {
     source.columns[plan.part]->copy(own, place.at(job.position), plan.width);
   } else {
     const std::span<uint8_t> rows = place.rows(job.position, plan.width);
+    if (plan.is_areas()) return copy_areas(job, plan, rows);
     source.columns[plan.part]->copy(own, rows.data(), rows.size());
     if (plan.form != FieldPlan::Form::kPoints) return;
     const PointMap map(views_[plan.view], job.stored.width, job.stored.height, job.drawn.width,
                        job.drawn.height);
     map.move(rows, plan.points, plan.relative);
   }
+}
+
+void Producer::copy_areas(const Job& job, const FieldPlan& plan, std::span<uint8_t> room) {
+  const std::vector<uint8_t> areas = areas_of(job.home, plan, views_[plan.view], job.drawn);
+  if (areas.size() != room.size()) {
+    throw Error(ErrorKind::kFormat, "its areas have " + std::to_string(areas.size()) +
+                                        " bytes under the view, and had " +
+                                        std::to_string(room.size()) +
+                                        " when they were measured: the picture's size is not the "
+                                        "one in the index. Pack again");
+  }
+  std::copy(areas.begin(), areas.end(), room.begin());
 }
 
 EntryPoints Producer::entries_of(const Source& source, uint64_t id) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cache/bounded.h"
@@ -66,6 +67,7 @@ class Producer {
   [[nodiscard]] SampleRng rng(const Job& job, uint32_t view) const;
   void draw_by_index(Job& job);
   void copy_value(const Job& job, uint32_t field);
+  void copy_areas(const Job& job, const FieldPlan& plan, std::span<uint8_t> room);
   EntryPoints entries_of(const Source& source, uint64_t id);
   void count_paths();
 

@@ -6,25 +6,13 @@
 #include <string>
 
 #include "base/error.h"
+#include "sample/areas.h"
 
 namespace fastload {
 namespace {
 
 std::string size_text(int width, int height) {
   return std::to_string(width) + "x" + std::to_string(height);
-}
-
-// round(at * to / from), halves up.
-int scaled_side(int64_t at, int64_t from, int64_t to) {
-  return static_cast<int>((2 * at * to + from) / (2 * from));
-}
-
-// [begin, begin + length) of `from` pixels, in `to` pixels: at least one, inside.
-void scale(int& begin, int& length, uint32_t from, uint32_t to) {
-  const int first = std::min(scaled_side(begin, from, to), static_cast<int>(to) - 1);
-  const int end = scaled_side(int64_t{begin} + length, from, to);
-  begin = first;
-  length = std::max(end - first, 1);
 }
 
 }  // namespace
@@ -37,11 +25,7 @@ Extent first_size(const Sources::Home& home, const Record& record, Decoder& deco
 }
 
 View scaled(const View& view, Extent drawn, Extent size) {
-  if (size == drawn) return view;
-  View found = view;
-  scale(found.crop.x, found.crop.width, drawn.width, size.width);
-  scale(found.crop.y, found.crop.height, drawn.height, size.height);
-  return found;
+  return view_at_size(view, drawn.width, drawn.height, size.width, size.height);
 }
 
 void check_room(const View& view, const FieldPlace& place, uint32_t position, bool measured) {
@@ -60,6 +44,16 @@ void check_room(const View& view, const FieldPlace& place, uint32_t position, bo
                                       " pixels after the transforms, and there is room for " +
                                       size_text(width, height) +
                                       ": its size is not the one in the index. Pack again");
+}
+
+std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
+                              Extent drawn) {
+  Column& column = *home.source.columns[field.part];
+  std::vector<uint8_t> value(column.length(home.id));
+  column.copy(home.id, value.data(), value.size());
+  return move_areas(value, [&](int width, int height) {
+    return scaled(view, drawn, {static_cast<uint32_t>(width), static_cast<uint32_t>(height)});
+  });
 }
 
 void check_column(const Column& column, const FieldPlan& field) {

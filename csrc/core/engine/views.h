@@ -10,6 +10,7 @@
 #include "read_ahead/read_ahead.h"
 #include "sample/field_place.h"
 #include "sample/field_plan.h"
+#include "sample/points.h"
 #include "transform/view.h"
 
 namespace fastload {
@@ -19,8 +20,7 @@ namespace fastload {
 Extent first_size(const Sources::Home& home, const Record& record, Decoder& decoder,
                   std::vector<uint8_t>& scratch);
 
-// A view that was drawn of a picture of size `drawn`, for one of `size`: the crop's corners are
-// rounded to whole pixels, and the window has as many pixels as before.
+// As view_at_size().
 View scaled(const View& view, Extent drawn, Extent size);
 
 // Throws Error(kValue) where the view's window is not what the place has room for: exactly, or,
@@ -29,6 +29,11 @@ void check_room(const View& view, const FieldPlace& place, uint32_t position, bo
 
 // The sample's label; `record` is of its first picture. Throws as Column::copy.
 int64_t label_of(const Sources::Home& home, const Record& record, const FieldPlan& field);
+
+// The sample's areas under a view that was drawn of a picture of size `drawn`. Throws as
+// Column::copy and move_areas().
+std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
+                              Extent drawn);
 
 // Throws Error(kValue) where the column's values are not what the field takes.
 void check_column(const Column& column, const FieldPlan& field);

@@ -26,6 +26,7 @@ uint32_t row_unit(PointFormat format) {
     case PointFormat::kXyv:
       return 3 * sizeof(float);
     case PointFormat::kPolygons:
+    case PointFormat::kAreas:
       return 1;
   }
   return 1;
@@ -41,6 +42,10 @@ void check(const FieldPlan& field, size_t number) {
                 where + "must have rows of whole points or boxes, a multiple of " +
                     std::to_string(row_unit(field.points)) +
                     " bytes. Found: " + std::to_string(field.width) + ".");
+  }
+  if (field.is_areas() && field.width != 1) {
+    throw Error(ErrorKind::kValue, where + "must have areas as rows of 1 byte. Found: " +
+                                       std::to_string(field.width) + ".");
   }
   const bool repeats = field.form == FieldPlan::Form::kPicture;
   const size_t unit = repeats ? dtype_size(field.picture.store.dtype) : field.width;

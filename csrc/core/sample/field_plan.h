@@ -33,11 +33,12 @@ enum class PointFormat : uint8_t {
   kXy,        // points
   kXyv,       // points, each with a number that no view changes
   kPolygons,  // outlines of objects, with their counts in front (FORMAT.md)
+  kAreas,     // run lengths of objects, likewise: under a view they have another length
 };
 
 // Their names, in that order.
-inline constexpr std::array<const char*, 6> kPointFormats{"xyxy", "xywh", "cxcywh",
-                                                          "xy",   "xyv",  "polygons"};
+inline constexpr std::array<const char*, 7> kPointFormats{"xyxy", "xywh",     "cxcywh", "xy",
+                                                          "xyv",  "polygons", "rle"};
 
 // One field of a view.
 struct FieldPlan {
@@ -65,6 +66,10 @@ struct FieldPlan {
   [[nodiscard]] bool is_ragged() const { return form == Form::kRagged || form == Form::kPoints; }
   // Whether the sample's view decides what the batch gets.
   [[nodiscard]] bool has_view() const { return form == Form::kPicture || form == Form::kPoints; }
+  // Whether the view decides how many rows there are.
+  [[nodiscard]] bool is_areas() const {
+    return form == Form::kPoints && points == PointFormat::kAreas;
+  }
   // Bytes of a pixel in the batch.
   [[nodiscard]] size_t pixel_bytes() const { 
     return dtype_size(picture.store.dtype) * static_cast<size_t>(picture.format.channels);

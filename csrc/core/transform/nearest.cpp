@@ -49,6 +49,17 @@ void gather(const uint8_t* from, const std::vector<int>& columns, uint8_t* to) {
 
 }  // namespace
 
+void nearest_positions(const View& view, std::vector<int>& columns, std::vector<int>& rows) {
+  static_cast<void>(source_rect(view, Filter::kBilinear));  // the same views are refused
+  const Rect& window = view.window;
+  const Span x = positions(
+      {view.crop.width, view.resized_width, {}, window.x, window.width, view.flip}, true, columns);
+  const Span y = positions(
+      {view.crop.height, view.resized_height, {}, window.y, window.height, false}, true, rows);
+  for (int& column : columns) column = column < 0 ? -1 : column + view.crop.x + x.begin;
+  for (int& row : rows) row = row < 0 ? -1 : row + view.crop.y + y.begin;
+}
+
 void NearestSampler::begin(const View& view, const PixelFormat& format, int fill, RowSink& out) {
   out_ = nullptr;
   static_cast<void>(source_rect(view, Filter::kBilinear));  // the same views are refused

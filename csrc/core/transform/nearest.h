@@ -14,6 +14,10 @@
 
 namespace fastload {
 
+// The picture's column and row that each of the window's shows, where it is cut as pictures of 8
+// bits are; -1: none. Throws Error(kValue) as source_rect().
+void nearest_positions(const View& view, std::vector<int>& columns, std::vector<int>& rows);
+
 // One per thread; keeps its memory between pictures. Rows of source() go in, rows of the view's
 // window come out, in order.
 class NearestSampler final : public RowSink {

@@ -1,0 +1,124 @@
+#include "sample/areas.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "transform/nearest.h"
+
+namespace fastload {
+namespace {
+
+constexpr uint32_t kMaxSide = 1 << 24;  // pixels; a view's, too
+
+// Words of a value, taken from the front.
+class Words {
+ public:
+  explicit Words(std::span<const uint8_t> bytes) : bytes_(bytes) {
+    if (bytes_.size() % 4 != 0) refuse();
+  }
+  uint32_t take() {
+    if (left() == 0) refuse();
+    uint32_t word = 0;
+    std::memcpy(&word, bytes_.data() + at_, sizeof(word));
+    at_ += sizeof(word);
+    return word;
+  }
+  [[nodiscard]] size_t left() const { return (bytes_.size() - at_) / 4; }
+  [[noreturn]] void refuse() const {
+    throw Error(ErrorKind::kFormat, "the value of " + std::to_string(bytes_.size()) +
+                                        " bytes has no areas of objects. Pack again.");
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+  size_t at_ = 0;
+};
+
+struct Head {
+  uint32_t height, width, runs;
+};
+
+// Run lengths column by column, zeros' first.
+class Runs {
+ public:
+  void add(bool inside, uint32_t length) {
+    if (inside != inside_) {
+      runs.push_back(0);
+      inside_ = inside;
+    }
+    runs.back() += length;
+  }
+  std::vector<uint32_t> runs{0};
+
+ private:
+  bool inside_ = false;
+};
+
+// Where each of the object's runs ends, in pixels column by column.
+std::vector<uint64_t> ends_of(Words& words, const Head& head) {
+  const bool sized = head.height - 1 < kMaxSide && head.width - 1 < kMaxSide;
+  if (!sized || head.runs > words.left()) words.refuse();
+  std::vector<uint64_t> ends(head.runs);
+  uint64_t end = 0;
+  for (uint64_t& one : ends) one = end += words.take();
+  if (end != uint64_t{head.height} * head.width) words.refuse();
+  return ends;
+}
+
+std::vector<uint32_t> seen(const std::vector<uint64_t>& ends, const Head& head, const View& view) {
+  std::vector<int> columns, rows;
+  nearest_positions(view, columns, rows);
+  Runs found;
+  for (const int column : columns) {
+    auto run = ends.begin();
+    bool begun = false;
+    for (const int row : rows) {
+      const bool within = column >= 0 && row >= 0 && column < static_cast<int>(head.width) &&
+                          row < static_cast<int>(head.height);
+      if (!within) {
+        found.add(false, 1);
+        continue;
+      }
+      const uint64_t at = static_cast<uint64_t>(column) * head.height + static_cast<uint64_t>(row);
+      if (!begun) run = std::upper_bound(run, ends.end(), at);
+      begun = true;
+      while (*run <= at) ++run;  // rows do not fall, and the last run ends with the picture
+      found.add((run - ends.begin()) % 2 != 0, 1);
+    }
+  }
+  return std::move(found.runs);
+}
+
+void append(std::vector<uint8_t>& to, std::span<const uint32_t> words) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(words.data());
+  to.insert(to.end(), bytes, bytes + words.size_bytes());
+}
+
+}  // namespace
+
+std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at) {
+  if (bytes.empty()) return {};
+  Words words(bytes);
+  const uint32_t count = words.take();
+  if (count > words.left() / 3) words.refuse();
+  std::vector<Head> heads(count);
+  for (Head& head : heads) head = {words.take(), words.take(), words.take()};
+  std::vector<uint8_t> found, runs;
+  append(found, std::vector<uint32_t>{count});
+  for (const Head& head : heads) {
+    const std::vector<uint64_t> ends = ends_of(words, head);
+    const View view = view_at(static_cast<int>(head.width), static_cast<int>(head.height));
+    const std::vector<uint32_t> own = seen(ends, head, view);
+    append(found, std::vector<uint32_t>{static_cast<uint32_t>(view.window.height),
+                                        static_cast<uint32_t>(view.window.width),
+                                        static_cast<uint32_t>(own.size())});
+    append(runs, own);
+  }
+  if (words.left() != 0) words.refuse();
+  found.insert(found.end(), runs.begin(), runs.end());
+  return found;
+}
+
+}  // namespace fastload
