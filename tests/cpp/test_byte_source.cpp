@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -203,6 +204,40 @@ TEST(reading_ahead_from_a_source_that_is_no_file) {
   }
   CHECK(ahead.counts().ahead > 0);
   CHECK_EQ(ahead.counts().resident, 0u);
+}
+
+TEST(the_records_of_a_sample_are_asked_for_together) {
+  const Reset reset;
+  MadeSet set(200, 4000, 100);
+  Store::Counts counts;
+  const std::unique_ptr<Reader> first = reader_of(set, counts);
+  Index other(set.path("index"));
+  Reader second(*first, other);
+  const uint64_t half = set.size() / 2;  // a sample has a record of each half
+  auto find = [&](uint64_t id) {
+    return ReadAhead::Origin{id < half ? first.get() : &second, nullptr, id};
+  };
+  ReadAhead ahead({1 << 20, 1}, find);
+  std::vector<int64_t> ids;
+  for (uint64_t i = 0; i < half; ++i) {
+    const uint64_t sample = i * 7 % half;
+    ids.insert(ids.end(), {static_cast<int64_t>(sample), static_cast<int64_t>(sample + half)});
+  }
+  counts.bad = set.record(14 + half).offset;
+  const std::shared_ptr<void> group = ahead.announce(ids, 2);
+  while (ahead.counts().ahead == 0) std::this_thread::yield();  // before decoding wants them
+  std::vector<uint8_t> scratch;
+  for (uint32_t i = 0; i < ids.size(); ++i) {
+    const auto id = static_cast<uint64_t>(ids[i]);
+    std::shared_ptr<const void> held;
+    auto read = [&] { return ahead.read(group.get(), i, find(id), scratch, held); };
+    if (id == 14 + half) {
+      CHECK_THROWS(kIo, "no answer", read());  // and its sample's other record is there
+    } else {
+      CHECK(set.equals(id, read()));
+    }
+  }
+  CHECK(counts.ranges > counts.calls);
 }
 
 TEST(a_cache_is_filled_from_a_source_that_is_no_file) {

@@ -89,7 +89,7 @@ void Engine::check_usable() const {
 
 std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids) {
   check_usable();
-  return ahead_.announce(records_of(std::move(ids)));
+  return ahead_.announce(records_of(std::move(ids)), records_a_sample());
 }
 
 // The records of samples in the order in which they are decoded: a record's number is
@@ -146,7 +146,9 @@ void Engine::measure_lists(BatchRequest& request) {
 Engine::Ticket Engine::submit(BatchRequest request) {
   check_usable();
   measure_lists(request);
-  if (request.ahead == nullptr) request.ahead = ahead_.announce(records_of(request.ids));
+  if (request.ahead == nullptr) {
+    request.ahead = ahead_.announce(records_of(request.ids), records_a_sample());
+  }
   auto batch = std::make_shared<Batch>(std::move(request), plan_.fields);
   Ticket ticket = 0;
   {

@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -89,6 +90,9 @@ class Engine final : public Pool::Client {
   static Error closed();
   void measure_lists(BatchRequest& request);
   [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
+  [[nodiscard]] uint32_t records_a_sample() const {
+    return static_cast<uint32_t>(std::max<size_t>(1, plan_.fields.streams().size()));
+  }
   [[nodiscard]] ReadAhead::Origin place_of_record(uint64_t record) const;
   void check_usable() const;
 

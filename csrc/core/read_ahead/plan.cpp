@@ -18,16 +18,17 @@ constexpr uint32_t kTrustedStep = 8;  // so many is looked at
 
 // What to read next. False when the object is being closed. Without memory to plan with, a record
 // is passed over: decoding reads it by itself.
-bool ReadAhead::plan(Job& job) {
+bool ReadAhead::plan(Jobs& jobs) {
   ++waiting_;
   const std::lock_guard lock(planning_);
   bool found = false;
   for (bool done = false; !done;) {
     try {
-      found = next(job);
+      jobs.resize(1);
+      found = next(jobs);
       done = true;
     } catch (const std::exception&) {
-      job = Job();
+      jobs.clear();
       if (!groups_.empty()) advance();
     }
   }
@@ -35,7 +36,8 @@ bool ReadAhead::plan(Job& job) {
   return found;
 }
 
-bool ReadAhead::next(Job& job) {
+bool ReadAhead::next(Jobs& jobs) {
+  Job& job = jobs.front();
   while (!closing_) {
     if ((groups_.empty() || has_announced_) && !take_announced()) return false;
     const std::shared_ptr<Group>& group = groups_.front();
@@ -53,10 +55,34 @@ bool ReadAhead::next(Job& job) {
       continue;
     }
     const Claim claimed = claim(job);
-    if (claimed == Claim::kDone) return true;
+    if (claimed == Claim::kDone) {
+      add_together(jobs);
+      return true;
+    }
     if (claimed == Claim::kNoSpace && !wait_for_space(before)) return false;
   }
   return false;
+}
+
+// The same sample's other records, as far as they lie in the same source, are not in memory, and
+// have room. What is not added here is planned by itself.
+void ReadAhead::add_together(Jobs& jobs) noexcept try {
+  const std::shared_ptr<Group>& group = groups_.front();
+  const uint32_t end = position_ - position_ % group->together + group->together;
+  for (uint32_t position = position_ + 1; position < end; ++position) {
+    const int64_t id = group->ids[position];
+    if (id < 0 || group->requests[position].state.load() != kQueued) continue;
+    Job job;
+    job.wanted.push_back({{group, &group->requests[position]}, 0, {}});
+    job.origin = find_(static_cast<uint64_t>(id));
+    if (!look_at(job) || !gather(job, static_cast<uint64_t>(id))) continue;
+    if (job.source != jobs.front().source) continue;
+    jobs.reserve(jobs.size() + 1);  // once it is claimed nothing may fail
+    if (claim(job) != Claim::kDone) return;
+    jobs.push_back(std::move(job));
+  }
+} catch (const std::exception&) {
+  return;  // no memory: see above
 }
 
 // False if the job's first record needs no reading: it is in memory, or its entry is damaged, which

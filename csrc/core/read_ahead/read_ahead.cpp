@@ -63,9 +63,9 @@ void ReadAhead::start_thread() {
   }
 }
 
-std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids) {
+std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids, uint32_t together) {
   if (plan_.budget == 0 || ids.empty()) return nullptr;
-  auto group = std::make_shared<Group>(std::move(ids));
+  auto group = std::make_shared<Group>(std::move(ids), together);
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -144,42 +144,64 @@ ReadAhead::Counts ReadAhead::counts() const {
 }
 
 void ReadAhead::run() noexcept {
-  Job job;
-  while (plan(job)) {
+  Jobs jobs;
+  while (plan(jobs)) {
     if (waiting_ == 0) start_thread();
-    load(job);
-    job = Job();
+    load(jobs);
+    jobs.clear();
   }
 }
 
-void ReadAhead::load(Job& job) {
-  const size_t length = job.end - job.begin;
-  const uint8_t* bytes = nullptr;
+void ReadAhead::load(Jobs& jobs) noexcept {
   try {
+    ask(jobs);
+  } catch (const std::exception&) {
+    // No memory for the requests: decoding makes its own.
+  }
+  for (Job& job : jobs) {
+    if (job.bytes != nullptr) store(job);
+    publish(job);
+  }
+}
+
+// All are of one source: what the page cache is to keep, and what not, is one call each.
+void ReadAhead::ask(Jobs& jobs) {
+  for (Job& job : jobs) {
     if (job.origin.entries != nullptr) {
       for (const Job::Wanted& wanted : job.wanted) job.origin.entries->touch(wanted.id);
     }
     // What goes into the node's cache has no need of the page cache.
     const Job::Wanted& first = job.wanted.front();
-    const bool keep =
+    job.keep =
         !job.origin.reader->wants(first.id) && is_kept(first.record.shard, job.begin, plan_.keep);
-    bytes = job.source->read(job.begin, length, job.buffer.get(), keep);
-    ahead_.fetch_add(job.wanted.size(), std::memory_order_relaxed);
-    requests_.fetch_add(1, std::memory_order_relaxed);
-    bytes_.fetch_add(length, std::memory_order_relaxed);
-  } catch (const std::exception&) {
-    bytes = nullptr;
   }
-  if (bytes != nullptr) store(job, bytes);
-  publish(job, bytes);
+  std::vector<RangeRequest> ranges;
+  for (const bool keep : {false, true}) {
+    ranges.clear();
+    for (const Job& job : jobs) {
+      if (job.keep != keep) continue;
+      ranges.push_back({job.begin, job.end - job.begin, job.buffer.get(), nullptr, nullptr});
+    }
+    if (ranges.empty()) continue;
+    jobs.front().source->read(ranges, keep);
+    auto range = ranges.begin();
+    for (Job& job : jobs) {
+      if (job.keep != keep) continue;
+      job.bytes = (range++)->bytes;
+      if (job.bytes == nullptr) continue;
+      ahead_.fetch_add(job.wanted.size(), std::memory_order_relaxed);
+      requests_.fetch_add(1, std::memory_order_relaxed);
+      bytes_.fetch_add(job.end - job.begin, std::memory_order_relaxed);
+    }
+  }
 }
 
 // Into the node's cache, before decoding can have the records: whoever needs them next finds them.
-void ReadAhead::store(const Job& job, const uint8_t* bytes) {
+void ReadAhead::store(const Job& job) {
   for (const Job::Wanted& wanted : job.wanted) {
     Reader& reader = *job.origin.reader;
     if (!reader.wants(wanted.id)) continue;
-    const Bytes record{bytes + (wanted.record.offset - job.begin), wanted.record.length};
+    const Bytes record{job.bytes + (wanted.record.offset - job.begin), wanted.record.length};
     try {
       reader.check(wanted.id, wanted.record, record);
     } catch (const std::exception&) {
@@ -189,14 +211,14 @@ void ReadAhead::store(const Job& job, const uint8_t* bytes) {
   }
 }
 
-void ReadAhead::publish(Job& job, const uint8_t* bytes) {
+void ReadAhead::publish(Job& job) {
   for (const Job::Wanted& wanted : job.wanted) {
     Request& request = *wanted.request;
-    if (bytes != nullptr) {
+    if (job.bytes != nullptr) {
       request.buffer = job.buffer;
-      request.bytes = bytes + (wanted.record.offset - job.begin);
+      request.bytes = job.bytes + (wanted.record.offset - job.begin);
     }
-    request.state.store(bytes != nullptr ? kReady : kFailed);
+    request.state.store(job.bytes != nullptr ? kReady : kFailed);
     request.state.notify_all();
     int state = kReady;
     if (*request.dropped && request.state.compare_exchange_strong(state, kTaken)) {

@@ -68,9 +68,9 @@ class ReadAhead {
 
   // The samples of one batch; opaque.
   struct Group;
-  // Samples (-1: none) that will be needed, after all those announced before. nullptr when nothing
-  // is read ahead.
-  std::shared_ptr<void> announce(std::vector<int64_t> ids);
+  // Records (-1: none) that will be needed, after all those announced before; each `together` of
+  // them are of one sample, and asked for in one call. nullptr when nothing is read ahead.
+  std::shared_ptr<void> announce(std::vector<int64_t> ids, uint32_t together = 1);
   // They will not be needed.
   void drop(const std::shared_ptr<void>& group) noexcept;
   // The record at `position` of the group, as Reader::read. The bytes are valid as long as
@@ -109,8 +109,10 @@ class ReadAhead {
   enum class Claim { kDone, kNoSpace, kLost };
 
   void run() noexcept;
-  bool plan(Job& job);
-  bool next(Job& job);
+  using Jobs = std::vector<Job>;
+  bool plan(Jobs& jobs);
+  bool next(Jobs& jobs);
+  void add_together(Jobs& jobs) noexcept;
   bool look_at(Job& job);
   static bool needs_none(const Origin& origin);
   static void let_go(Request& request) noexcept;
@@ -125,9 +127,10 @@ class ReadAhead {
   void extend(Job& job, uint64_t sample, int step);
   Claim claim(Job& job);
   void advance();
-  void load(Job& job);
-  void publish(Job& job, const uint8_t* bytes);
-  static void store(const Job& job, const uint8_t* bytes);
+  void load(Jobs& jobs) noexcept;
+  void ask(Jobs& jobs);
+  void publish(Job& job);
+  static void store(const Job& job);
   void start_thread();
 
   const ReadAheadPlan plan_;

@@ -27,17 +27,20 @@ struct ReadAhead::Request {
 };
 
 struct ReadAhead::Group {
-  explicit Group(std::vector<int64_t> sample_ids)
-      : ids(std::move(sample_ids)), requests(std::make_unique<Request[]>(ids.size())) {
+  Group(std::vector<int64_t> record_ids, uint32_t records_a_sample)
+      : ids(std::move(record_ids)),
+        together(records_a_sample),
+        requests(std::make_unique<Request[]>(ids.size())) {
     for (size_t i = 0; i < ids.size(); ++i) requests[i].dropped = &dropped;
   }
 
   std::vector<int64_t> ids;
+  uint32_t together;  // ids of a sample, beside each other
   std::unique_ptr<Request[]> requests;
   std::atomic<bool> dropped{false};
 };
 
-// One request to storage, for one record or several neighbours.
+// One range of a source, for one record or several neighbours.
 struct ReadAhead::Job {
   struct Wanted {
     std::shared_ptr<Request> request;  // keeps its group alive
@@ -49,6 +52,8 @@ struct ReadAhead::Job {
   ByteSource* source = nullptr;
   uint64_t begin = 0, end = 0;  // bytes of the source
   std::shared_ptr<uint8_t> buffer;
+  bool keep = false;               // in the page cache
+  const uint8_t* bytes = nullptr;  // in the buffer, once read
 };
 
 }  // namespace fastload
