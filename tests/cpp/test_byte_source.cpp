@@ -189,6 +189,7 @@ TEST(reading_ahead_from_a_source_that_is_no_file) {
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int64_t>((i * 7) % ids.size());
   counts.bad = set.record(14).offset;
   const std::shared_ptr<void> group = ahead.announce(ids);
+  while (ahead.counts().ahead == 0) std::this_thread::yield();  // before decoding wants them
   std::vector<uint8_t> scratch;
   for (uint32_t i = 0; i < ids.size(); ++i) {
     const auto id = static_cast<uint64_t>(ids[i]);
