@@ -91,9 +91,8 @@ def test_channels_are_kept(colour: int, depth: int, interlaced: bool) -> None:
         found = decoded(data, (CHANNELS[colour], depth, False))
         assert found.dtype == dtype
         assert np.array_equal(found, samples)
-    if depth == 16:
-        colours = samples[..., :1].repeat(3, 2) if is_gray else samples[..., :3]
-        assert np.array_equal(decoded(data, RGB16), colours)
+    colours = samples[..., :1].repeat(3, 2) if is_gray else samples[..., :3]
+    assert np.array_equal(decoded(data, (3, depth, False)), colours)
     if depth == 16 and is_gray:
         found = decoded(data, GRAY16, roi=(3, 4, 11, 9))
         assert found.dtype == np.uint16

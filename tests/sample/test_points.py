@@ -52,6 +52,7 @@ def test_boxes(form: str, relative: bool) -> None:
 @pytest.mark.parametrize(("form", "numbers"), [("xy", 2), ("xyv", 3)])
 def test_points(form: str, numbers: int) -> None:
     rng = np.random.default_rng(1)
+    assert len(list(views())) == 6 * len(SPECS)
     for view in views():
         rows = rng.uniform(-20, 700, (5, 17, numbers)).astype(np.float32)
         found = under(view, form, rows)
@@ -70,6 +71,7 @@ def test_corners_stay_in_order_where_the_view_is_flipped() -> None:
 def test_outlines() -> None:
     rng = np.random.default_rng(2)
     kind = Polygons()
+    assert len(list(views())) == 6 * len(SPECS)
     for view in views():
         value = [
             [rng.uniform(0, 600, (3 + part, 2)).astype(np.float32) for part in range(count)]
