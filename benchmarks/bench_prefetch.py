@@ -31,7 +31,7 @@ from synthetic import write_synthetic
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends import native
+from fastload.backends import engines
 
 SLOW_SHARE = 0.01
 SLOW_FACTOR = 100
@@ -70,7 +70,7 @@ def run(folder: Path, decode: Any, options: argparse.Namespace, ahead: int) -> f
     The order is the same in both, so these batches cost what an epoch costs. The threads are as busy at the
     last of them as at the first: nothing begins or runs dry.
     """
-    native.decode_with_pil = decode
+    engines.decode_with_pil = decode
     size, times = options.batch_size, []
     with DataLoader(
         folder,

@@ -21,7 +21,7 @@ from process import in_child, resident, threads
 
 from fastload import DataLoader, errors
 from fastload import transforms as T
-from fastload.backends import native
+from fastload.backends import engines
 
 CROP = T.RandomResizedCrop(64)
 
@@ -192,7 +192,7 @@ def test_timeout_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.Monk
         time.sleep(0.3)
         return np.zeros((70, 70, 3), np.uint8)
 
-    monkeypatch.setattr(native, "decode_with_pil", slow)
+    monkeypatch.setattr(engines, "decode_with_pil", slow)
     dataset = plain_pack(tmp_path, [encoded(picture(i, 70, 70), "GIF") for i in range(4)], range(4))
     with pytest.raises(RuntimeError, match="timed out after 0.2 seconds"):
         next(iter(DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=0.2, seed=0)))

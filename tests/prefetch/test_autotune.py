@@ -16,7 +16,7 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.backends import native
+from fastload.backends import engines
 from fastload.loader import arrangement
 from fastload.machine.cpu_budget import CpuBudget
 from fastload.prefetch import autotune
@@ -190,7 +190,7 @@ def test_a_starved_loader_gets_threads_and_a_slow_consumer_gives_them_back(
         time.sleep(sleep)
         return np.zeros((40, 40, 3), np.uint8)
 
-    monkeypatch.setattr(native, "decode_with_pil", decode)
+    monkeypatch.setattr(engines, "decode_with_pil", decode)
     caplog.set_level(logging.INFO, "fastload")
     data = DataLoader(
         gifs,

@@ -13,7 +13,7 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends import native
+from fastload.backends import engines
 
 CROP = T.RandomResizedCrop(16)
 
@@ -34,7 +34,7 @@ def test_a_timeout_below_the_poll_fires(tmp_path: Path, monkeypatch: pytest.Monk
         time.sleep(0.05)
         return np.zeros((70, 70, 3), np.uint8)
 
-    monkeypatch.setattr(native, "decode_with_pil", slow)
+    monkeypatch.setattr(engines, "decode_with_pil", slow)
     dataset = plain_pack(tmp_path, [encoded(picture(i, 70, 70), "GIF") for i in range(4)], range(4))
     loader = DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=1e-9)
     with pytest.raises(RuntimeError, match="timed out after 1e-09 seconds"):

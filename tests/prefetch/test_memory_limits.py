@@ -15,7 +15,7 @@ from plain_pack import plain_pack
 
 from fastload import DataLoader
 from fastload import transforms as T
-from fastload.backends import native
+from fastload.backends import engines
 
 PROGRAM = Path(__file__).with_name("memory_limits.py")
 
@@ -47,7 +47,7 @@ def test_a_decoder_without_memory_is_no_bad_sample(
     def lacking(data: bytes, max_pixels: int) -> np.ndarray[Any, Any]:
         raise MemoryError
 
-    monkeypatch.setattr(native, "decode_with_pil", lacking)
+    monkeypatch.setattr(engines, "decode_with_pil", lacking)
     dataset = plain_pack(tmp_path, [encoded(picture(i, 70, 70), "GIF") for i in range(4)], range(4))
     loader = DataLoader(dataset, 4, num_workers=1, transform=T.RandomResizedCrop(32), on_error=policy)
     with pytest.raises(MemoryError, match=r"Batch 0 of epoch 0, sample 0: .*Lower num_workers"):

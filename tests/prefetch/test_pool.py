@@ -23,7 +23,7 @@ from process import decoding_threads
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.backends import native
+from fastload.backends import engines
 
 CROP = T.RandomResizedCrop(48)
 EVAL = T.Compose([T.Resize(50), T.CenterCrop(48)])
@@ -110,7 +110,7 @@ def test_no_more_threads_decode_than_the_larger_loader_may(
     gifs: PackedDataset, monkeypatch: pytest.MonkeyPatch, first: int, second: int, most: int
 ) -> None:
     decoding = Decoding(0.005)
-    monkeypatch.setattr(native, "decode_with_pil", decoding)
+    monkeypatch.setattr(engines, "decode_with_pil", decoding)
     with load(gifs, first, prefetch_factor=4) as one, load(gifs, second, prefetch_factor=4) as two:
         for _ in zip(one, two, strict=True):
             pass
@@ -124,7 +124,7 @@ def test_a_loaders_own_limit_holds_in_a_larger_pool(
     with load(gifs, 5) as large:
         next(iter(large))
         decoding = Decoding(0.005)
-        monkeypatch.setattr(native, "decode_with_pil", decoding)
+        monkeypatch.setattr(engines, "decode_with_pil", decoding)
         with load(gifs, 2, prefetch_factor=4) as small:
             all_batches(small)
         assert _C.pool_threads() == 5
@@ -147,10 +147,10 @@ def test_a_busy_loader_does_not_starve_another(gifs: PackedDataset, monkeypatch:
         return decode
 
     with load(gifs, 1, prefetch_factor=5) as first, load(gifs, 1) as second:
-        monkeypatch.setattr(native, "decode_with_pil", decoder("first"))
+        monkeypatch.setattr(engines, "decode_with_pil", decoder("first"))
         queue = iter(first)
         next(queue)  # 20 more samples are in work now, and wait
-        monkeypatch.setattr(native, "decode_with_pil", decoder("second"))
+        monkeypatch.setattr(engines, "decode_with_pil", decoder("second"))
         second._epochs.started()  # makes its engine
         go_on.set()
         next(iter(second))
@@ -217,7 +217,7 @@ def test_a_loader_may_be_closed_on_a_decoding_thread(
     other = load(folder, 3)
     next(iter(other))
     with load(gifs, 2) as loader:
-        monkeypatch.setattr(native, "decode_with_pil", Decoding(action=other.close))
+        monkeypatch.setattr(engines, "decode_with_pil", Decoding(action=other.close))
         assert len(all_batches(loader)) == 6
     with pytest.raises(errors.StateError, match="closed"):
         next(iter(other))
@@ -228,7 +228,7 @@ def test_a_loader_that_is_closed_on_its_own_thread_ends(
 ) -> None:
     loader = load(gifs, 2)
     decoding = Decoding(action=loader.close)
-    monkeypatch.setattr(native, "decode_with_pil", decoding)
+    monkeypatch.setattr(engines, "decode_with_pil", decoding)
     with pytest.raises(errors.StateError, match="closed"):
         all_batches(loader)
     decoding.action = None  # the loader must not own itself
@@ -246,7 +246,7 @@ def test_a_waiting_consumer_hears_at_once_that_the_loader_is_closed(
         decodes.set()
         assert ends.wait(60)
 
-    monkeypatch.setattr(native, "decode_with_pil", Decoding(action=decode))
+    monkeypatch.setattr(engines, "decode_with_pil", Decoding(action=decode))
     loader = load(gifs, 2)
     heard: list[str] = []
 

@@ -14,7 +14,7 @@ from plain_pack import plain_pack
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.backends import native
+from fastload.backends import engines
 
 SIDE = 150  # over 64 KiB a sample: smaller ones are claimed in groups
 COUNT = 200  # samples
@@ -83,7 +83,7 @@ def test_the_loader_decodes_all_it_may_while_it_waits(
 ) -> None:
     """Its batch and ``prefetch_factor`` more; then they come in order."""
     gate = Gate(blobs[SLOW])
-    monkeypatch.setattr(native, "decode_with_pil", gate)
+    monkeypatch.setattr(engines, "decode_with_pil", gate)
     loader = DataLoader(dataset, 20, num_workers=2, prefetch_factor=ahead, transform=T.CenterCrop(SIDE))
     wanted = (ahead + 1) * 20 - 1
 
@@ -107,7 +107,7 @@ def test_one_thread_is_enough_to_get_through(
     gate = Gate(blobs[SLOW])
     gate.opened.set()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "decode_with_pil", gate)
+        patch.setattr(engines, "decode_with_pil", gate)
         loader = DataLoader(dataset, 20, num_workers=1, transform=T.CenterCrop(SIDE))
         assert sum(len(labels) for _, labels in loader) == COUNT
         loader.close()
