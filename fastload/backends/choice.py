@@ -10,7 +10,6 @@ import torch
 
 from fastload.backends.dali.backend import DaliBackend
 from fastload.backends.dali.budget import device_plan
-from fastload.backends.dali.library import find_dali
 from fastload.backends.device import DeviceBackend, MovedBackend, device_memory_plan
 from fastload.backends.faults import SampleReport
 from fastload.backends.fields import delivers_pairs
@@ -26,22 +25,18 @@ from fastload.cache.opening import planned_bytes
 from fastload.dataset import views
 from fastload.dataset.kind import Kind
 from fastload.dataset.mixture import Packed
-from fastload.dataset.pil import require_pil
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey
 from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
-from fastload.transfer.augment import Augmenter, check_parts, host_seeded, parameters_of, parts_of
+from fastload.transfer.augment import Augmenter, host_seeded, parameters_of, parts_of
 from fastload.transfer.convert import Converter, crosses_as
-from fastload.transfer.cuda import check_device, find_gpu, goes_to_gpu
+from fastload.transfer.cuda import find_gpu, goes_to_gpu
 from fastload.transfer.outputs import Outputs
 from fastload.transfer.streams import Gpu
-from fastload.transforms.batch import ColorJitter
-from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
 
 __all__ = [
-    "check_placement",
     "make_backend",
     "makes_empty_batches",
     "plan_memory",
@@ -126,51 +121,6 @@ def _augmenter(sampler: Sampler, options: Options, gpu: Gpu | None) -> Augmenter
         return None
     parts = parts_of(options.batch_transform)
     return Augmenter(parts, options.seed, sampler, gpu.seeded if gpu is not None else host_seeded)
-
-
-def check_placement(kind: Kind, plan: Plan, options: Options) -> None:
-    """Check ``device``, ``batch_transform`` and ``backend`` before anything is started.
-
-    Raises:
-        TypeError, ValueError: they are not what they can be, or do not fit the dataset.
-        ImportError: backend="dali", and DALI is not installed; Python callables want pictures, and Pillow is
-            not installed.
-    """
-    check_device(options.device)
-    if kind is Kind.PACKED and plan.picture and runs_python(plan, options):
-        require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
-    native = kind is Kind.PACKED and not runs_python(plan, options)
-    if options.backend == "dali":
-        if not native:
-            raise ValueError(
-                "backend='dali' is for a packed dataset, without callables in transform and without a "
-                "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
-                "backend='native'."
-            )
-        if plan.pixels:
-            raise ValueError(
-                f"backend='dali' crops, resizes and mirrors; {plan.pixels[0].name} in transform is an "
-                "operation of the native decoder's. Leave it out, or use backend='native'."
-            )
-        find_dali()
-    if options.device_memory != "fresh" and not native:
-        raise ValueError(
-            f"device_memory={options.device_memory!r} is for batches that the core alone makes: a packed "
-            f"dataset, and neither callables in transform nor a collate_fn."
-        )
-    if options.cache_decoded is not None and kind is not Kind.PACKED:
-        raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
-    if options.batch_transform is None:
-        return
-    parts = parts_of(options.batch_transform)
-    check_parts(parts, plan.dtype if native else None)
-    if not native and any(isinstance(part, ColorJitter) for part in parts):
-        raise ValueError(
-            "ColorJitter works on pictures before normalisation, which only the core's transforms leave "
-            "to the device: it needs a packed dataset, and neither callables in transform nor a collate_fn."
-        )
-    if kind is Kind.STREAM:
-        raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
 
 
 def makes_empty_batches(options: Options) -> bool:

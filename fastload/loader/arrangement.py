@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from typing import Any
 
 from fastload.backends.choice import (
-    check_placement,
     make_backend,
     makes_empty_batches,
     plan_memory,
 )
 from fastload.backends.fields import delivers_pairs
-from fastload.backends.options import Options, default_prefetch, warn_ignored
+from fastload.backends.options import Options, default_prefetch
 from fastload.backends.protocol import Backend
 from fastload.backends.shapes import runs_python
 from fastload.cache.settings import parse_setting
@@ -27,11 +25,10 @@ from fastload.dataset.views import (
     given_transform,
     open_dataset,
     transforms_of,
-    why_not_native,
 )
 from fastload.loader.beginning import Beginning
-from fastload.loader.explain import Explanation, explain, warn_slow_path
-from fastload.loader.fitting import check_fields, check_stream
+from fastload.loader.explain import Explanation, explain
+from fastload.loader.fitting import check_fit
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.loader.resolve import resolve
 from fastload.machine.cpu_budget import ThreadPlan, find_budget
@@ -46,13 +43,9 @@ from fastload.sampler import (
     default_blocks,
     make_sampler,
 )
-from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import compile_plan
 
 __all__ = ["Arrangement"]
-
-
-_PACK = "transform. Pack the images ('fastload pack') to use these."
 
 
 class Arrangement:
@@ -90,8 +83,7 @@ class Arrangement:
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
         if not self._pairs:
             self.plan = with_field_target(self.dataset, self.plan)
-        check_placement(self.kind, self.plan, self._given_options)
-        self._check_fit()
+        check_fit(self.dataset, self.kind, self.plan, self._given_options, self.given)
         self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
 
     def _options(self, prefetch: int) -> Options:
@@ -116,43 +108,6 @@ class Arrangement:
     def _collate_fn(self) -> Any:
         given = self.given["collate_fn"]
         return with_targets(self.dataset, given) if self.packed and self._pairs else given
-
-    def _check_fit(self) -> None:
-        given = self.given
-        check_fields(self.dataset if self.packed else None, self.plan, self._given_options)
-        if self.packed:
-            warn_slow_path(self.plan, stacklevel=5)
-            no_workers = not runs_python(self.plan, self._given_options)
-            warn_ignored(
-                {
-                    "worker_init_fn": no_workers and given["worker_init_fn"] is not None,
-                    "multiprocessing_context": no_workers and given["multiprocessing_context"] is not None,
-                    "in_order": not given["in_order"],
-                    "pin_memory_device": bool(given["pin_memory_device"]),
-                }
-            )
-        elif given["transform"] is not None or given["on_error"] != "raise" or given["autotune"]:
-            reason = why_not_native(self.dataset)
-            raise ValueError(
-                "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
-                + (f"transform. Torch's workers read this one, because {reason}." if reason else _PACK)
-            )
-        elif self._given_options.cache.mode == "on":
-            warnings.warn(
-                f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
-                "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
-                stacklevel=4,
-            )
-        if self.kind is Kind.STREAM:
-            check_stream(given, self.dataset)
-        elif given["shuffle"] == "block" and not (
-            isinstance(self.dataset, PackedFiles)
-            and given["sampler"] is None
-            and given["batch_sampler"] is None
-        ):
-            raise ValueError(
-                "shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True."
-            )
 
     @property
     def packed(self) -> bool:

@@ -2,22 +2,122 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from torch.utils.data import IterDataPipe
 
+from fastload.backends.dali.library import find_dali
 from fastload.backends.fields import delivers_pairs, of_channels
-from fastload.backends.options import Options
+from fastload.backends.options import Options, warn_ignored
+from fastload.backends.shapes import runs_python
+from fastload.dataset.kind import Kind
 from fastload.dataset.mixture import Packed
+from fastload.dataset.pil import require_pil
+from fastload.dataset.views import why_not_native
+from fastload.loader.explain import warn_slow_path
 from fastload.sample.fields import Image
 from fastload.sample.planned import chosen
+from fastload.shard.dataset import PackedFiles
+from fastload.transfer.augment import check_parts, parts_of
+from fastload.transforms.batch import ColorJitter
+from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
 
-__all__ = ["check_fields", "check_stream"]
+__all__ = ["check_fit"]
+
+_PACK = "transform. Pack the images ('fastload pack') to use these."
 
 
-def check_stream(given: Mapping[str, Any], dataset: Any) -> None:
+def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Mapping[str, Any]) -> None:
+    """Check the arguments against the dataset before anything is started.
+
+    Args:
+        dataset, kind: an opened one, and how it is read.
+        plan: the compiled transform.
+        options, given: the loader's, as :func:`fastload.loader.resolve.resolve` left them.
+
+    Raises:
+        TypeError, ValueError: they do not fit the dataset.
+        ImportError: backend="dali", and DALI is not installed; Python callables want pictures, and Pillow is
+            not installed.
+    """
+    _check_placement(kind, plan, options)
+    _check_fields(dataset if kind is Kind.PACKED else None, plan, options)
+    if kind is Kind.PACKED:
+        warn_slow_path(plan, stacklevel=5)
+        no_workers = not runs_python(plan, options)
+        warn_ignored(
+            {
+                "worker_init_fn": no_workers and given["worker_init_fn"] is not None,
+                "multiprocessing_context": no_workers and given["multiprocessing_context"] is not None,
+                "in_order": not given["in_order"],
+                "pin_memory_device": bool(given["pin_memory_device"]),
+            }
+        )
+    elif given["transform"] is not None or given["on_error"] != "raise" or given["autotune"]:
+        reason = why_not_native(dataset)
+        raise ValueError(
+            "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
+            + (f"transform. Torch's workers read this one, because {reason}." if reason else _PACK)
+        )
+    elif options.cache.mode == "on":
+        warnings.warn(
+            f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
+            "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
+            stacklevel=4,
+        )
+    _check_order(dataset, kind, given)
+
+
+def _check_order(dataset: Any, kind: Kind, given: Mapping[str, Any]) -> None:
+    if kind is Kind.STREAM:
+        _check_stream(given, dataset)
+    elif given["shuffle"] == "block" and not (
+        isinstance(dataset, PackedFiles) and given["sampler"] is None and given["batch_sampler"] is None
+    ):
+        raise ValueError("shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True.")
+
+
+def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
+    if kind is Kind.PACKED and plan.picture and runs_python(plan, options):
+        require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
+    native = kind is Kind.PACKED and not runs_python(plan, options)
+    if options.backend == "dali":
+        if not native:
+            raise ValueError(
+                "backend='dali' is for a packed dataset, without callables in transform and without a "
+                "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
+                "backend='native'."
+            )
+        if plan.pixels:
+            raise ValueError(
+                f"backend='dali' crops, resizes and mirrors; {plan.pixels[0].name} in transform is an "
+                "operation of the native decoder's. Leave it out, or use backend='native'."
+            )
+        find_dali()
+    if options.device_memory != "fresh" and not native:
+        raise ValueError(
+            f"device_memory={options.device_memory!r} is for batches that the core alone makes: a packed "
+            f"dataset, and neither callables in transform nor a collate_fn."
+        )
+    if options.cache_decoded is not None and kind is not Kind.PACKED:
+        raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
+    if options.batch_transform is None:
+        return
+    parts = parts_of(options.batch_transform)
+    check_parts(parts, plan.dtype if native else None)
+    if not native and any(isinstance(part, ColorJitter) for part in parts):
+        raise ValueError(
+            "ColorJitter works on pictures before normalisation, which only the core's transforms leave "
+            "to the device: it needs a packed dataset, and neither callables in transform nor a collate_fn."
+        )
+    if kind is Kind.STREAM:
+        raise ValueError("batch_transform needs to know the samples of a batch; an IterableDataset has none.")
+
+
+def _check_stream(given: Mapping[str, Any], dataset: Any) -> None:
     """Refuse an order for a dataset that decides its own.
 
     Raises:
@@ -32,7 +132,7 @@ def check_stream(given: Mapping[str, Any], dataset: Any) -> None:
             )
 
 
-def check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
+def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
     """Refuse what is for pairs of an image and a label, where batches are dicts.
 
     Args:
