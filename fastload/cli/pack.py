@@ -36,7 +36,12 @@ def add(verbs: Any) -> None:
         "--format", choices=tuple(FORMATS), default="arrow", help="container (default: %(default)s)"
     )
     parser.add_argument("--shard-size", default="256MB", metavar="SIZE", help="default: %(default)s")
-    parser.add_argument("--num-proc", type=int, metavar="N", help="default: one a CPU, fewer for small sets")
+    parser.add_argument(
+        "--num-proc",
+        type=int,
+        metavar="N",
+        help="default: one a CPU, fewer for small sets, one for fields",
+    )
     parser.add_argument(
         "--field", action="append", default=[], metavar="NAME=KIND",
         help="what a table's column holds, where it is not what --dry-run prints: image, mask, label, text, "
