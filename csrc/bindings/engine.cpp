@@ -1,4 +1,6 @@
 // The engine: submit, wait, collect.
+#include "engine.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -9,7 +11,6 @@
 #include <optional>
 #include <span>
 
-#include "engine.h"
 #include "register.h"
 #include "sources.h"
 

@@ -60,7 +60,8 @@ inline std::shared_ptr<void> own(nb::object memory) {
 }
 
 inline uint64_t queue(PyEngine& self, BatchRequest request, nb::object memory, const IdsArg& ids,
-               const std::optional<DrawsArg>& draws, uint64_t epoch, const PyAnnounced* announced) {
+                      const std::optional<DrawsArg>& draws, uint64_t epoch,
+                      const PyAnnounced* announced) {
   request.ids.assign(ids.data(), ids.data() + ids.size());
   if (draws) request.draws.assign(draws->data(), draws->data() + draws->size());
   request.epoch = epoch;
@@ -77,8 +78,8 @@ struct Running {
   double keep;
 };
 
-inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running running, nb::object fallback,
-          nb::object kept) {
+inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running running,
+                 nb::object fallback, nb::object kept) {
   new (self)
       PyEngine{make_engine(std::move(sources), std::move(plan),
                            {running.threads, running.most_threads, std::move(running.cpus)},
@@ -87,7 +88,7 @@ inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running runni
 }
 
 inline SamplePlan sample_plan(FieldsPlan fields, uint64_t seed, uint64_t max_pixels,
-                       uint32_t decoded_side) {
+                              uint32_t decoded_side) {
   SamplePlan plan{std::move(fields), seed, {}, decoded_side};
   plan.limits.max_pixels = max_pixels;
   return plan;

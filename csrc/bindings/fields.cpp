@@ -79,8 +79,8 @@ FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<
   const auto offset = nb::cast<uint64_t>(parts[0]);
   if (offset > memory.size()) {
     throw Error(ErrorKind::kValue, "A field must begin in the " + std::to_string(memory.size()) +
-                                       " bytes of memory. Found: offset " +
-                                       std::to_string(offset) + ".");
+                                       " bytes of memory. Found: offset " + std::to_string(offset) +
+                                       ".");
   }
   place.memory = memory.subspan(offset);
   if (field.is_ragged()) {
@@ -116,8 +116,8 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   std::vector<Measured> found;
   {
     const nb::gil_scoped_release release;
-    const std::span<const uint32_t> all = draws ? std::span(draws->data(), draws->size())
-                                                : std::span<const uint32_t>();
+    const std::span<const uint32_t> all =
+        draws ? std::span(draws->data(), draws->size()) : std::span<const uint32_t>();
     found = self.engine->measure({ids.data(), ids.size()}, all, epoch);
   }
   nb::list list;
@@ -155,8 +155,8 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
 
 void register_plans(nb::module_& m) {
   nb::class_<ViewPlan>(m, "ViewPlan", "A view of a sample; see sample/field_plan.h.")
-      .def(nb::init<GeometrySpec, int, int, PixelSpec>(), nb::arg("geometry"),
-           nb::arg("out_width"), nb::arg("out_height"), nb::arg("operations") = PixelSpec{},
+      .def(nb::init<GeometrySpec, int, int, PixelSpec>(), nb::arg("geometry"), nb::arg("out_width"),
+           nb::arg("out_height"), nb::arg("operations") = PixelSpec{},
            "out_width, out_height: of its pictures, 0: they differ. operations: on the pixels.");
   nb::class_<FieldPlan>(m, "FieldPlan", "A field of a view; see sample/field_plan.h.")
       .def("__init__", &make_field, nb::arg("form"), nb::kw_only(), nb::arg("view") = 0,
@@ -166,7 +166,8 @@ void register_plans(nb::module_& m) {
            nb::arg("relative") = false,
            "form: picture, label, fixed, ragged or points. part: of a picture its stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
-           "row. blank: an element or value that positions without a sample have, b'' for a picture's "
+           "row. blank: an element or value that positions without a sample have, b'' for a "
+           "picture's "
            "fill, or zeros. format (channels, bits, ids), nearest, fill: of a picture, as cut(). "
            "points: xyxy, xywh, cxcywh, xy, xyv, polygons or rle.");
   m.attr("INDEX") = FieldPlan::kIndex;

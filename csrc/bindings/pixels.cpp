@@ -24,7 +24,8 @@ namespace {
 
 using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, uint8_t>;
-using UseTuple = std::tuple<std::string, double, std::vector<double>>;  // name, probability, numbers
+using UseTuple =
+    std::tuple<std::string, double, std::vector<double>>;  // name, probability, numbers
 
 void make_spec(PixelSpec* self, const std::vector<UseTuple>& uses) {
   PixelSpec spec;

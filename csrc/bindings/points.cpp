@@ -46,7 +46,8 @@ void register_points(nb::module_& m) {
   m.def("view_points", &move_points, nb::arg("view"), nb::arg("width"), nb::arg("height"),
         nb::arg("format"), nb::arg("relative"), nb::arg("values"),
         "The bytes of a value of points under a view of a width x height picture. format: xyxy, "
-        "xywh, cxcywh, xy, xyv (float32 rows), polygons or rle. values, and the result: (bytes,) uint8.");
+        "xywh, cxcywh, xy, xyv (float32 rows), polygons or rle. values, and the result: (bytes,) "
+        "uint8.");
 }
 
 }  // namespace fastload::bindings

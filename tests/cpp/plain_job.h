@@ -19,8 +19,12 @@ inline SamplePlan plain_plan(int side) {
 inline BatchRequest plain_request(const SamplePlan& plan, std::span<uint8_t> images,
                                   std::span<int64_t> labels, std::vector<int64_t> ids,
                                   uint64_t epoch = 0) {
-  return {places_of_image_and_label(plan.fields, images, labels), std::move(ids), {}, epoch,
-          nullptr, nullptr};
+  return {places_of_image_and_label(plan.fields, images, labels),
+          std::move(ids),
+          {},
+          epoch,
+          nullptr,
+          nullptr};
 }
 
 }  // namespace fastload::test

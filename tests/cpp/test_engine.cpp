@@ -162,8 +162,8 @@ std::vector<Result> run_engine(Reader& reader, const SamplePlan& plan,
   for (size_t i = 0; i < batches.size(); ++i) {
     results[i].images.resize(plan.fields.picture_bytes() * batches[i].size(), 0xAA);
     results[i].labels.resize(batches[i].size());
-    tickets.push_back(engine.submit(test::plain_request(plan, results[i].images, results[i].labels,
-                                                        batches[i], /*epoch=*/i)));
+    tickets.push_back(engine.submit(
+        test::plain_request(plan, results[i].images, results[i].labels, batches[i], /*epoch=*/i)));
   }
   for (size_t i = 0; i < batches.size(); ++i) {
     CHECK(engine.wait(tickets[i], 120));

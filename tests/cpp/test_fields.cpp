@@ -159,8 +159,8 @@ TEST(what_passes_the_check_of_places_lies_in_memory) {
   size_t passed = 0, refused = 0;
   for (int round = 0; round < 20'000; ++round) {
     const size_t n = static_cast<size_t>(random.in(0, 4));
-    FieldPlan field = field_of(static_cast<Form>(random.in(0, 4)),
-                               static_cast<uint32_t>(random.in(1, 12)));
+    FieldPlan field =
+        field_of(static_cast<Form>(random.in(0, 4)), static_cast<uint32_t>(random.in(1, 12)));
     field.picture.store.channels_last = random.coin();
     Octets memory(static_cast<size_t>(random.in(0, 150)));  // its end is guarded
     const FieldPlace place = random_place(random, field, memory, n);

@@ -109,10 +109,10 @@ void run_engine(Reader* reader, Slots& slots, std::vector<Delivery>& deliveries)
                                            {2, 0, {}}, nullptr, {1 << 20, 1});
   std::vector<Engine::Ticket> tickets;
   for (size_t b = 0; b < kBatches; ++b) {
-    BatchRequest request = plain_request(
-        engine->plan(),
-        std::span(slots.images).subspan(b * kBatch * kTinyBytes, kBatch * kTinyBytes),
-        std::span(slots.labels).subspan(b * kBatch, kBatch), {});
+    BatchRequest request =
+        plain_request(engine->plan(),
+                      std::span(slots.images).subspan(b * kBatch * kTinyBytes, kBatch * kTinyBytes),
+                      std::span(slots.labels).subspan(b * kBatch, kBatch), {});
     for (size_t i = 0; i < kBatch; ++i) request.ids.push_back(static_cast<int64_t>(b * kBatch + i));
     if (b == 1) request.ahead = engine->announce(request.ids);
     tickets.push_back(engine->submit(std::move(request)));

@@ -39,7 +39,8 @@ class Collected final : public RowSink {
   Bytes bytes;
 };
 
-// The picture in chunks, each in a block that ends with the slack; now and then from the start again.
+// The picture in chunks, each in a block that ends with the slack; now and then from the start
+// again.
 void feed(RowSink& sink, const Bytes& pixels, int width, int height, Random& random) {
   const auto row = static_cast<std::ptrdiff_t>(3) * width;
   bool again = random.coin();
@@ -62,7 +63,8 @@ PixelSpec random_spec(Random& random) {
   PixelSpec spec;
   for (int i = random.in(0, 4); i > 0; --i) {
     const auto all = fastload::pixel_operations();
-    const auto& operation = *all[static_cast<size_t>(random.in(0, static_cast<int>(all.size()) - 1))];
+    const auto& operation =
+        *all[static_cast<size_t>(random.in(0, static_cast<int>(all.size()) - 1))];
     std::vector<double> numbers(operation.parameters.size(), random.in(0, 256));
     spec.add(operation.name, random.in(0, 2) * 0.5, std::move(numbers));
   }

@@ -82,8 +82,8 @@ std::vector<int64_t> first_ids(size_t count) {
 }
 
 EnginePointer engine_of(const TinyDataset& data, int threads, int most = 0) {
-  return make_engine(Sources({{data.reader(), nullptr, {}, 0}}), plain_plan(2), {threads, most, {}}, nullptr,
-                     ReadAheadPlan{1 << 20, 1});
+  return make_engine(Sources({{data.reader(), nullptr, {}, 0}}), plain_plan(2), {threads, most, {}},
+                     nullptr, ReadAheadPlan{1 << 20, 1});
 }
 
 void fill(Engine& engine, size_t size) {

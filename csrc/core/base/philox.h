@@ -61,10 +61,10 @@ struct SampleRng {
 
   // Four fresh words. `block` < 2^16 counts the calls for one operation.
   [[nodiscard]] constexpr PhiloxWords words(DrawOp op, uint32_t block) const {
-    return philox4x32({static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), draw,
-                       uint32_t{view} << 24 | (static_cast<uint32_t>(op) << 16) |
-                           (block & 0xFFFFu)},
-                      key);
+    return philox4x32(
+        {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), draw,
+         uint32_t{view} << 24 | (static_cast<uint32_t>(op) << 16) | (block & 0xFFFFu)},
+        key);
   }
 };
 

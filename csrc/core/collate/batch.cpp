@@ -13,8 +13,7 @@ Batch::Batch(BatchRequest request, const FieldsPlan& plan)
                 "A batch must have at most 2^30 samples. Found: " + std::to_string(n));
   }
   const size_t fields = plan_.fields().size();
-  if (request_.places.size() != fields ||
-      (!request_.draws.empty() && request_.draws.size() != n)) {
+  if (request_.places.size() != fields || (!request_.draws.empty() && request_.draws.size() != n)) {
     throw Error(ErrorKind::kValue, "A batch of " + std::to_string(n) + " samples has places of " +
                                        std::to_string(fields) + " fields and " + std::to_string(n) +
                                        " draws. Found: " + std::to_string(request_.places.size()) +

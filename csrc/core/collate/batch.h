@@ -38,7 +38,8 @@ struct BatchRequest {
 // Claimed sample by sample, without a lock, by any number of threads.
 class Batch {
  public:
-  // Throws Error(kValue) if the samples do not fit into the places. The plan must outlive the batch.
+  // Throws Error(kValue) if the samples do not fit into the places. The plan must outlive the
+  // batch.
   Batch(BatchRequest request, const FieldsPlan& plan);
 
   [[nodiscard]] uint32_t size() const { return static_cast<uint32_t>(request_.ids.size()); }

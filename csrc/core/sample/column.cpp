@@ -19,9 +19,8 @@ Storage storage_of(std::string_view word) {
   if (word == "record") return Storage::kRecord;
   if (word == "fixed") return Storage::kFixed;
   if (word == "ragged") return Storage::kRagged;
-  throw Error(ErrorKind::kValue,
-              "A column's storage is 'record', 'fixed' or 'ragged'. Found: '" + std::string(word) +
-                  "'.");
+  throw Error(ErrorKind::kValue, "A column's storage is 'record', 'fixed' or 'ragged'. Found: '" +
+                                     std::string(word) + "'.");
 }
 
 Column::Column(const std::string& path, Storage storage, uint32_t width)

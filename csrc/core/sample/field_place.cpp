@@ -63,7 +63,8 @@ bool fits_pictures(const FieldPlace& place, const FieldPlan& field, size_t n) {
   if (place.room.height < 0 || place.room.width < 0) return false;
   if (height == 0 || width == 0) return true;
   const bool dense = place.row_bytes == field.pixel_bytes() * width;
-  if (!dense && !field.picture.store.channels_last) return false;  // there are no rows of whole pixels
+  if (!dense && !field.picture.store.channels_last)
+    return false;  // there are no rows of whole pixels
   return place.row_bytes / field.pixel_bytes() >= width &&
          place.memory.size() / place.row_bytes >= height &&
          fits(n, place.stride, height * place.row_bytes, place.memory.size());
@@ -87,9 +88,10 @@ std::vector<FieldPlace> places_of_image_and_label(const FieldsPlan& plan, std::s
 void check_place(const FieldPlace& place, const FieldPlan& field, size_t n, size_t number) {
   const bool good = n == 0                         ? true
                     : field.form == Form::kPicture ? fits_pictures(place, field, n)
-                    : field.is_ragged()          ? fits_rows(place, field, n)
-                    : place.offsets.empty() && place.sizes.empty() &&
-                            fits(n, place.stride, field.width, place.memory.size());
+                    : field.is_ragged()
+                        ? fits_rows(place, field, n)
+                        : place.offsets.empty() && place.sizes.empty() &&
+                              fits(n, place.stride, field.width, place.memory.size());
   if (good) return;
   const size_t bytes = field.form == Form::kPicture
                            ? place.row_bytes * static_cast<size_t>(std::max(place.room.height, 0))

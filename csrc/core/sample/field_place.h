@@ -28,8 +28,8 @@ struct FieldPlace {
 
   // The memory of one sample.
   [[nodiscard]] uint8_t* at(uint32_t position) const {
-    return memory.data() + (offsets.empty() ? position * stride
-                                            : static_cast<size_t>(offsets[position]));
+    return memory.data() +
+           (offsets.empty() ? position * stride : static_cast<size_t>(offsets[position]));
   }
   [[nodiscard]] PictureSize size_at(uint32_t position) const {
     return sizes.empty() ? room : sizes[position];

@@ -35,13 +35,14 @@ uint32_t row_unit(PointFormat format) {
 void check(const FieldPlan& field, size_t number) {
   const std::string where = "Field " + std::to_string(number) + " of a sample ";
   if (field.form != FieldPlan::Form::kPicture && field.width == 0) {
-    throw Error(ErrorKind::kValue, where + "must have values or rows of at least 1 byte. Found: 0.");
+    throw Error(ErrorKind::kValue,
+                where + "must have values or rows of at least 1 byte. Found: 0.");
   }
   if (field.form == FieldPlan::Form::kPoints && field.width % row_unit(field.points) != 0) {
-    throw Error(ErrorKind::kValue,
-                where + "must have rows of whole points or boxes, a multiple of " +
-                    std::to_string(row_unit(field.points)) +
-                    " bytes. Found: " + std::to_string(field.width) + ".");
+    throw Error(ErrorKind::kValue, where +
+                                       "must have rows of whole points or boxes, a multiple of " +
+                                       std::to_string(row_unit(field.points)) +
+                                       " bytes. Found: " + std::to_string(field.width) + ".");
   }
   if (field.is_areas() && field.width != 1) {
     throw Error(ErrorKind::kValue, where + "must have areas as rows of 1 byte. Found: " +
@@ -50,9 +51,9 @@ void check(const FieldPlan& field, size_t number) {
   const bool repeats = field.form == FieldPlan::Form::kPicture;
   const size_t unit = repeats ? dtype_size(field.picture.store.dtype) : field.width;
   if (!field.blank.empty() && (field.is_ragged() || field.blank.size() != unit)) {
-    throw Error(ErrorKind::kValue, where + "must have a blank value of " + std::to_string(unit) +
-                                       " bytes, of rows none. Found: " +
-                                       std::to_string(field.blank.size()) + ".");
+    throw Error(ErrorKind::kValue,
+                where + "must have a blank value of " + std::to_string(unit) +
+                    " bytes, of rows none. Found: " + std::to_string(field.blank.size()) + ".");
   }
 }
 
@@ -61,10 +62,10 @@ void check(const FieldPlan& field, size_t number) {
 FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> fields)
     : views_(std::move(views)), fields_(std::move(fields)), cuts_(fields_.size()) {
   if (views_.empty() || views_.size() > kMaxViews || fields_.empty()) {
-    throw Error(ErrorKind::kValue, "A sample must have 1 to " + std::to_string(kMaxViews) +
-                                       " views and at least one field. Found: " +
-                                       std::to_string(views_.size()) + " views, " +
-                                       std::to_string(fields_.size()) + " fields.");
+    throw Error(ErrorKind::kValue,
+                "A sample must have 1 to " + std::to_string(kMaxViews) +
+                    " views and at least one field. Found: " + std::to_string(views_.size()) +
+                    " views, " + std::to_string(fields_.size()) + " fields.");
   }
   for (uint32_t number = 0; number < fields_.size(); ++number) {
     FieldPlan& field = fields_[number];
@@ -93,9 +94,9 @@ void FieldsPlan::add_picture(uint32_t number) {
   const FieldPlan& field = fields_[number];
   cuts_[number].emplace(field.picture);
   const uint32_t stream = field.part;
-  const auto place = std::lower_bound(
-      streams_.begin(), streams_.end(), stream,
-      [](const Stream& one, uint32_t wanted) { return one.number < wanted; });
+  const auto place =
+      std::lower_bound(streams_.begin(), streams_.end(), stream,
+                       [](const Stream& one, uint32_t wanted) { return one.number < wanted; });
   if (place != streams_.end() && place->number == stream) {
     const PixelFormat& format = fields_[place->fields.front()].picture.format;
     if (!(format == field.picture.format)) {

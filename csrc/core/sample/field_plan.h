@@ -59,9 +59,9 @@ struct FieldPlan {
   // What positions without a sample have: an element of a picture, repeated, or the value. Empty:
   // of a picture its fill, else zeros.
   std::vector<uint8_t> blank;
-  CutSpec picture;                           // of a picture; filter and operations are its view's
-  PointFormat points = PointFormat::kXyxy;   // of kPoints
-  bool relative = false;                     // in parts of the picture's width and height
+  CutSpec picture;                          // of a picture; filter and operations are its view's
+  PointFormat points = PointFormat::kXyxy;  // of kPoints
+  bool relative = false;                    // in parts of the picture's width and height
 
   [[nodiscard]] bool is_ragged() const { return form == Form::kRagged || form == Form::kPoints; }
   // Whether the sample's view decides what the batch gets.
@@ -71,7 +71,7 @@ struct FieldPlan {
     return form == Form::kPoints && points == PointFormat::kAreas;
   }
   // Bytes of a pixel in the batch.
-  [[nodiscard]] size_t pixel_bytes() const { 
+  [[nodiscard]] size_t pixel_bytes() const {
     return dtype_size(picture.store.dtype) * static_cast<size_t>(picture.format.channels);
   }
 };

@@ -9,8 +9,8 @@
 
 namespace fastload {
 
-// A view that was drawn of a picture of one size, for one of another: the crop's corners are rounded
-// to whole pixels, halves up, and the window has as many pixels as before.
+// A view that was drawn of a picture of one size, for one of another: the crop's corners are
+// rounded to whole pixels, halves up, and the window has as many pixels as before.
 View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height, uint32_t width,
                   uint32_t height);
 
@@ -21,8 +21,9 @@ View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height,
 // and likewise for y, without the flip. Nothing is clipped: what lies outside the view stays.
 class PointMap {
  public:
-  // `width`, `height`: of the picture whose pixels the points are in. `drawn_width`, `drawn_height`:
-  // of the one that `view` was drawn of, which is the same but for the decoded tier.
+  // `width`, `height`: of the picture whose pixels the points are in. `drawn_width`,
+  // `drawn_height`: of the one that `view` was drawn of, which is the same but for the decoded
+  // tier.
   PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
            uint32_t drawn_height);
 
@@ -43,8 +44,8 @@ class PointMap {
   void move_polygons(std::span<uint8_t> bytes) const;
 
   View view_;
-  double width_, height_;      // of the picture that the view was drawn of
-  double scale_x_, scale_y_;   // from the stored picture to it
+  double width_, height_;       // of the picture that the view was drawn of
+  double scale_x_, scale_y_;    // from the stored picture to it
   double resize_x_, resize_y_;  // from the crop to the resized picture
   bool scaled_;
 };

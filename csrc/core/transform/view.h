@@ -26,8 +26,8 @@ struct View {
 
 struct GeometryOperation;  // transform/geometry/operation.h
 
-// The geometric part of the transforms: steps of transform/geometry/registry.h, in order. One filter
-// does for all of them, because one of them resizes.
+// The geometric part of the transforms: steps of transform/geometry/registry.h, in order. One
+// filter does for all of them, because one of them resizes.
 class GeometrySpec {
  public:
   // One more step. Throws Error(kValue) for a name that the registry does not have, or another

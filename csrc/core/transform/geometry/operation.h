@@ -12,7 +12,8 @@ namespace fastload {
 // from a mirrored picture (view.flip) cuts from the mirrored place, because the flip is done last.
 struct GeometryOperation {
   const char* name;
-  std::span<const char* const> parameters;  // what `numbers` are; their ranges are checked in Python
+  std::span<const char* const>
+      parameters;  // what `numbers` are; their ranges are checked in Python
   void (*apply)(std::span<const double> numbers, const SampleRng& rng, View& view);
 };
 

@@ -17,12 +17,11 @@ void apply(std::span<const double> numbers, const SampleRng& rng, View& view) {
   const int free_x = view.resized_width - width;
   const int free_y = view.resized_height - height;
   if (free_x < 0 || free_y < 0) {
-    throw Error(ErrorKind::kValue, "RandomCrop of " + std::to_string(width) + " x " +
-                                       std::to_string(height) +
-                                       " pixels is larger than the picture, which has " +
-                                       std::to_string(view.resized_width) + " x " +
-                                       std::to_string(view.resized_height) +
-                                       " there. Resize it to more first.");
+    throw Error(ErrorKind::kValue,
+                "RandomCrop of " + std::to_string(width) + " x " + std::to_string(height) +
+                    " pixels is larger than the picture, which has " +
+                    std::to_string(view.resized_width) + " x " +
+                    std::to_string(view.resized_height) + " there. Resize it to more first.");
   }
   const PhiloxWords a = rng.words(DrawOp::kCrop, kBlock);
   const auto y = uniform_below(a[0], a[1], static_cast<uint32_t>(free_y + 1));

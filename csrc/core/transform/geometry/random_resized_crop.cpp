@@ -1,7 +1,7 @@
-// torchvision's RandomResizedCrop.get_params, ten tries, then the central fallback. Try i draws from
-// Philox block (kCrop, 2i): words 0, 1 the area, uniform in scale; words 2, 3 the logarithm of the
-// ratio, uniform; and, if the crop fits, from (kCrop, 2i + 1): words 0, 1 the top row, words 2, 3
-// the left column, uniform_below. (uniform_double of two words where "uniform" is said.)
+// torchvision's RandomResizedCrop.get_params, ten tries, then the central fallback. Try i draws
+// from Philox block (kCrop, 2i): words 0, 1 the area, uniform in scale; words 2, 3 the logarithm of
+// the ratio, uniform; and, if the crop fits, from (kCrop, 2i + 1): words 0, 1 the top row, words 2,
+// 3 the left column, uniform_below. (uniform_double of two words where "uniform" is said.)
 #include <algorithm>
 #include <cmath>
 

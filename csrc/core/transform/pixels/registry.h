@@ -8,8 +8,7 @@
 
 namespace fastload {
 
-#define FASTLOAD_PIXEL_OPERATIONS(row) \
-  row(kGrayscale) row(kInvert) row(kSolarize)
+#define FASTLOAD_PIXEL_OPERATIONS(row) row(kGrayscale) row(kInvert) row(kSolarize)
 
 #define FASTLOAD_DECLARE(name) extern const PixelOperation name;
 FASTLOAD_PIXEL_OPERATIONS(FASTLOAD_DECLARE)
