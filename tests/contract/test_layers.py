@@ -208,6 +208,17 @@ def test_bindings_hold_no_logic() -> None:
         assert not system & {"thread", "condition_variable", "fstream", "jpeglib.h", "png.h"}, name_of(path)
 
 
+def test_storage_stays_behind_byte_source() -> None:
+    """Outside of io nobody knows how a file is read: by a mapping, past the page cache, from a network."""
+    kinds = {"io/cold_file.h", "io/mapping.h"}
+    users = {
+        path.relative_to(CORE).parts[0]
+        for path in cpp_files("csrc/core")
+        if kinds & {name for _, name in includes(path)}
+    }
+    assert users == {"io"}
+
+
 def test_core_compiles_without_bindings() -> None:
     for path in cpp_files("csrc/core"):
         assert not any(name.startswith(("bindings", "..")) for _, name in includes(path)), name_of(path)
