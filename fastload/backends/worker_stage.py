@@ -28,6 +28,7 @@ from fastload.backends.render import Renderer, Request, Stopped
 from fastload.backends.tail import CallableError, failed
 from fastload.backends.worker_counts import batches_each
 from fastload.errors import StateError
+from fastload.machine.interrupts import interrupts_kept
 from fastload.machine.threads import started_pool
 from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Pending
@@ -222,7 +223,7 @@ class WorkerStage:
 
     def _begin(self, key: BatchKey) -> None:
         self._first = key
-        with _quiet():
+        with _quiet(), interrupts_kept():
             self._iterator = iter(self._loader)
 
     def _end(self) -> None:
