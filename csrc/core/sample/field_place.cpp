@@ -13,6 +13,7 @@ using Form = FieldPlan::Form;
 
 // Repeats `pattern` over `size` bytes; an empty one is zeros.
 void fill(uint8_t* to, size_t size, const std::vector<uint8_t>& pattern) noexcept {
+  if (size == 0) return;  // there may be no memory at all
   const bool even = std::all_of(pattern.begin(), pattern.end(),
                                 [&](uint8_t byte) { return byte == pattern.front(); });
   if (even) {
