@@ -28,6 +28,7 @@ struct FieldPlace {
 
   // The memory of one sample.
   [[nodiscard]] uint8_t* at(uint32_t position) const {
+    if (memory.empty()) return nullptr;  // of values without bytes
     return memory.data() +
            (offsets.empty() ? position * stride : static_cast<size_t>(offsets[position]));
   }
