@@ -175,7 +175,7 @@ def test_formats_may_differ_and_labels_may_be_missing(parts: list[PackedDataset]
 
 def test_memory_plan_and_stats(parts: list[PackedDataset]) -> None:
     loader = load(fastload.mix(parts))
-    assert loader.memory_plan()["slot_bytes"] == 8 * 3 * 24 * 24
+    assert loader.memory_plan()["slot_bytes"] == 8 * 3 * 24 * 24 + 2 * 64  # labels, and which are samples
     all_batches(loader)
     assert loader.stats()["samples"] == 40
 

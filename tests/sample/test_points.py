@@ -98,6 +98,7 @@ def test_bytes_that_are_no_outlines_are_refused(words: list[int]) -> None:
 def test_areas() -> None:
     rng = np.random.default_rng(3)
     kind = Polygons("rle")
+    assert len(list(views())) == 6 * len(SPECS)
     for view in views():
         value = []
         for width, height in (SIZE, (64, 43), (1, 1)):

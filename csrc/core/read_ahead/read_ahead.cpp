@@ -145,6 +145,11 @@ ReadAhead::Counts ReadAhead::counts() const {
 
 void ReadAhead::run() noexcept {
   Jobs jobs;
+  try {
+    jobs.reserve(1);  // plan() needs no memory for the first one
+  } catch (const std::exception&) {
+    return;  // decoding reads by itself
+  }
   while (plan(jobs)) {
     if (waiting_ == 0) start_thread();
     load(jobs);

@@ -122,7 +122,7 @@ void fill_blank(const FieldPlace& place, const FieldPlan& field, uint32_t positi
 
 void fill_padding(const FieldPlace& place, const FieldPlan& field, uint32_t position,
                   PictureSize size) noexcept {
-  if (!place.sizes.empty() || size == place.room) return;
+  if (place.memory.empty() || !place.sizes.empty() || size == place.room) return;
   uint8_t* const to = place.at(position);
   const size_t pixel = field.pixel_bytes();
   const size_t used = pixel * static_cast<size_t>(size.width);
