@@ -20,7 +20,7 @@ from fastload.errors import FormatError
 from fastload.sample.plain import is_file
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
-from fastload.shard.hdf5_fields import FieldDatasets, append_rows, key_name
+from fastload.shard.hdf5_fields import FieldDatasets, append_rows, free_name
 from fastload.shard.hdf5_file import WrittenFile
 from fastload.shard.hdf5_heap import heap_ranges, read_references
 
@@ -64,14 +64,16 @@ class Writer:
         if spec.classes:
             self._write_classes(list(spec.classes))
         self._raw, self._size = spec.raw, spec.size
-        self._names = ("image", "label", key_name(spec.schema))
-        self._sides = ""  # before the names of the pictures' sides
+        self._names = ("image", "label", free_name(spec.schema, "path"))
+        self._sides = ("height", "width")  # the datasets of the pictures' sides
         self._fields: FieldDatasets | None = None
         if spec.schema is not None:
             label = spec.schema.label_field
             index = spec.schema.index_field
             self._names = (index.name, label.name if label else "", self._names[2])
-            self._raw, self._sides = not is_file(index), f"{index.name}_"
+            self._raw = not is_file(index)
+            first, second = (free_name(spec.schema, f"{index.name}_{side}") for side in self._sides)
+            self._sides = (first, second)
             self._fields = FieldDatasets(self._file, spec.schema, self._under.check)
         self._labels: list[npt.NDArray[np.int64]] = []
         self._shapes: list[npt.NDArray[np.int32]] = []
@@ -131,8 +133,8 @@ class Writer:
             self._fields.close()
         if self._raw and self._size is None:
             shapes = np.concatenate([*self._shapes, np.zeros((0, 2), np.int32)])
-            self._add(f"{self._sides}height", shapes[:, 0])
-            self._add(f"{self._sides}width", shapes[:, 1])
+            self._add(self._sides[0], shapes[:, 0])
+            self._add(self._sides[1], shapes[:, 1])
         self._file.create_dataset(
             self._names[2], data=self._keys, dtype=h5py.string_dtype("utf-8"), track_times=False
         )

@@ -18,16 +18,15 @@ from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field, Schema
 from fastload.shard.chunk import Chunk
 
-__all__ = ["FieldDatasets", "append_rows", "key_name"]
+__all__ = ["FieldDatasets", "append_rows", "free_name"]
 
 _CHUNK = 1024  # references (16 bytes each) a chunk
 _STRINGS = ("text", "json", "polygons")
 
 
-def key_name(schema: Schema | None) -> str:
-    """The dataset of the records' names: ``path``, unless a field is called so."""
+def free_name(schema: Schema | None, name: str) -> str:
+    """``name`` for a dataset beside the fields', with ``_`` behind it while a field is called so."""
     taken = {field.name for field in schema} if schema is not None else set()
-    name = "path"
     while name in taken:
         name += "_"
     return name
@@ -53,7 +52,7 @@ class FieldDatasets:
     """
 
     def __init__(self, file: h5py.File, schema: Schema, check: Callable[[], None]) -> None:
-        self._file, self._check = file, check
+        self._file, self._check, self._schema = file, check, schema
         self._fields = [field for _, field in schema.columns]
         self._fixed: dict[str, list[npt.NDArray[Any]]] = {}
         self._shapes: dict[str, list[npt.NDArray[np.int32]]] = {}
@@ -95,8 +94,8 @@ class FieldDatasets:
                 self._add(field.name, np.concatenate([*self._fixed[field.name], none]))
         for name, shapes in self._shapes.items():
             sides = np.concatenate([*shapes, np.zeros((0, 2), np.int32)])
-            self._add(f"{name}_height", sides[:, 0])
-            self._add(f"{name}_width", sides[:, 1])
+            self._add(free_name(self._schema, f"{name}_height"), sides[:, 0])
+            self._add(free_name(self._schema, f"{name}_width"), sides[:, 1])
 
     def _add(self, name: str, values: npt.NDArray[Any]) -> None:
         self._file.create_dataset(name, data=values, track_times=False)

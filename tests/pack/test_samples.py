@@ -292,3 +292,22 @@ def test_raw_pixels_in_the_index(tmp_path: Path, format_name: str) -> None:
         with h5py.File(tmp_path / "set" / "set-00000-of-00001.h5") as file:
             assert file["bands_height"][:].tolist() == [4, 5, 6, 7, 8]
             assert np.array_equal(file["bands"][1].view("<u2").reshape(5, 6, 7), pixels[1])
+
+
+def test_hdf5_datasets_beside_the_fields_have_names_of_their_own(tmp_path: Path) -> None:
+    samples = [
+        {
+            "image": np.zeros((2, 2, 3), np.uint8),
+            "more": np.zeros((3 + i, 4, 2), np.uint8),
+            "more_height": 7,
+            "path": 1,
+        }
+        for i in range(2)
+    ]
+    schema = {"image": "image", "more": "image(2)", "more_height": "int32", "path": "int32"}
+    pack(samples, tmp_path / "set", "hdf5", schema=schema)
+    with h5py.File(tmp_path / "set" / "set-00000-of-00001.h5") as file:
+        assert file["more_height"][:].tolist() == [7, 7]
+        assert file["more_height_"][:].tolist() == [3, 4]
+        assert (file["path"][:].tolist(), len(file["path_"])) == ([1, 1], 2)
+    assert verify(tmp_path / "set") == ([], 2)
