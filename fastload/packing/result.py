@@ -32,6 +32,9 @@ class Observer(EntriesObserver):
     def samples_started(self, output: Path, done: int, count: int | None) -> None:
         """Writing samples begins; ``done`` of ``count`` (None: nobody knows) were written before."""
 
+    def compared(self, output: Path, compared: int, count: int) -> None:
+        """What is there is taken for a pack of these samples: ``compared`` of ``count`` are the same."""
+
     def begins_anew(self, output: Path) -> None:
         """A pack that was interrupted is thrown away: its samples cannot be asked by position."""
 

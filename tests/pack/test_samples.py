@@ -311,3 +311,14 @@ def test_hdf5_datasets_beside_the_fields_have_names_of_their_own(tmp_path: Path)
         assert file["more_height_"][:].tolist() == [3, 4]
         assert (file["path"][:].tolist(), len(file["path_"])) == ([1, 1], 2)
     assert verify(tmp_path / "set") == ([], 2)
+
+
+def test_samples_that_are_not_compared_are_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    samples = [sample(i) for i in range(20)]
+    pack(samples, tmp_path / "set")
+    assert "compared" not in capfd.readouterr().err
+    pack(samples, tmp_path / "set")
+    assert "16 of the 20 samples were compared with it and are the same" in capfd.readouterr().err
+    pack(samples[:10], tmp_path / "few")
+    pack(samples[:10], tmp_path / "few")  # all of them
+    assert "compared" not in capfd.readouterr().err

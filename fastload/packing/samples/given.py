@@ -37,6 +37,9 @@ class Given(Protocol):
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         """What tells these samples from others, JSON values only; None: nothing does, they come once."""
 
+    def compared(self) -> int:
+        """How many samples :meth:`identity` looks at."""
+
     def newest_ns(self) -> int:
         """The latest modification time of the files that they are known to come from; 0: there are none."""
 
@@ -67,6 +70,9 @@ class Stream:
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         return None
+
+    def compared(self) -> int:
+        return 0
 
     def newest_ns(self) -> int:
         return 0
@@ -105,6 +111,9 @@ class Positions:
         for sample in map(self._one, self._spread()):
             hashed.update(encoder.digest(sample))
         return {"samples": self._count, "some": hashed.hexdigest()}
+
+    def compared(self) -> int:
+        return len(self._spread())
 
     def newest_ns(self) -> int:
         return 0

@@ -22,6 +22,12 @@ __all__ = ["pack"]
 class _Spoken(Observer):
     """Says on stderr what its user must know."""
 
+    def compared(self, output: Path, compared: int, count: int) -> None:
+        sys.stderr.write(
+            f"{output}: goes on with what is packed there already. {compared} of the {count} samples were "
+            "compared with it and are the same; if others have changed, pass restart=True.\n"
+        )
+
     def begins_anew(self, output: Path) -> None:
         sys.stderr.write(
             f"{output}: a pack was interrupted. An iterable cannot be asked for its samples again, so it "

@@ -149,9 +149,10 @@ class _Run:
         newest = self.given.newest_ns()
         if newest > (self.output / MANIFEST_NAME).stat().st_mtime_ns:
             raise PackError(
-                f"{self.output} is a complete pack, and files of its source are newer. --restart throws it "
-                "away and packs anew."
+                f"{self.output} is a complete pack, and files of its source are newer. "
+                "restart=True (--restart) throws it away and packs anew."
             )
+        self._say_compared()
         OutputFolder(self.output).tidy()
         return self._result(manifest, None, time.monotonic() - began, 0)
 
@@ -163,6 +164,11 @@ class _Run:
             ensure_entries(self.output, self.options.entries, self.options.num_proc, self.observer)
         facts = entry_facts(PackedFiles(self.output))
         return PackResult(self.output, manifest, facts, summary, seconds, time.monotonic() - began, written)
+
+    def _say_compared(self) -> None:
+        """Some samples stand for all: whoever changed another one must hear it."""
+        if self.given.compared() < len(self.given):
+            self.observer.compared(self.output, self.given.compared(), len(self.given))
 
     def _take_up(self, folder: OutputFolder, identity: dict[str, Any]) -> bool:
         """Make the work folder, or check that the one that is there is this pack's.
@@ -176,8 +182,11 @@ class _Run:
             try:
                 before = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
-                raise PackError(f"{path} cannot be used ({error}); pack again with --restart.") from None
+                raise PackError(
+                    f"{path} cannot be used ({error}); pack again with restart=True (--restart)."
+                ) from None
             _check_same(before, identity, self.options, self.output)
+            self._say_compared()
             return True
         folder.refuse_others(RUN_NAME)
         if path.exists():
@@ -195,7 +204,8 @@ def _bad_samples(failures: list[tuple[str, str]]) -> str:
         lines.append(f"  ... and {len(failures) - MAX_LISTED} more")
     return (
         f"{counted(len(failures), 'sample')} cannot be packed:\n" + "\n".join(lines) + "\n"
-        "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."
+        "Mend or remove them, or leave them out with on_error='skip' (--on-error skip). Finished shards "
+        "are kept."
     )
 
 
@@ -205,4 +215,6 @@ def _check_same(
     check_options(before, options, output)
     for name, what in (("schema", "with another schema"), ("given", "of other samples")):
         if before.get(name) != now[name]:
-            raise PackError(f"{output} holds a pack {what}. --restart throws it away and packs anew.")
+            raise PackError(
+                f"{output} holds a pack {what}. restart=True (--restart) throws it away and packs anew."
+            )

@@ -108,6 +108,9 @@ class Table:
             files.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
         return {"samples": self.count, "table": table.hexdigest(), "files": files.hexdigest()}
 
+    def compared(self) -> int:
+        return self.count
+
     def newest_ns(self) -> int:
         return max((status.st_mtime_ns for _, status in self._files() if status is not None), default=0)
 
