@@ -19,8 +19,7 @@ from fastload.errors import SlowPathWarning
 from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.tickets import deliver
 from fastload.transforms.compiler import compile_plan
-from fastload.transforms.compose import Compose
-from fastload.transforms.operations.registry import SPECS
+from fastload.transforms.compose import is_ours
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -300,7 +299,7 @@ def _transforms_of(dataset: _Pictures) -> str:
 def _of_fields(dataset: Any, sample: int) -> Any:
     """A sample that is a dict, after the dataset's transforms."""
     transform, target = dataset.transform, dataset.target_transform
-    if isinstance(transform, (Compose, *SPECS)):
+    if is_ours(transform):
         raise ValueError(
             f"{transform!r} is done to all fields of a sample at once by fastload.DataLoader. Found: an "
             "index into the dataset itself. Use the loader, a transform that takes a dict, or "
@@ -320,7 +319,7 @@ def _transformed(pixels: Any, transform: Any) -> Any:
     """
     if transform is None:
         return _as_pil(pixels)
-    if not isinstance(transform, (Compose, *SPECS)):
+    if not is_ours(transform):
         return transform(_as_pil(pixels))
     plan = compile_plan(transform)
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_().item())

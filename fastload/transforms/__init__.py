@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.compose import Compose
-from fastload.transforms.operations.center_crop import CenterCrop
-from fastload.transforms.operations.grayscale import Grayscale
-from fastload.transforms.operations.normalize import Normalize
-from fastload.transforms.operations.random_crop import RandomCrop
-from fastload.transforms.operations.random_grayscale import RandomGrayscale
-from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
-from fastload.transforms.operations.random_invert import RandomInvert
-from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
-from fastload.transforms.operations.random_solarize import RandomSolarize
-from fastload.transforms.operations.resize import Resize
-from fastload.transforms.operations.to_dtype import ToDtype
+from fastload.transforms.operations.registry import ROWS, operation_in
 from fastload.transforms.plan import Plan
+
+TYPE_CHECKING = False  # as in fastload: each spec is imported when it is first used
+if TYPE_CHECKING:
+    from fastload.transforms.operations.center_crop import CenterCrop
+    from fastload.transforms.operations.grayscale import Grayscale
+    from fastload.transforms.operations.normalize import Normalize
+    from fastload.transforms.operations.random_crop import RandomCrop
+    from fastload.transforms.operations.random_grayscale import RandomGrayscale
+    from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
+    from fastload.transforms.operations.random_invert import RandomInvert
+    from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
+    from fastload.transforms.operations.random_solarize import RandomSolarize
+    from fastload.transforms.operations.resize import Resize
+    from fastload.transforms.operations.to_dtype import ToDtype
 
 __all__ = [
     "CenterCrop",
@@ -39,3 +43,17 @@ __all__ = [
     "ToDtype",
     "compile_plan",
 ]
+
+if not TYPE_CHECKING:  # or type checkers would believe that every name exists
+    _SPECS = {names[0]: file for file, names in ROWS.items()}
+
+    def __getattr__(name: str) -> object:
+        """The spec of this name, imported now."""
+        if name not in _SPECS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = operation_in(_SPECS[name]).spec
+        return found
+
+    def __dir__() -> list[str]:
+        """What the package has, the specs that nobody has used yet among it."""
+        return sorted({*globals(), *_SPECS})

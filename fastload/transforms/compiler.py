@@ -8,10 +8,8 @@ from typing import Any
 
 from fastload.transforms import torchvision_objects
 from fastload.transforms.compose import Compose
-from fastload.transforms.operations.normalize import Normalize
-from fastload.transforms.operations.operation import ORDER, Draft, Misplaced
-from fastload.transforms.operations.registry import OF_SPEC, SPECS
-from fastload.transforms.operations.to_dtype import ToDtype
+from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
+from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Plan, Step
 
 __all__ = ["compile_plan", "name_of"]
@@ -57,10 +55,15 @@ def _callable(item: Any) -> Callable[[Any], Any]:
 
 def name_of(item: Any) -> str:
     """A transform in a word or two: ours with its arguments, a function's name, else the class's."""
-    if isinstance(item, SPECS):
+    if operation_of(item) is not None:
         return repr(item)
     kind = type(item)
     return getattr(item, "__qualname__", None) or f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _operations(specs: tuple[Any, ...]) -> list[tuple[Operation, Any]]:
+    found = [(operation_of(spec), spec) for spec in specs]
+    return [(operation, spec) for operation, spec in found if operation is not None]
 
 
 class _Compiler:
@@ -74,9 +77,10 @@ class _Compiler:
         self._only_ours = True
 
     def add(self, item: Any) -> None:
-        own = isinstance(item, SPECS)
+        own = operation_of(item) is not None
         self._only_ours &= own
         specs = (item,) if own else torchvision_objects.translate(item)
+        found = _operations(specs or ())
         if self._tail:
             if own:
                 raise ValueError(
@@ -91,14 +95,14 @@ class _Compiler:
         if specs is None:
             self._leave(item, torchvision_objects.refusal(item), torchvision_objects.advice(item))
             return
-        if not own and self._is_tensor and any(OF_SPEC[type(spec)].pictures_only for spec in specs):
+        if not own and self._is_tensor and any(operation.pictures_only for operation, _ in found):
             why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
             self._leave(item, why, "put it before what makes tensors")
             return
         draft = self._draft
         try:
-            for spec in specs:
-                draft = OF_SPEC[type(spec)].add(draft, spec, not own)
+            for operation, spec in found:
+                draft = operation.add(draft, spec, not own)
             self._draft = draft
         except Misplaced as error:
             if own:
@@ -107,7 +111,8 @@ class _Compiler:
             return
         why = _SAME if specs else "nothing to do: pictures are RGB, and become tensors at the end"
         self._steps.append(Step(name_of(item), True, why))
-        self._is_tensor |= isinstance(item, (ToDtype, Normalize)) or torchvision_objects.makes_tensor(item)
+        made = any(operation.makes_tensor for operation, _ in found)
+        self._is_tensor |= made or torchvision_objects.makes_tensor(item)
 
     def _leave(self, item: Any, why: str, keep: str) -> None:
         run = torchvision_objects.on_tensor(item) if self._is_tensor else item

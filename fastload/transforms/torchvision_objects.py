@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastload.transforms.operations.center_crop import CenterCrop
-from fastload.transforms.operations.normalize import Normalize
 from fastload.transforms.operations.operation import from_torchvision_antialias
-from fastload.transforms.operations.registry import OPERATIONS
-from fastload.transforms.operations.resize import Resize
-from fastload.transforms.operations.to_dtype import ToDtype
+from fastload.transforms.operations.registry import operation_of_torchvision
 
 __all__ = ["advice", "composed", "makes_tensor", "on_tensor", "refusal", "translate"]
 
@@ -46,7 +42,7 @@ def translate(item: Any) -> tuple[Any, ...] | None:
     name = _class_name(item)
     if name in _NO_OPS or _names(item) in _TO_RGB:
         return ()
-    make = _MAKERS.get(name)
+    make = _maker(name)
     if make is None:
         return None
     try:
@@ -56,14 +52,14 @@ def translate(item: Any) -> tuple[Any, ...] | None:
 
 
 def makes_tensor(item: Any) -> bool:
-    """Whether a picture is a tensor behind a known transform, whatever it was before."""
+    """Whether a picture is a tensor behind a transform that does nothing to its pixels."""
     return _class_name(item) in _CONVERTERS
 
 
 def refusal(item: Any) -> str:
     """Why :func:`translate` gives None, in words."""
     name = _class_name(item)
-    make = _MAKERS.get(name)
+    make = _maker(name)
     if make is not None:
         try:
             make(item)
@@ -74,7 +70,16 @@ def refusal(item: Any) -> str:
 
 def advice(item: Any) -> str:
     """What would keep a transform off the Python path; empty where nothing does."""
-    return _ADVICE.get(_class_name(item).rpartition(".")[2], "")
+    name = _class_name(item)
+    operation, short = operation_of_torchvision(name), name.rpartition(".")[2]
+    return operation.advice.get(short, "") if operation is not None else _ADVICE.get(short, "")
+
+
+def _maker(name: str) -> Callable[[Any], tuple[Any, ...]] | None:
+    if name == "ImageClassification":
+        return _image_classification
+    operation = operation_of_torchvision(name)
+    return None if operation is None else operation.torchvision.get(name)
 
 
 def _names(item: Any) -> tuple[str, str]:
@@ -103,6 +108,11 @@ def unchanged(tensor: Any) -> Any:
 
 def _image_classification(item: Any) -> tuple[Any, ...]:
     """What ``weights.transforms()`` of torchvision's classification models gives."""
+    from fastload.transforms.operations.center_crop import CenterCrop
+    from fastload.transforms.operations.normalize import Normalize
+    from fastload.transforms.operations.resize import Resize
+    from fastload.transforms.operations.to_dtype import ToDtype
+
     return (
         Resize(item.resize_size, item.interpolation, None, from_torchvision_antialias(item)),
         CenterCrop(item.crop_size),
@@ -113,25 +123,9 @@ def _image_classification(item: Any) -> tuple[Any, ...]:
 
 # No-ops on RGB uint8 pictures; the converters among them are in _CONVERTERS, too.
 _NO_OPS = {"PILToTensor", "ToImage", "RGB", "Identity", "ToPureTensor", f"{_TIMM}.MaybePILToTensor"}
-_CONVERTERS = {
-    "ToTensor",
-    "PILToTensor",
-    "ToImage",
-    "ImageClassification",
-    "ToDtype",
-    "ConvertImageDtype",
-    "Normalize",
-    f"{_TIMM}.MaybeToTensor",
-    f"{_TIMM}.MaybePILToTensor",
-}
-# Of classes that mean one operation, and of those that mean several.
-_MAKERS: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    **{name: make for operation in OPERATIONS for name, make in operation.torchvision.items()},
-    "ImageClassification": _image_classification,
-}
+_CONVERTERS = {"PILToTensor", "ToImage", f"{_TIMM}.MaybePILToTensor"}
 _BATCHES = "works on whole batches, on the device if there is one: batch_transform="
 _ADVICE = {
-    **{name: keep for operation in OPERATIONS for name, keep in operation.advice.items()},
     "RandomErasing": f"fastload.transforms.batch.RandomErasing {_BATCHES}RandomErasing(...)",
     "ColorJitter": f"fastload.transforms.batch.ColorJitter {_BATCHES}ColorJitter(...)",
     "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",

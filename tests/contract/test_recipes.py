@@ -31,10 +31,11 @@ def test_an_operation_on_pixels(house: HouseCopy) -> None:
     house.add("csrc/core/transform/pixels/posterize.cpp", texts.POSTERIZE_CPP)
     house.insert("csrc/core/transform/pixels/registry.h", "row(kSolarize)", "row(kPosterize) ")
     house.add(f"{operations}/posterize.py", texts.POSTERIZE_PY)
-    house.insert(f"{operations}/registry.py", "    random_crop,\n", "    posterize,\n")
-    house.insert(f"{operations}/registry.py", "    to_dtype.OPERATION,\n", "    posterize.OPERATION,\n")
-    line = "from fastload.transforms.operations.posterize import RandomPosterize\n"
-    house.insert("fastload/transforms/__init__.py", "from fastload.transforms.plan import", line)
+    house.insert(f"{operations}/registry.py", '    "to_dtype": (', '    "posterize": ("RandomPosterize",),\n')
+    line = "    from fastload.transforms.operations.posterize import RandomPosterize\n"
+    house.insert(
+        "fastload/transforms/__init__.py", "    from fastload.transforms.operations.random_crop ", line
+    )
     house.insert("fastload/transforms/__init__.py", '    "RandomResizedCrop",\n', '    "RandomPosterize",\n')
     row = '    "posterize": [((4.0,), lambda picture: ImageOps.posterize(picture, 4))],\n'
     house.insert("tests/transform/test_pixels.py", '    "solarize": [', row)

@@ -58,4 +58,6 @@ def _add(draft: Draft, spec: Normalize, strict: bool) -> Draft:
     )
 
 
-OPERATION = Operation(Normalize, _add, {"Normalize": lambda item: (Normalize(item.mean, item.std),)})
+OPERATION = Operation(
+    Normalize, _add, {"Normalize": lambda item: (Normalize(item.mean, item.std),)}, makes_tensor=True
+)

@@ -78,6 +78,8 @@ class Operation:
     torchvision: Mapping[str, Callable[[Any], tuple[Any, ...]]]
     # Whether torchvision's of a tensor gives other pixels than Pillow's of a picture, which are the core's.
     pictures_only: bool = field(default=False, kw_only=True)
+    # Whether a picture is a tensor behind it, in torchvision's chain.
+    makes_tensor: bool = field(default=False, kw_only=True)
     # By the classes' names: what would keep an object in the core that means something else.
     advice: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 

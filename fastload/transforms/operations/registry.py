@@ -1,4 +1,5 @@
-"""The registry of operations: a row for each, in the order of the core.
+"""The registry of operations: a row for each, in the order of the core. An operation's file is imported when
+something of it is first used, so that a job pays for what it uses, however many there are.
 
 A file here has an operation's spec (a frozen dataclass with torchvision's name, arguments and defaults,
 checked when made), how it is compiled, and how torchvision's object of that meaning is recognised. Specs
@@ -7,35 +8,48 @@ hold no pixel code: the core's side of it is in csrc/core/transform.
 
 from __future__ import annotations
 
-from fastload.transforms.operations import (
-    center_crop,
-    grayscale,
-    normalize,
-    random_crop,
-    random_grayscale,
-    random_horizontal_flip,
-    random_invert,
-    random_resized_crop,
-    random_solarize,
-    resize,
-    to_dtype,
-)
+from importlib import import_module
+from typing import Any
+
 from fastload.transforms.operations.operation import Operation
 
-__all__ = ["OF_SPEC", "OPERATIONS", "SPECS"]
+__all__ = ["ROWS", "operation_in", "operation_of", "operation_of_torchvision"]
 
-OPERATIONS: tuple[Operation, ...] = (
-    random_resized_crop.OPERATION,
-    resize.OPERATION,
-    center_crop.OPERATION,
-    random_crop.OPERATION,
-    random_horizontal_flip.OPERATION,
-    grayscale.OPERATION,
-    random_grayscale.OPERATION,
-    random_invert.OPERATION,
-    random_solarize.OPERATION,
-    to_dtype.OPERATION,
-    normalize.OPERATION,
-)
-OF_SPEC = {operation.spec: operation for operation in OPERATIONS}
-SPECS = tuple(OF_SPEC)
+# Each file's spec, and the other names by which the file is found: torchvision's classes that it recognises
+# (timm's with their module).
+ROWS: dict[str, tuple[str, ...]] = {
+    "random_resized_crop": (
+        "RandomResizedCrop",
+        "timm.data.transforms.RandomResizedCropAndInterpolation",
+    ),
+    "resize": ("Resize",),
+    "center_crop": ("CenterCrop",),
+    "random_crop": ("RandomCrop",),
+    "random_horizontal_flip": ("RandomHorizontalFlip",),
+    "grayscale": ("Grayscale",),
+    "random_grayscale": ("RandomGrayscale",),
+    "random_invert": ("RandomInvert",),
+    "random_solarize": ("RandomSolarize",),
+    "to_dtype": ("ToDtype", "ToTensor", "ConvertImageDtype", "timm.data.transforms.MaybeToTensor"),
+    "normalize": ("Normalize",),
+}
+_FILES = {name: file for file, names in ROWS.items() for name in names}
+
+
+def operation_in(file: str) -> Operation:
+    """The operation in ``file``, a key of ``ROWS``."""
+    found: Operation = import_module(f"{__package__}.{file}").OPERATION
+    return found
+
+
+def operation_of(item: Any) -> Operation | None:
+    """The operation that ``item`` is a spec of; None for anything else."""
+    kind = type(item)
+    file = _FILES.get(kind.__name__)
+    return operation_in(file) if file and kind.__module__ == f"{__package__}.{file}" else None
+
+
+def operation_of_torchvision(name: str) -> Operation | None:
+    """The operation that may mean what torchvision's class of this name does (timm's with its module)."""
+    file = _FILES.get(name)
+    return operation_in(file) if file else None

@@ -62,4 +62,5 @@ OPERATION = Operation(
         "ToDtype": lambda item: (ToDtype(item.dtype, bool(item.scale)),),
         "ConvertImageDtype": lambda item: (ToDtype(item.dtype, scale=True),),
     },
+    makes_tensor=True,
 )

@@ -1,0 +1,76 @@
+"""What the first batch of an image-and-label set brings into the process: nothing that only other jobs need.
+
+A module costs a millisecond or two before the first batch, and there are hundreds of them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fastload
+from fastload import transforms as T
+from fastload.transforms.operations.registry import (
+    ROWS,
+    operation_in,
+    operation_of,
+    operation_of_torchvision,
+)
+
+PLAIN_JOB = """
+import json, sys
+from fastload import DataLoader
+from fastload import transforms as T
+chain = T.Compose([T.RandomResizedCrop(16), T.RandomHorizontalFlip()])
+with DataLoader(sys.argv[1], batch_size=8, shuffle=True, transform=chain, num_workers=1) as loader:
+    images, labels = next(iter(loader))
+assert images.shape == (8, 3, 16, 16) and labels.shape == (8,)
+print(json.dumps([name for name in sys.modules if name.startswith("fastload.")]))
+"""
+USED = {"random_resized_crop", "random_horizontal_flip"}
+
+
+@pytest.fixture(scope="module")
+def imported(packed: fastload.PackedDataset) -> set[str]:
+    """The modules of a process that took one batch."""
+    run = subprocess.run(
+        [sys.executable, "-c", PLAIN_JOB, str(packed.folder)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parent,
+    )
+    return {name.removeprefix("fastload.") for name in json.loads(run.stdout)}
+
+
+def test_the_plain_job_imports_the_operations_that_it_names(imported: set[str]) -> None:
+    operations = {name.rpartition(".")[2] for name in imported if name.startswith("transforms.operations.")}
+    assert operations == {*USED, "operation", "registry"}
+
+
+@pytest.mark.parametrize("file", ROWS)
+def test_an_operations_row_has_its_names(file: str) -> None:
+    """What is written in the file and what it is found by are the same."""
+    operation = operation_in(file)
+    names = ROWS[file]
+    assert names[0] == operation.spec.__name__
+    assert set(names) == {names[0], *operation.torchvision}
+    assert {name.rpartition(".")[2] for name in names} >= set(operation.advice)
+    assert all(operation_of_torchvision(name) is operation for name in names)
+    assert getattr(T, names[0]) is operation.spec
+    assert names[0] in T.__all__
+    assert names[0] in dir(T)
+
+
+def test_only_specs_themselves_are_found() -> None:
+    namesake = type("RandomCrop", (), {})
+    assert operation_of(T.RandomCrop(3)) is operation_in("random_crop")
+    assert operation_of(namesake()) is None
+    assert operation_of(T.RandomCrop) is None
+    assert operation_of_torchvision("Rotate") is None
+    with pytest.raises(AttributeError, match=r"'fastload.transforms' has no attribute 'Rotate'"):
+        T.Rotate  # type: ignore[attr-defined]  # noqa: B018
