@@ -1,17 +1,16 @@
 // Operations on pixels: their list, the spec that the engine takes, and one picture at a time.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
 #include <memory>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "base/row_sink.h"
 #include "register.h"
 #include "transform/pixels/registry.h"
 #include "transform/pixels/stage.h"
@@ -24,13 +23,40 @@ namespace {
 
 using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, uint8_t>;
-using UseTuple =
-    std::tuple<std::string, double, std::vector<double>>;  // name, probability, numbers
 
-void make_spec(PixelSpec* self, const std::vector<UseTuple>& uses) {
-  PixelSpec spec;
-  for (const auto& [name, probability, numbers] : uses) spec.add(name, probability, numbers);
-  new (self) PixelSpec(std::move(spec));
+PixelNumber to_number(nb::handle given) {
+  if (!nb::isinstance<nb::tuple>(given)) return nb::cast<double>(given);
+  const auto [kind, values] = nb::cast<std::pair<std::string, std::vector<double>>>(given);
+  return {kind, values};
+}
+
+// (name, probability, numbers, parts); no parts may be left out.
+PixelNode to_node(nb::handle given) {
+  const auto fields = nb::cast<nb::tuple>(given);
+  PixelNode node{nb::cast<std::string>(fields[0]), nb::cast<double>(fields[1]), {}, {}};
+  for (const nb::handle number : fields[2]) node.numbers.push_back(to_number(number));
+  if (nb::len(fields) < 4) return node;
+  for (const nb::handle part : fields[3]) node.parts.push_back(to_node(part));
+  return node;
+}
+
+void make_spec(PixelSpec* self, const nb::sequence& uses) {
+  std::vector<PixelNode> nodes;
+  for (const nb::handle use : uses) nodes.push_back(to_node(use));
+  new (self) PixelSpec(std::move(nodes));
+}
+
+nb::list drawn(const PixelSpec& spec, uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw,
+               uint8_t view) {
+  DrawnPixels found;
+  spec.draw({epoch_key(seed, epoch), sample, draw, view}, found);
+  nb::list steps;
+  for (const DrawnPixels::Step& step : found.steps()) {
+    const std::span<const double> numbers = found.numbers(step);
+    const std::vector<double> values(numbers.begin(), numbers.end());
+    steps.append(nb::make_tuple(step.operation->name, nb::tuple(nb::cast(values))));
+  }
+  return steps;
 }
 
 nb::dict listed() {
@@ -44,15 +70,21 @@ nb::dict listed() {
 }
 
 Array operate(const Image& image, const PixelSpec& spec, uint64_t seed, uint64_t epoch,
-              uint64_t sample, uint32_t draw) {
+              uint64_t sample, uint32_t draw, uint8_t view, int repeat) {
   const size_t height = image.shape(0);
   const size_t width = image.shape(1);
-  auto out = std::make_unique<uint8_t[]>(height * width * 3 + RowSink::kSlack);
+  auto out = std::make_unique<uint8_t[]>(height * width * 3);
   {
     nb::gil_scoped_release release;
-    const Picture picture{out.get(), static_cast<int>(width), static_cast<int>(height)};
-    std::memcpy(picture.pixels, image.data(), picture.bytes());
-    spec.apply({epoch_key(seed, epoch), sample, draw}, picture);
+    Canvas canvas;
+    DrawnPixels drawn;
+    for (int i = 0; i < repeat; ++i) {
+      canvas.begin(static_cast<int>(width), static_cast<int>(height));
+      std::memcpy(canvas.picture().pixels, image.data(), canvas.picture().bytes());
+      spec.draw({epoch_key(seed, epoch), sample, draw, view}, drawn);
+      drawn.apply(canvas);
+    }
+    std::memcpy(out.get(), canvas.picture().pixels, canvas.picture().bytes());
   }
   uint8_t* const data = out.release();
   nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
@@ -63,12 +95,19 @@ Array operate(const Image& image, const PixelSpec& spec, uint64_t seed, uint64_t
 
 void register_pixels(nb::module_& m) {
   m.attr("PIXEL_OPERATIONS") = listed();
-  nb::class_<PixelSpec>(m, "PixelSpec", "Operations on pixels; see transform/pixels/stage.h.")
-      .def("__init__", make_spec, "uses"_a = std::vector<UseTuple>{},
-           "uses: (name, probability, numbers) each, the numbers as PIXEL_OPERATIONS has them.")
-      .def("__len__", [](const PixelSpec& self) { return self.uses().size(); });
+  nb::class_<PixelSpec>(m, "PixelSpec", "Operations on pixels; see transform/pixels/spec.h.")
+      .def("__init__", make_spec, "uses"_a = nb::tuple(),
+           "uses: (name, probability, numbers, parts) each. Of an operation: numbers as "
+           "PIXEL_OPERATIONS has them, no parts. Of a group (all, choice, order): parts are uses, "
+           "the numbers of a choice its weights. A number is a float, or (kind, values): drawn for "
+           "each sample; see transform/pixels/number.h.")
+      .def("__len__", &PixelSpec::size)
+      .def("drawn", drawn, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
+           "What happens to this sample: (name, numbers) of each operation, in order.");
   m.def("operate", operate, "image"_a, "spec"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
-        "An (H, W, 3) uint8 picture after the operations, drawn for this sample.");
+        "view"_a = 0, "repeat"_a = 1,
+        "An (H, W, 3) uint8 picture after the operations, drawn for this sample; `repeat` times "
+        "over (benchmarks).");
 }
 
 }  // namespace fastload::bindings

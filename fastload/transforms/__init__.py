@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.center_crop import CenterCrop
     from fastload.transforms.operations.grayscale import Grayscale
     from fastload.transforms.operations.normalize import Normalize
+    from fastload.transforms.operations.random_apply import RandomApply
+    from fastload.transforms.operations.random_choice import RandomChoice
     from fastload.transforms.operations.random_crop import RandomCrop
     from fastload.transforms.operations.random_grayscale import RandomGrayscale
     from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
     from fastload.transforms.operations.random_invert import RandomInvert
+    from fastload.transforms.operations.random_order import RandomOrder
     from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
     from fastload.transforms.operations.random_solarize import RandomSolarize
     from fastload.transforms.operations.resize import Resize
@@ -33,10 +36,13 @@ __all__ = [
     "Grayscale",
     "Normalize",
     "Plan",
+    "RandomApply",
+    "RandomChoice",
     "RandomCrop",
     "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomInvert",
+    "RandomOrder",
     "RandomResizedCrop",
     "RandomSolarize",
     "Resize",

@@ -66,6 +66,15 @@ def _operations(specs: tuple[Any, ...]) -> list[tuple[Operation, Any]]:
     return [(operation, spec) for operation, spec in found if operation is not None]
 
 
+def _pictures_only(spec: Any) -> bool:
+    if isinstance(spec, tuple):
+        return any(map(_pictures_only, spec))
+    operation = operation_of(spec)
+    if operation is not None and operation.pictures_only:
+        return True
+    return any(map(_pictures_only, getattr(spec, "transforms", ())))
+
+
 class _Compiler:
     """Takes the items of a transform one by one."""
 
@@ -95,7 +104,7 @@ class _Compiler:
         if specs is None:
             self._leave(item, torchvision_objects.refusal(item), torchvision_objects.advice(item))
             return
-        if not own and self._is_tensor and any(operation.pictures_only for operation, _ in found):
+        if not own and self._is_tensor and any(map(_pictures_only, specs)):
             why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
             self._leave(item, why, "put it before what makes tensors")
             return

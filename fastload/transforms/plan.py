@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload._native import _C
 
-__all__ = ["GeometryUse", "PixelUse", "Plan", "Step"]
+__all__ = ["Drawn", "GeometryUse", "PixelUse", "Plan", "Step"]
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,44 @@ class GeometryUse:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A number of an operation that is drawn for each sample: a kind and its values, as
+    csrc/core/transform/pixels/number.h has them."""
+
+    kind: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class PixelUse:
     """An operation on pixels as the core takes it: its name in ``_C.PIXEL_OPERATIONS``, the probability with
-    which it happens to a sample, and its numbers."""
+    which it happens to a sample, and its numbers; or a group of them ("all", "order", "choice" with weights
+    as numbers) with its parts."""
 
     name: str
     probability: float
-    numbers: tuple[float, ...] = ()
+    numbers: tuple[float | Drawn, ...] = ()
+    parts: tuple[PixelUse, ...] = ()
+
+    @property
+    def is_random(self) -> bool:
+        """Whether anything of it is drawn for each sample."""
+        if 0.0 < self.probability < 1.0 or (self.name in _DRAWING and len(self.parts) > 1):
+            return True
+        return any(isinstance(number, Drawn) for number in self.numbers) or any(
+            part.is_random for part in self.parts
+        )
+
+    def as_node(self) -> tuple[Any, ...]:
+        """As ``_C.PixelSpec`` takes it."""
+        numbers = [
+            (number.kind, list(number.values)) if isinstance(number, Drawn) else number
+            for number in self.numbers
+        ]
+        return self.name, self.probability, numbers, [part.as_node() for part in self.parts]
+
+
+_DRAWING = ("choice", "order")  # groups that draw
 
 
 @dataclass(frozen=True)
@@ -83,8 +114,7 @@ class Plan:
     @property
     def is_random(self) -> bool:
         """Whether the core draws for each sample."""
-        chances = (use.probability for use in self.pixels)
-        return any(use.drawn for use in self.geometry) or any(0.0 < chance < 1.0 for chance in chances)
+        return any(use.drawn for use in self.geometry) or any(use.is_random for use in self.pixels)
 
     def geometry_spec(self) -> _C.GeometrySpec:
         """The core's description of crop, resize, window and flip."""
@@ -92,7 +122,7 @@ class Plan:
 
     def pixel_spec(self) -> _C.PixelSpec:
         """The core's description of the operations on pixels."""
-        return _C.PixelSpec([(use.name, use.probability, list(use.numbers)) for use in self.pixels])
+        return _C.PixelSpec([use.as_node() for use in self.pixels])
 
     def store_spec(self, channels_last: bool = True) -> _C.StoreSpec:
         """The core's description of dtype, scaling and layout (``channels_last``: HWC in memory, else CHW).

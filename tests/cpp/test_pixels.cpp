@@ -11,8 +11,10 @@
 
 namespace {
 
+using fastload::Canvas;
+using fastload::DrawnPixels;
 using fastload::ErrorKind;
-using fastload::Picture;
+using fastload::PixelNode;
 using fastload::PixelSpec;
 using fastload::PixelStage;
 using fastload::RowSink;
@@ -59,16 +61,31 @@ void feed(RowSink& sink, const Bytes& pixels, int width, int height, Random& ran
   }
 }
 
-PixelSpec random_spec(Random& random) {
-  PixelSpec spec;
-  for (int i = random.in(0, 4); i > 0; --i) {
-    const auto all = fastload::pixel_operations();
+PixelNode random_node(Random& random, int depth) {
+  const auto all = fastload::pixel_operations();
+  PixelNode node{"", random.in(0, 2) * 0.5, {}, {}};
+  const int kind = depth == 0 ? 3 : random.in(0, 5);
+  if (kind > 2) {
     const auto& operation =
         *all[static_cast<size_t>(random.in(0, static_cast<int>(all.size()) - 1))];
-    std::vector<double> numbers(operation.parameters.size(), random.in(0, 256));
-    spec.add(operation.name, random.in(0, 2) * 0.5, std::move(numbers));
+    node.name = operation.name;
+    for (size_t i = 0; i < operation.parameters.size(); ++i) {
+      node.numbers.emplace_back("uniform", std::vector<double>{0, 1.0 + random.in(0, 256)});
+    }
+    return node;
   }
-  return spec;
+  node.name = kind == 0 ? "all" : kind == 1 ? "choice" : "order";
+  for (int i = random.in(1, 3); i > 0; --i) {
+    node.parts.push_back(random_node(random, depth - 1));
+    if (kind == 1) node.numbers.emplace_back(1.0);
+  }
+  return node;
+}
+
+PixelSpec random_spec(Random& random) {
+  std::vector<PixelNode> nodes;
+  for (int i = random.in(0, 4); i > 0; --i) nodes.push_back(random_node(random, 2));
+  return PixelSpec(std::move(nodes));
 }
 
 TEST(rows_in_any_portions_are_one_picture) {
@@ -84,14 +101,16 @@ TEST(rows_in_any_portions_are_one_picture) {
     for (uint8_t& value : pixels) value = random.sample();
     Collected found(width, height);
     RowSink& first = stage.begin(spec, rng, width, height, found);
-    CHECK_EQ(&first == &found, !spec.happens(rng));
+    DrawnPixels drawn;
+    spec.draw(rng, drawn);
+    CHECK_EQ(&first == &found, drawn.steps().empty());
     feed(first, pixels, width, height, random);
     stage.end();
-    Bytes wanted = pixels;
-    wanted.resize(wanted.size() + RowSink::kSlack);
-    wanted.shrink_to_fit();
-    spec.apply(rng, {wanted.data(), width, height});
-    wanted.resize(pixels.size());
+    Canvas canvas;
+    canvas.begin(width, height);
+    std::copy(pixels.begin(), pixels.end(), canvas.picture().pixels);
+    drawn.apply(canvas);
+    const Bytes wanted(canvas.picture().pixels, canvas.picture().pixels + pixels.size());
     CHECK(found.bytes == wanted);
     changed += wanted != pixels;
   }
@@ -113,9 +132,8 @@ TEST(every_operation_draws_numbers_of_its_own) {
     for (const auto* b : all) CHECK(a == b || a->number != b->number);
     CHECK(&fastload::pixel_operation(a->name) == a);
   }
-  PixelSpec spec;
-  CHECK_THROWS(kValue, "must be one of", spec.add("sharpen", 1, {}));
-  CHECK_THROWS(kValue, "takes 1 numbers. Found: 0", spec.add("solarize", 1, {}));
+  CHECK_THROWS(kValue, "must be one of", PixelSpec({{"sharpen", 1, {}, {}}}));
+  CHECK_THROWS(kValue, "takes 1 numbers. Found: 0", PixelSpec({{"solarize", 1, {}, {}}}));
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kParameters[] = {"bits"};
 
-void apply(std::span<const double> numbers, const PixelDraws&, const Picture& picture) {
+void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
+  const Picture& picture = canvas.picture();
   const auto mask = static_cast<uint8_t>(~((1 << (8 - static_cast<int>(numbers[0]))) - 1));
   for (size_t i = 0; i < picture.bytes(); ++i) picture.pixels[i] &= mask;
 }
@@ -54,21 +55,22 @@ OPERATION = Operation(
 )
 '''
 POSTERIZE_MAIN = """#include <cstdio>
-#include <vector>
 
 #include "transform/pixels/registry.h"
-#include "transform/pixels/stage.h"
+#include "transform/pixels/spec.h"
 
 int main() {
   for (const auto* operation : fastload::pixel_operations()) {
     std::fprintf(stderr, "%s\\n", operation->name);
   }
-  std::vector<uint8_t> pixels(8 * 8 * 3 + 64);
-  if (std::fread(pixels.data(), 1, 192, stdin) != 192) return 1;
-  fastload::PixelSpec spec;
-  spec.add("posterize", 1.0, {4.0});
-  spec.apply({}, {pixels.data(), 8, 8});
-  return std::fwrite(pixels.data(), 1, 192, stdout) == 192 ? 0 : 1;
+  fastload::Canvas canvas;
+  canvas.begin(8, 8);
+  if (std::fread(canvas.picture().pixels, 1, 192, stdin) != 192) return 1;
+  const fastload::PixelSpec spec({{"posterize", 1.0, {4.0}, {}}});
+  fastload::DrawnPixels drawn;
+  spec.draw({}, drawn);
+  drawn.apply(canvas);
+  return std::fwrite(canvas.picture().pixels, 1, 192, stdout) == 192 ? 0 : 1;
 }
 """
 POSTERIZE_USED = """
@@ -77,7 +79,7 @@ from dataclasses import astuple
 from torchvision_likes import from_torchvision
 from fastload import transforms as T
 given = T.RandomPosterize(4), from_torchvision("RandomPosterize", bits=4, p=0.5)
-print(json.dumps([astuple(use) for item in given for use in T.compile_plan(item).pixels]))
+print(json.dumps([astuple(use)[:3] for item in given for use in T.compile_plan(item).pixels]))
 """
 CLOUD_PY = '''@dataclass(frozen=True)
 class Cloud(Kind):

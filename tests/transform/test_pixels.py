@@ -12,8 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
+from pixel_reference import drawn_steps
 from torchvision_likes import from_torchvision, tv_crop
-from transform_reference import Draws, uniform
+from transform_reference import Draws
 
 from fastload import DataLoader
 from fastload import transforms as T
@@ -22,7 +23,6 @@ from fastload.transforms import compile_plan
 from fastload.transforms.operations.operation import Draft
 from fastload.transforms.operations.registry import operation_of
 
-FIRST_OP = 64  # PixelDraws::kFirstOp
 THRESHOLDS = [-1.0, 0.0, 0.5, 100.0, 127.5, 128.0, 255.0, 255.5, 256.0, 1e9]
 
 
@@ -42,20 +42,12 @@ PILLOW: dict[str, list[tuple[tuple[float, ...], Callable[[Image.Image], Image.Im
 }
 
 
-def drawn(name: str, use: int, draws: Draws) -> float:
-    """What decides whether a use of an operation happens, spelled out."""
-    words = draws.words(FIRST_OP + _C.PIXEL_OPERATIONS[name][0], use << 8)
-    return uniform(words[0], words[1])
-
-
 def step_by_step(pixels: Any, plan: T.Plan, draws: Draws) -> Any:
     """The operations of a plan, one after the other, by Pillow."""
-    picture, seen = Image.fromarray(pixels), dict.fromkeys(PILLOW, 0)
-    for use in plan.pixels:
-        if drawn(use.name, seen[use.name], draws) < use.probability:
-            (run,) = [run for numbers, run in PILLOW[use.name] if numbers == use.numbers]
-            picture = run(picture)
-        seen[use.name] += 1
+    picture = Image.fromarray(pixels)
+    for name, numbers in drawn_steps(plan.pixels, draws):
+        (run,) = [run for known, run in PILLOW[name] if known == numbers]
+        picture = run(picture)
     return np.asarray(picture)
 
 
@@ -133,9 +125,9 @@ def test_refuses_what_the_core_does_not_have() -> None:
         _C.PixelSpec([("sharpen", 1.0, [])])
     with pytest.raises(ValueError, match=r"solarize takes 1 numbers. Found: 0"):
         _C.PixelSpec([("solarize", 1.0, [])])
-    with pytest.raises(ValueError, match=r"invert may be used 256 times in a transform. Found: more"):
-        _C.PixelSpec([("invert", 1.0, [])] * 257)
-    assert len(_C.PixelSpec([("invert", 1.0, [])] * 256)) == 256
+    with pytest.raises(ValueError, match=r"invert may be used 2048 times in a transform. Found: more"):
+        _C.PixelSpec([("invert", 1.0, [])] * 2049)
+    assert len(_C.PixelSpec([("invert", 1.0, [])] * 2048)) == 2048
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ CutSpec checked(CutSpec spec) {
     throw Error(ErrorKind::kValue,
                 "Ids are cut by the nearest pixel: any mean of two ids is another id.");
   }
-  if (!spec.pixels.uses().empty() && !spec.format.is_rgb8()) {
+  if (!spec.pixels.empty() && !spec.format.is_rgb8()) {
     throw Error(ErrorKind::kValue, "Operations on pixels take 3 channels of 8 bits. Found: " +
                                        format_text(spec.format) + ".");
   }

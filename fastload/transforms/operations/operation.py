@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-from fastload.transforms.plan import GeometryUse, PixelUse, Plan
+from fastload.transforms.plan import Drawn, GeometryUse, PixelUse, Plan
 
 __all__ = [
     "ORDER",
@@ -21,6 +21,7 @@ __all__ = [
     "misplaced",
     "pixels",
     "set_field",
+    "use_of_pixels",
 ]
 
 ORDER = (
@@ -92,12 +93,16 @@ def geometry(draft: Draft, spec: Any, stage: Stage, use: GeometryUse, filter: st
     return draft.then(stage, geometry=(*plan.geometry, use), filter=filter or plan.filter)
 
 
-def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: float) -> Draft:
+def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: float | Drawn) -> Draft:
     """The draft with an operation on pixels. A flip behind it is done before it: all of them are the same
     for a picture and its mirror image."""
+    return use_of_pixels(draft, spec, PixelUse(name, probability, numbers))
+
+
+def use_of_pixels(draft: Draft, spec: Any, use: PixelUse) -> Draft:
+    """As :func:`pixels`, of an operation or a group."""
     if draft.stage > Stage.PIXELS:
         raise misplaced(spec)
-    use = PixelUse(name, probability, numbers)
     return draft.then(Stage.PIXELS, pixels=(*draft.plan.pixels, use))
 
 

@@ -30,6 +30,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     "random_grayscale": ("RandomGrayscale",),
     "random_invert": ("RandomInvert",),
     "random_solarize": ("RandomSolarize",),
+    "random_apply": ("RandomApply",),
+    "random_choice": ("RandomChoice",),
+    "random_order": ("RandomOrder",),
     "to_dtype": ("ToDtype", "ToTensor", "ConvertImageDtype", "timm.data.transforms.MaybeToTensor"),
     "normalize": ("Normalize",),
 }

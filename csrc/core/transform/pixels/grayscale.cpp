@@ -5,7 +5,8 @@
 namespace fastload {
 namespace {
 
-void apply(std::span<const double>, const PixelDraws&, const Picture& picture) {
+void apply(std::span<const double>, const PixelDraws&, Canvas& canvas) {
+  const Picture& picture = canvas.picture();
   uint8_t* const end = picture.pixels + picture.bytes();
   for (uint8_t* p = picture.pixels; p != end; p += 3) {
     const uint32_t luma = 19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 0x8000u;

@@ -4,8 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "base/philox.h"
+#include "base/row_sink.h"
+#include "transform/buffer.h"
 
 namespace fastload {
 
@@ -19,8 +22,43 @@ struct Picture {
   [[nodiscard]] size_t bytes() const { return size_t{3} * static_cast<size_t>(width) * height; }
 };
 
-// The random numbers of one operation for one sample. The n-th use of an operation in a plan has
-// numbers of its own, whatever stands before it.
+// The picture that operations work on, and memory beside it. One per thread; keeps its memory,
+// which grows with the largest picture.
+class Canvas {
+ public:
+  // A blank picture; what was there is void.
+  void begin(int width, int height) {
+    picture_ = {nullptr, width, height};
+    memory_[0].reserve(picture_.bytes() + RowSink::kSlack);
+    picture_.pixels = memory_[0].data();
+  }
+  [[nodiscard]] const Picture& picture() const { return picture_; }
+
+  // As many bytes as the picture has, with slack, whose contents are anything: where an operation
+  // cannot work in place, it writes here and swaps.
+  [[nodiscard]] uint8_t* spare() {
+    memory_[1].reserve(picture_.bytes() + RowSink::kSlack);
+    return memory_[1].data();
+  }
+  // What was written to spare() is the picture, and the other way round.
+  void swap() {
+    std::swap(memory_[0], memory_[1]);
+    picture_.pixels = memory_[0].data();
+  }
+  // Scratch memory of an operation, aligned to 64 bytes; void at the next call.
+  [[nodiscard]] uint8_t* scratch(size_t bytes) {
+    scratch_.reserve(bytes);
+    return scratch_.data();
+  }
+
+ private:
+  Picture picture_;
+  Buffer<uint8_t> memory_[2];
+  Buffer<uint8_t> scratch_;
+};
+
+// The random numbers of one operation for one sample. The n-th use of an operation in a transform
+// has numbers of its own, whatever stands before it.
 class PixelDraws {
  public:
   PixelDraws(const SampleRng& rng, uint32_t operation, uint32_t use)
@@ -28,15 +66,24 @@ class PixelDraws {
         op_(static_cast<DrawOp>(static_cast<uint32_t>(DrawOp::kPixels) + operation)),
         use_(use) {}
 
-  // Four fresh words; i < 256. words(0) are spent on whether the operation happens at all.
-  [[nodiscard]] PhiloxWords words(uint32_t i) const { return rng_.words(op_, use_ << 8 | i); }
+  // Four fresh words; i < kBlocks. The first are spent on whether the operation happens at all, the
+  // next ones on its numbers; kOwn and up are the operation's own.
+  [[nodiscard]] PhiloxWords words(uint32_t i) const { return rng_.words(op_, use_ * kBlocks + i); }
   // Uniform in [0, 1).
   [[nodiscard]] double uniform(uint32_t i) const {
     const PhiloxWords drawn = words(i);
     return uniform_double(drawn[0], drawn[1]);
   }
+  // As many words as anybody wants, four by four: of a generator with a key of this use's own.
+  [[nodiscard]] PhiloxKey stream() const {
+    const PhiloxWords drawn = words(kStream);
+    return {drawn[0], drawn[1]};
+  }
 
-  static constexpr uint32_t kMostUses = 256;
+  static constexpr uint32_t kBlocks = 32;
+  static constexpr uint32_t kOwn = 24;
+  static constexpr uint32_t kStream = kBlocks - 1;
+  static constexpr uint32_t kMostUses = 0x10000 / kBlocks;
 
  private:
   SampleRng rng_;
@@ -50,7 +97,8 @@ struct PixelOperation {
   uint32_t number;  // of its draws: no other's, and never another one, or what was trained changes
   std::span<const char* const>
       parameters;  // what `numbers` are; their ranges are checked in Python
-  void (*apply)(std::span<const double> numbers, const PixelDraws& draws, const Picture& picture);
+  // `numbers` are those of this sample. Pixels are the same at each SimdLevel.
+  void (*apply)(std::span<const double> numbers, const PixelDraws& draws, Canvas& canvas);
 };
 
 }  // namespace fastload
