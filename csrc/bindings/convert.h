@@ -8,6 +8,8 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/pixel_format.h"
@@ -47,6 +49,15 @@ inline std::shared_ptr<PyObject> shared_owner(nanobind::object object) {
             const nanobind::gil_scoped_acquire gil;
             Py_DECREF(owned);
           }};
+}
+
+// As an array of NumPy's that owns them.
+template <typename T>
+inline nanobind::object array(std::vector<T> values) {
+  auto* const kept = new std::vector<T>(std::move(values));
+  nanobind::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  return nanobind::cast(nanobind::ndarray<nanobind::numpy, T, nanobind::ndim<1>>(
+      kept->data(), {kept->size()}, owner));
 }
 
 }  // namespace fastload::bindings

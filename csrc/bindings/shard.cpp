@@ -83,6 +83,9 @@ void register_shard(nb::module_& m) {
           nb::init<const Reader&, Index&, std::shared_ptr<CacheFile>>(), nb::arg("reader"),
           nb::arg("index"), nb::arg("cache"), nb::keep_alive<1, 3>(),
           "Of the same shards; looks for records in the cache first, and puts there what it reads.")
+      .def(nb::init<const Reader&, Column&, std::shared_ptr<CacheFile>>(), nb::arg("reader"),
+           nb::arg("column"), nb::arg("cache"), nb::keep_alive<1, 3>(),
+           "The same of another field's records. reader: of that field, too, without a cache.")
       .def(
           "read",
           [](Reader& reader, uint64_t id) {

@@ -12,7 +12,7 @@ from fastload.backends.dali.backend import DaliBackend
 from fastload.backends.dali.budget import device_plan
 from fastload.backends.device import DeviceBackend, MovedBackend, device_memory_plan
 from fastload.backends.faults import SampleReport
-from fastload.backends.fields import delivers_pairs
+from fastload.backends.fields import delivers_pairs, record_streams
 from fastload.backends.moved_fields import FieldsOnDevice
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
@@ -137,7 +137,8 @@ def plan_memory(
     ahead = plan_read_ahead(dataset, sampler).buffer_bytes
     if options.backend == "dali":
         ahead *= 2  # for each of the two decoders
-    cache = planned_bytes(dataset.parts, options.cache, tier_of(options.cache_decoded))
+    streams = record_streams(dataset, options.fields)
+    cache = planned_bytes(dataset.parts, options.cache, tier_of(options.cache_decoded), streams)
     return {**found, "read_ahead_bytes": ahead, "total": found["total"] + ahead, "cache_bytes": cache}
 
 

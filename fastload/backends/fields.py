@@ -15,7 +15,7 @@ from fastload.sample.planned import Sizes, chosen, layout_of, picture_dtype
 from fastload.sample.schema import Field, Schema
 from fastload.transforms.plan import Plan
 
-__all__ = ["Streams", "delivers_pairs", "field_plans", "fields_layout", "of_channels"]
+__all__ = ["Streams", "delivers_pairs", "field_plans", "fields_layout", "of_channels", "record_streams"]
 
 
 def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, sizes: Any) -> bool:
@@ -26,6 +26,14 @@ def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, sizes: Any) ->
         fields, sizes: the DataLoader's.
     """
     return fields is None and sizes == "stack" and dataset.schema.is_plain
+
+
+def record_streams(dataset: Packed, fields: Sequence[str] | None) -> tuple[str | None, ...]:
+    """The records that a loader of these fields reads: None, the index's, and names of further pictures."""
+    schema = dataset.schema
+    wanted = chosen(schema, fields)
+    first: tuple[str | None, ...] = (None,) if schema.index_field in wanted else ()
+    return first + Streams.of(schema, wanted).pictures
 
 
 def fields_layout(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastload._native import _C
+from fastload.backends.fields import record_streams
 from fastload.backends.options import Options
 from fastload.cache.decoded import tier_of
-from fastload.cache.opening import CacheUse, PartUse, open_cache
+from fastload.cache.opening import no_cache, open_cache
+from fastload.cache.streams import Streams, kept_of
 from fastload.cache.tables import start_copies
 from fastload.dataset.mixture import Packed
 
@@ -32,21 +35,30 @@ class Reading:
         self.dataset = dataset
         #: Files of decoded pictures, one for each part of the dataset; none where records are cached.
         self.pixels: list[_C.CacheFile | None] = []
+        streams = record_streams(dataset, options.fields)
         if options.cache_decoded is None:
-            self._use = open_cache(dataset.parts, options.cache)
-            self.dataset = self._through_records()
+            self._use = open_cache(dataset.parts, options.cache, streams=streams)
+            self.dataset = self._through_records(streams, self._use.of(None))
             return
         tier = tier_of(options.cache_decoded)
         if by_engine:
-            self._use = open_cache(dataset.parts, options.cache, tier)
+            self._use = open_cache(dataset.parts, options.cache, tier, streams)
+            self.dataset = self._through_records(streams, [])
         else:
             reason = "no cache: samples of different sizes are decoded one by one, for the Python callables"
-            self._use = CacheUse([PartUse(None, reason) for _ in dataset.parts], tier.name)
-        self.pixels = self._use.files
+            self._use = no_cache(kept_of(dataset.parts, streams), reason, tier)
+        self.pixels = self._use.of(None)
 
-    def _through_records(self) -> Packed:
-        cached = self._own.with_caches(self._use.files)
-        for part, file in zip(cached.parts, self._use.files, strict=True):
+    def _through_records(self, streams: Streams, first: Sequence[_C.CacheFile | None]) -> Packed:
+        """``first``: the files of the index's records, for each part of the dataset; none: []."""
+        parts = self._own.parts
+        fields: list[dict[str, _C.CacheFile]] = [{} for _ in parts]
+        for stream in streams:
+            for held, file in zip(fields, self._use.of(stream), strict=True):
+                if stream is not None and file is not None:
+                    held[stream] = file
+        cached = self._own.with_caches(first or [None] * len(parts), fields)
+        for part, file in zip(cached.parts, first, strict=False):
             if file is not None:
                 start_copies(file, part.folder)
         return cached

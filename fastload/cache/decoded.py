@@ -8,7 +8,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.cache.layout import Contents
-from fastload.cache.opening import ENCODED, Tier
+from fastload.cache.streams import ENCODED, Tier
 from fastload.cache.tier import Side, bounded_sizes, decoded_bytes, decoded_side, tier_name
 from fastload.dataset.pil import decode_with_pil
 from fastload.shard.dataset import PackedFiles

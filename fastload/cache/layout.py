@@ -23,6 +23,7 @@ __all__ = [
     "HEADER",
     "Contents",
     "Layout",
+    "NoRoom",
     "check_sizes",
     "choose_room",
     "encoded",
@@ -95,15 +96,19 @@ ENTRY = np.dtype(
 assert ENTRY.itemsize == 32
 
 
+class NoRoom(CacheError):
+    """A limit leaves no room for a single record."""
+
+
 @dataclass(frozen=True, eq=False)
 class Contents:
     """What a cache file is for: one packed dataset, in one form.
 
     Args:
         dataset_id: 32 hex digits.
-        tier: "encoded" or "decoded-SIDE", at most 32 characters.
+        tier: "encoded", "decoded-SIDE" or "field-NN", at most 32 characters.
         source: the dataset's folder.
-        index_digest: of its index.
+        index_digest: of its index, or of the field's column.
         lengths: bytes of each record, (n,) uint32; 0: it never has room.
         crc32c: of each record, (n,) uint32; None: not known before it is stored.
         sizes: width and height of each record, (n, 2) uint16; None: 0.
@@ -249,7 +254,7 @@ def plan(contents: Contents, limit: int) -> Layout:
     The tables' copies are left out where they would take more than half of it, that of entries.fli first.
 
     Raises:
-        CacheError: no record has room.
+        NoRoom: no record has room.
     """
     n = len(contents.lengths)
     table_offset = HEADER_BYTES + LIVE_BYTES
@@ -266,7 +271,7 @@ def plan(contents: Contents, limit: int) -> Layout:
         capacity = limit - data_offset - MOST_STRIPES * _STRIPE_ALIGNMENT
     room = choose_room(contents.lengths, max(0, capacity))
     if not room.any():
-        raise CacheError(
+        raise NoRoom(
             f"A cache of {limit} bytes has no room for a record of {contents.source}: the table of {n} "
             f"records takes {data_offset} bytes, the smallest record {int(contents.lengths.min(initial=0))}. "
             f"All {n} records need {data_offset + contents.set_bytes} bytes."

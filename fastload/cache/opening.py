@@ -6,7 +6,7 @@ The first process of a node to come makes a file, under the folder's lock; the o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,43 +14,33 @@ from typing import Any
 
 from fastload._native import _C
 from fastload.cache.files import CacheInfo, attach, create, inspect, promised_bytes, remove
-from fastload.cache.layout import ENTRY, HEADER_BYTES, LIVE_BYTES, PAGE, Contents, encoded, padding
+from fastload.cache.layout import (
+    ENTRY,
+    HEADER_BYTES,
+    LIVE_BYTES,
+    PAGE,
+    NoRoom,
+    padding,
+)
 from fastload.cache.policy import Candidate, Decision, decide, is_large_enough
 from fastload.cache.room import Room, find_room
 from fastload.cache.root import PrivateFolder
 from fastload.cache.sets import cached_sets, remove_stale, set_name
 from fastload.cache.settings import CacheSetting
+from fastload.cache.streams import ENCODED, FIRST, Kept, Streams, Tier, kept_of, tier_of_field
 from fastload.errors import CacheError
 from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 
-__all__ = ["ENCODED", "CacheUse", "PartUse", "Tier", "open_cache", "planned_bytes"]
+__all__ = ["CacheUse", "PartUse", "no_cache", "open_cache", "planned_bytes"]
 
 _log = logging.getLogger("fastload")
 
 
-@dataclass(frozen=True)
-class Tier:
-    """A form in which a set is kept.
-
-    Args:
-        name: "encoded", or "decoded-SIDE".
-        contents: what a file of it holds; may read the whole index.
-        data_bytes: the bytes of all records in this form, at most; cheap.
-    """
-
-    name: str
-    contents: Callable[[PackedFiles], Contents]
-    data_bytes: Callable[[PackedFiles], int]
-
-
-ENCODED = Tier("encoded", encoded, lambda dataset: dataset.manifest.data_bytes)
-
-
 @dataclass
 class PartUse:
-    """One packed dataset's cache, or why it has none."""
+    """The cache of one packed dataset's records, or why there is none."""
 
     file: _C.CacheFile | None
     reason: str
@@ -59,17 +49,23 @@ class PartUse:
 
 @dataclass
 class CacheUse:
-    """What a loader uses: one part for each packed dataset. The files are in use as long as this lives, or
-    until it is closed."""
+    """What a loader uses: a part for each stream of records of each packed dataset. The files are in use as
+    long as this lives, or until it is closed."""
 
     parts: list[PartUse] = field(default_factory=list)
     tier: str = "encoded"
+    kept: Sequence[Kept] = ()  # what the parts are of
     _last: dict[str, Any] | None = None  # the stats, once it is closed
 
     @property
     def files(self) -> list[_C.CacheFile | None]:
-        """``_C.CacheFile`` or None for each packed dataset."""
+        """``_C.CacheFile`` or None for each part."""
         return [part.file for part in self.parts]
+
+    def of(self, stream: str | None) -> list[_C.CacheFile | None]:
+        """Those of one stream, for each packed dataset; none where it was not asked for."""
+        pairs = zip(self.parts, self.kept, strict=True)
+        return [part.file for part, (_, found) in pairs if found == stream]
 
     @property
     def room_bytes(self) -> int:
@@ -111,40 +107,52 @@ class _Survey:
     decisions: list[Decision]  # for those that will not, or are not there
 
 
-def open_cache(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED) -> CacheUse:
+def no_cache(kept: Sequence[Kept], reason: str, tier: Tier = ENCODED) -> CacheUse:
+    """No files, for a reason."""
+    return CacheUse([PartUse(None, reason) for _ in kept], tier.name, kept)
+
+
+def open_cache(
+    datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED, streams: Streams = FIRST
+) -> CacheUse:
     """The cache files of some datasets, made if the setting wants them and they are not there.
 
     Args:
-        datasets: the parts of what is read: each has a file of its own.
+        datasets: the parts of what is read.
         setting: how much, and where.
-        tier: in which form.
+        tier: in which form the index's records are kept; those of further pictures are kept as they are.
+        streams: which records; those of each stream and dataset have a file of their own.
 
     Raises:
         CacheError: an explicit setting that cannot be had, with numbers. "auto" raises nothing.
     """
-    if setting.mode == "off":
-        return CacheUse([PartUse(None, "switched off") for _ in datasets], tier.name)
+    kept = kept_of(datasets, streams)
+    if setting.mode == "off" or not kept:
+        return no_cache(kept, "switched off", tier)
     try:
-        use = _Opening(datasets, setting, tier).run()
+        use = _Opening(kept, setting, tier).run()
     except (CacheError, OSError, MemoryError) as error:
         if setting.mode != "auto":
             raise
-        use = CacheUse([PartUse(None, f"no cache: {error}") for _ in datasets], tier.name)
-    for part, of in zip(use.parts, datasets, strict=True):
+        use = no_cache(kept, f"no cache: {error}", tier)
+    for part, (of, _) in zip(use.parts, kept, strict=True):
         _log.info("cache of %s: %s", of.folder, part.reason)
     return use
 
 
-def planned_bytes(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED) -> int:
+def planned_bytes(
+    datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED, streams: Streams = FIRST
+) -> int:
     """Bytes of memory that the cache files take, or would take, on this node. Makes nothing.
 
     Raises:
         CacheError: an explicit setting that cannot be had.
     """
-    if setting.mode == "off":
+    kept = kept_of(datasets, streams)
+    if setting.mode == "off" or not kept:
         return 0
     try:
-        return _Opening(datasets, setting, tier).planned()
+        return _Opening(kept, setting, tier).planned()
     except (CacheError, OSError, MemoryError):
         if setting.mode != "auto":
             raise
@@ -154,12 +162,22 @@ def planned_bytes(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: 
 class _Opening:
     """One call of :func:`open_cache`."""
 
-    def __init__(self, datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier) -> None:
-        self._datasets = datasets
+    def __init__(self, kept: Sequence[Kept], setting: CacheSetting, tier: Tier) -> None:
+        self._kept = kept
+        self._datasets = [dataset for dataset, _ in kept]
         self._setting = setting
         self._tier = tier
-        self._names = [set_name(part, tier.name) for part in self._datasets]
-        self._parts = [_describe(part, tier) for part in self._datasets]
+        places = [_place(dataset) for dataset in self._datasets]
+        # Lengths of many millions of records are read where the set may get a cache.
+        auto = setting.mode == "auto"
+        self._tiers = [
+            tier if stream is None else tier_of_field(dataset, stream, auto and not place["remote"])
+            for (dataset, stream), place in zip(kept, places, strict=True)
+        ]
+        each = list(zip(self._datasets, self._tiers, strict=True))
+        self._names = [set_name(dataset, tier.name) for dataset, tier in each]
+        described = zip(each, places, strict=True)
+        self._parts = [_describe(dataset, tier, place) for (dataset, tier), place in described]
 
     def planned(self) -> int:
         try:
@@ -187,10 +205,11 @@ class _Opening:
                 self._attach(folder, survey, uses)
                 self._create(folder, survey, uses)
         decisions = zip(uses, survey.decisions, strict=True)
-        return CacheUse(
-            [use or PartUse(None, decision.reason, decision.nearer) for use, decision in decisions],
-            self._tier.name,
-        )
+        parts = [use or PartUse(None, decision.reason, decision.nearer) for use, decision in decisions]
+        for part, tier in zip(parts, self._tiers, strict=True):
+            if tier.field is not None:
+                part.reason = f"field {tier.field!r}: {part.reason}"
+        return CacheUse(parts, self._tier.name, self._kept)
 
     def _survey(self, folder: PrivateFolder | None) -> _Survey:
         """What is there, and what is to be made in place of what is not."""
@@ -230,8 +249,14 @@ class _Opening:
                 continue
             self._make_room(folder, decision.limit)
             check = partial(_check, folder, self._setting)
-            file = create(folder, name, self._tier.contents(self._datasets[i]), decision.limit, check)
-            uses[i] = PartUse(file, decision.reason)
+            tier = self._tiers[i]
+            try:
+                file = create(folder, name, tier.contents(self._datasets[i]), decision.limit, check)
+                uses[i] = PartUse(file, decision.reason)
+            except NoRoom as error:
+                if tier.field is None:
+                    raise
+                uses[i] = PartUse(None, f"no cache: {error}")
 
     def _make_room(self, folder: PrivateFolder, need: int) -> None:
         if self._room(folder, 0).free >= need:
@@ -271,19 +296,23 @@ def _attached(folder: PrivateFolder, name: str) -> PartUse | None:
     return PartUse(file, f"using {file.path}, which has room for {share}")
 
 
-def _describe(dataset: PackedFiles, tier: Tier) -> Candidate:
+def _place(dataset: PackedFiles) -> dict[str, bool]:
+    """Of the shards: whether all lie in memory, whether some are on a network file system."""
     folders: dict[Path, str] = {}
     for shard in dataset.manifest.shards:
         path = dataset.folder / shard.file
         folders.setdefault(path.parent, str(path))
     kinds = [_C.file_system(path) for path in folders.values()]
-    return Candidate(
-        str(dataset.folder),
-        _file_bytes(dataset, tier),
-        in_memory=bool(kinds) and all(kind["in_memory"] for kind in kinds),
-        remote=any(kind["remote"] for kind in kinds),
-        tier=tier.name,
-    )
+    return {
+        "in_memory": bool(kinds) and all(kind["in_memory"] for kind in kinds),
+        "remote": any(kind["remote"] for kind in kinds),
+    }
+
+
+def _describe(dataset: PackedFiles, tier: Tier, place: dict[str, bool]) -> Candidate:
+    name = str(dataset.folder) if tier.field is None else f"{dataset.folder}, field {tier.field!r}"
+    form = tier.name if tier.field is None else ENCODED.name
+    return Candidate(name, _file_bytes(dataset, tier), tier=form, **place)
 
 
 def _file_bytes(dataset: PackedFiles, tier: Tier) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.cache.opening import ENCODED, CacheUse, Tier, open_cache
+from fastload.cache.opening import CacheUse, open_cache
 from fastload.cache.root import PrivateFolder
 from fastload.cache.settings import CacheSetting
+from fastload.cache.streams import ENCODED, FIRST, Streams, Tier, kept_of, stream_bytes
 from fastload.cache.tables import start_copies
 from fastload.errors import CacheError
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
@@ -40,6 +42,17 @@ class WarmJob:
     left_out: int = 0  # records that are wanted, but for which a limit leaves no room
     cache: _C.CacheFile | None = None
     target: _C.FillTarget | None = None  # None: the place's own
+    field: str | None = None  # the further picture's, whose records they are; None: the index's
+
+    @property
+    def reader(self) -> _C.Reader:
+        """Reads the records."""
+        return self.dataset.reader if self.field is None else self.dataset.record_reader(self.field)
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of all the records."""
+        return stream_bytes(self.dataset, self.field)
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,7 @@ def plan_jobs(
     wanted: Wanted,
     page_cache: bool = False,
     tier: Tier = ENCODED,
+    streams: Streams = FIRST,
 ) -> list[WarmJob]:
     """Decide on the place of each dataset's records, and make the cache files.
 
@@ -70,26 +84,29 @@ def plan_jobs(
         setting: "auto" chooses the better place; "on" is the node cache.
         wanted: the sample ids of a dataset that are wanted, ascending; None: all.
         page_cache: the page cache, whatever the setting's mode; its limit counts.
-        tier: the form in the node cache.
+        tier: the form of the index's records in the node cache.
+        streams: which records; a dataset without such a field is left out.
 
     Raises:
         CacheError: there is no room, or no place.
     """
     if page_cache:
-        return _page_cache_jobs(datasets, wanted, setting.limit, ["asked for"] * len(datasets))
-    use: CacheUse = open_cache(datasets, setting, tier)
+        kept = kept_of(datasets, streams)
+        others = [WarmJob(dataset, PAGE_CACHE, "asked for", field=field) for dataset, field in kept]
+        return _page_cache_jobs(others, wanted, setting.limit)
+    use: CacheUse = open_cache(datasets, setting, tier, streams)
     jobs, others = [], []
-    for dataset, part in zip(datasets, use.parts, strict=True):
-        if part.file is not None:
-            jobs.append(WarmJob(dataset, part.file.path, part.reason, wanted(dataset), cache=part.file))
+    for part, (dataset, field) in zip(use.parts, use.kept, strict=True):
+        file = part.file
+        if file is not None:
+            jobs.append(WarmJob(dataset, file.path, part.reason, wanted(dataset), 0, file, field=field))
         elif part.nearer == PAGE_CACHE:
-            others.append((dataset, part.reason))
+            others.append(WarmJob(dataset, PAGE_CACHE, part.reason, field=field))
         elif part.nearer:
-            jobs.append(WarmJob(dataset, "", part.reason))
+            jobs.append(WarmJob(dataset, "", part.reason, field=field))
         else:
             raise CacheError(f"{dataset.folder}: {part.reason}.")
-    found, reasons = [dataset for dataset, _ in others], [reason for _, reason in others]
-    return jobs + _page_cache_jobs(found, wanted, setting.limit, reasons)
+    return jobs + _page_cache_jobs(others, wanted, setting.limit)
 
 
 def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]) -> WarmResult:
@@ -101,15 +118,17 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
     """
     began = time.monotonic()
     if not job.place:
-        everything = {"records": len(job.dataset), "bytes": job.dataset.manifest.data_bytes}
+        everything = {"records": len(job.dataset), "bytes": job.data_bytes}
         counts = {**dict.fromkeys(_COUNTS, 0), **everything}
         counts.update(there_records=counts["records"], there_bytes=counts["bytes"])
         return WarmResult(0.0, counts, [])
-    filler = _C.Filler(job.dataset.reader, job.target or _target(job), *_claims(job), threads, job.ids)
+    filler = _C.Filler(job.reader, job.target or _target(job), *_claims(job), threads, job.ids)
     try:
         filler.start()
         # The index and the entry points as well, by this process or another one.
-        copying = None if job.cache is None else start_copies(job.cache, job.dataset.folder, _TABLE_SECONDS)
+        copying = None
+        if job.cache is not None and job.field is None:
+            copying = start_copies(job.cache, job.dataset.folder, _TABLE_SECONDS)
         while not filler.wait(_POLL_SECONDS):
             report(filler.counts())
         if copying is not None:
@@ -129,7 +148,7 @@ _COUNTS = (
 
 
 def _target(job: WarmJob) -> _C.FillTarget:
-    return _C.PageCacheTarget(job.dataset.reader) if job.cache is None else _C.CacheTarget(job.cache)
+    return _C.PageCacheTarget(job.reader) if job.cache is None else _C.CacheTarget(job.cache)
 
 
 def _claims(job: WarmJob) -> tuple[str, int]:
@@ -138,25 +157,30 @@ def _claims(job: WarmJob) -> tuple[str, int]:
         return job.cache.path, 0
     try:
         with PrivateFolder(CacheSetting().folder, create=True) as folder:
-            return folder.claims_file(), int(job.dataset.id[:5], 16) << 40  # bytes of its own for each set
+            return folder.claims_file(), int(_digest(job)[:5], 16) << 40  # bytes of its own for each set
     except CacheError:
         return "", 0  # what two read at the same time the page cache reads once
 
 
-def _page_cache_jobs(
-    datasets: Sequence[PackedFiles], wanted: Wanted, limit: int | None, reasons: Sequence[str]
-) -> list[WarmJob]:
+def _digest(job: WarmJob) -> str:
+    """Names the records: the dataset's id, of a further picture's a hash of it and the field."""
+    if job.field is None:
+        return job.dataset.id
+    return hashlib.blake2b(f"{job.dataset.id} {job.field}".encode(), digest_size=16).hexdigest()
+
+
+def _page_cache_jobs(jobs: list[WarmJob], wanted: Wanted, limit: int | None) -> list[WarmJob]:
     """With more than the limit, the same share of every set: the regions that reading ahead keeps there."""
-    total = max(1, sum(dataset.manifest.data_bytes for dataset in datasets))
+    total = max(1, sum(job.data_bytes for job in jobs))
     share = (available_memory() * PAGE_CACHE_SHARE if limit is None else limit) / total
-    jobs = []
-    for dataset, reason in zip(datasets, reasons, strict=True):
-        job = WarmJob(dataset, PAGE_CACHE, reason, wanted(dataset))
+    for job in jobs:
+        job.ids = wanted(job.dataset)
         if share < 1:
-            entries = dataset.records.view(np.uint8).reshape(len(dataset), -1)
+            count = len(job.dataset)
+            records = job.dataset.records if job.field is None else job.dataset.field_records(job.field)
+            entries = records.view(np.uint8).reshape(count, -1)
             kept = np.flatnonzero(_C.kept_records(entries, share)).astype(np.int64)
             ids = kept if job.ids is None else np.intersect1d(kept, job.ids, assume_unique=True)
-            job.left_out = (len(dataset) if job.ids is None else len(job.ids)) - len(ids)
+            job.left_out = (count if job.ids is None else len(job.ids)) - len(ids)
             job.ids = ids
-        jobs.append(job)
     return jobs

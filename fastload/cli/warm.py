@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fastload.cache.decoded import fill_target, tier_of
 from fastload.cache.settings import CacheSetting
+from fastload.cache.streams import Streams, all_streams
 from fastload.cache.tier import check_decoded
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
 from fastload.cli.arguments import at_least_one, at_least_zero
@@ -56,6 +57,12 @@ def add(verbs: Any) -> None:
         type=_side,
         help="keep pictures decoded, the longer side at most so many pixels, or 'full': what "
         "DataLoader(cache_decoded=SIDE) uses",
+    )
+    parser.add_argument(
+        "--fields",
+        metavar="NAME,...",
+        type=lambda text: text.split(","),
+        help="only the pictures of these fields; default: of all",
     )
     parser.add_argument("--limit", metavar="SIZE", type=_size, help="at most so much, in all: 64GB")
     parser.add_argument(
@@ -113,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     side = arguments.decoded
     if side is not None and arguments.page_cache:
         raise SystemExit("fastload warm: --decoded is for the node cache; leave out --page-cache.")
+    streams = _streams(datasets, arguments.fields)
     threads = arguments.threads or (_READERS if side is None else find_budget().threads)
     chosen = arguments.to is not None or arguments.limit is not None
     root = arguments.to.absolute() if arguments.to is not None else None
@@ -126,11 +134,11 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     results = []
     with WarmProgress(quiet=arguments.json) as progress:
-        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier_of(side)):
-            if side is not None and job.cache is not None:
+        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier_of(side), streams):
+            if side is not None and job.cache is not None and job.field is None:
                 job.target = fill_target(job.cache, side)
-            line = f"{job.dataset.folder} into {job.place or 'nothing'} ({job.reason})"
-            progress.started(job.dataset.folder.name, job.dataset.manifest.data_bytes, line)
+            line = f"{_name(job)} into {job.place or 'nothing'} ({job.reason})"
+            progress.started(job.dataset.folder.name, job.data_bytes, line)
             results.append((job, run_job(job, threads, progress.advanced)))
     seconds = time.monotonic() - began
     if arguments.json:
@@ -185,11 +193,35 @@ def _sampler(dataset: PackedFiles, partition: Partition, arguments: argparse.Nam
     return make_sampler(n, partition, shuffle=arguments.shuffle == "exact", seed=arguments.seed)
 
 
+def _streams(datasets: list[PackedFiles], fields: list[str] | None) -> Streams:
+    """The records to warm.
+
+    Raises:
+        SystemExit: with a message: no dataset has pictures of a field.
+    """
+    if fields is None:
+        return all_streams(datasets)
+    named: dict[str, str | None] = {name: name for name in all_streams(datasets) if name is not None}
+    named |= {dataset.schema.index_field.name: None for dataset in datasets}
+    unknown = [name for name in fields if name not in named]
+    if unknown:
+        legal = ", ".join(sorted(named))
+        raise SystemExit(
+            f"fastload warm: --fields: no pictures are called {unknown[0]!r}. Legal are: {legal}."
+        )
+    return tuple(dict.fromkeys(named[name] for name in fields))
+
+
+def _name(job: WarmJob) -> str:
+    return str(job.dataset.folder) + (f", field {job.field!r}" if job.field is not None else "")
+
+
 def _facts(job: WarmJob, result: WarmResult) -> dict[str, Any]:
     counts = result.counts
     return {
         "dataset": str(job.dataset.folder),
         "id": job.dataset.id,
+        "field": job.field or job.dataset.schema.index_field.name,
         "place": "page cache" if job.place == PAGE_CACHE else "cache" if job.place else "memory",
         "path": job.place if job.cache is not None else None,
         "reason": job.reason,
@@ -205,7 +237,7 @@ def _lines(job: WarmJob, result: WarmResult) -> list[str]:
     warm = counts["there_bytes"] + counts["put_bytes"]
     rate = counts["put_bytes"] / result.seconds / 1e9 if result.seconds > 0 else 0.0
     lines = [
-        f"{job.dataset.folder}: {human_bytes(warm)} warm in {job.place or 'memory'} "
+        f"{_name(job)}: {human_bytes(warm)} warm in {job.place or 'memory'} "
         f"after {result.seconds:.1f} s: {human_bytes(counts['put_bytes'])} from the source "
         f"({rate:.2f} GB/s), {human_bytes(counts['there_bytes'])} there already"
     ]

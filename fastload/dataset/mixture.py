@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -110,11 +110,16 @@ class MixedFiles:
             found.append(np.where(own < 0, own, np.array(labels)[own]) if labels else own)
         return np.concatenate(found)
 
-    def with_caches(self, caches: Sequence[_C.CacheFile | None]) -> MixedFiles:
-        """See :meth:`PackedFiles.with_caches`; one file, or None, for each dataset."""
+    def with_caches(
+        self,
+        caches: Sequence[_C.CacheFile | None],
+        field_caches: Sequence[Mapping[str, _C.CacheFile]] | None = None,
+    ) -> MixedFiles:
+        """See :meth:`PackedFiles.with_caches`; one file, or None, and one mapping for each dataset."""
         other = object.__new__(type(self))
-        parts = zip(self.parts, caches, strict=True)
-        other.__dict__ |= self.__dict__ | {"parts": tuple(part.with_caches([cache]) for part, cache in parts)}
+        parts = zip(self.parts, caches, field_caches or [{}] * len(self.parts), strict=True)
+        cached = tuple(part.with_caches([cache], [fields]) for part, cache, fields in parts)
+        other.__dict__ |= self.__dict__ | {"parts": cached}
         return other
 
     @property

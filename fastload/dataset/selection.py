@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -124,11 +124,16 @@ class Selection:
         part, own = self.locate(sample)
         return part.read(own)
 
-    def with_caches(self, caches: Sequence[_C.CacheFile | None]) -> Selection:
-        """See :meth:`PackedFiles.with_caches`; one file, or None, for each of ``parts``."""
-        rest, members = list(caches), []
+    def with_caches(
+        self,
+        caches: Sequence[_C.CacheFile | None],
+        field_caches: Sequence[Mapping[str, _C.CacheFile]] | None = None,
+    ) -> Selection:
+        """See :meth:`PackedFiles.with_caches`; one file, or None, and one mapping for each of ``parts``."""
+        fields = list(field_caches or [{}] * len(caches))
+        at, members = 0, []
         for member in self._members:
-            count = len(member.parts)
-            members.append(member.with_caches(rest[:count]))
-            rest = rest[count:]
+            end = at + len(member.parts)
+            members.append(member.with_caches(caches[at:end], fields[at:end]))
+            at = end
         return Selection(members, self._ids)

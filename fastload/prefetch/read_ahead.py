@@ -40,7 +40,7 @@ def plan_read_ahead(dataset: Packed, sampler: Sampler, room: int | None = None) 
     buffers = min(buffers, 2 * size + (1 << 20))
     samples = int(buffers / record / (_WINDOW_ROOM if window else 1))
     # What has room in the node's cache is not kept in the page cache as well.
-    rest = size - sum(part.cache.room_bytes for part in dataset.parts if part.cache is not None)
+    rest = size - sum(part.cached_bytes for part in dataset.parts)
     return ReadAheadPlan(buffers, samples, _keep(rest, room))
 
 

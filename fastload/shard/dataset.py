@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,8 @@ __all__ = ["PackedFiles", "check_fields", "checked_id"]
 
 # What opening makes, and what is computed from it: not pickled.
 _OPENED = (
-    "manifest", "index", "reader", "entries", "cache", "class_to_idx", "labels", "targets", "columns",
-    "_readers",
+    "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
+    "columns", "_readers",
 )  # fmt: skip
 
 
@@ -142,6 +142,8 @@ class PackedFiles:
         self.entries = _entries(self.folder, self.index) if self._wants_entries else None
         #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
         self.cache: _C.CacheFile | None = None
+        #: The same of further pictures' records, by the name of their field.
+        self.field_caches: Mapping[str, _C.CacheFile] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in self.__dict__.items() if name not in _OPENED}
@@ -166,29 +168,47 @@ class PackedFiles:
             facts += f", fields {', '.join(self.schema.names)}"
         return f"{type(self).__name__}({str(self.folder)!r}, {facts})"
 
-    def with_caches(self, caches: Sequence[_C.CacheFile | None]) -> PackedFiles:
-        """This dataset for one user of a cache file: its records come from there, if they are there, and
+    def with_caches(
+        self,
+        caches: Sequence[_C.CacheFile | None],
+        field_caches: Sequence[Mapping[str, _C.CacheFile]] = ({},),
+    ) -> PackedFiles:
+        """This dataset for one user of cache files: its records come from there, if they are there, and
         those that are read are put there. Files, and what has been checked of them, are shared.
 
         Args:
-            caches: one ``_C.CacheFile`` of this very dataset, as it was packed; or None, for itself. The file
-                is in use as long as the result lives.
+            caches: one ``_C.CacheFile`` of this very dataset, as it was packed; or None. The file is in use
+                as long as the result lives.
+            field_caches: one mapping: the same of further pictures' records, by the name of their field.
+
+        Returns:
+            The dataset itself where there are none.
 
         Raises:
-            ValueError: it is another dataset's.
+            ValueError: one is another dataset's.
         """
-        (cache,) = caches
-        if cache is None:
+        (cache,), (fields,) = caches, field_caches
+        if cache is None and not fields:
             return self
-        index = _C.Index(self.index, cache)
         other = object.__new__(type(self))
-        other.__dict__ |= self.__dict__ | {
-            "index": index,
-            "reader": _C.Reader(self.reader, index, cache),
-            "entries": _C.Entries(self.entries, cache) if self.entries is not None else None,
-            "cache": cache,
+        other.__dict__ |= self.__dict__
+        if cache is not None:
+            other.index = _C.Index(self.index, cache)
+            other.reader = _C.Reader(self.reader, other.index, cache)
+            other.entries = _C.Entries(self.entries, cache) if self.entries is not None else None
+            other.cache = cache
+        other.field_caches = dict(fields)
+        other._readers = {
+            name: _C.Reader(self.record_reader(name), self.columns[name], file)
+            for name, file in fields.items()
         }
         return other
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bytes of its records that have room in the node's cache."""
+        files = [*self.field_caches.values(), *([] if self.cache is None else [self.cache])]
+        return sum(file.room_bytes for file in files)
 
     @property
     def parts(self) -> tuple[PackedFiles, ...]:
@@ -228,6 +248,15 @@ class PackedFiles:
     def records(self) -> npt.NDArray[np.void]:
         """All index entries, a read-only (n,) structured array (``fastload.shard.index.RECORD``)."""
         return self.index.records().view(RECORD)[:, 0]
+
+    def field_records(self, field: str) -> npt.NDArray[np.void]:
+        """As :attr:`records`, of a further picture's field.
+
+        Raises:
+            KeyError: there is no such field with records of its own.
+        """
+        entries: npt.NDArray[np.void] = self.columns[field].records().view(RECORD)[:, 0]
+        return entries
 
     def record(self, sample: int, field: str | None = None) -> np.void:
         """One index entry (``fastload.shard.index.RECORD``), or that of a further picture's field.
@@ -282,6 +311,8 @@ class PackedFiles:
             return self.read(number)
         if kind == self.schema.label_field:
             return kind.encode(self.label(number))
+        if field in self.field_caches:
+            return bytes(self.record_reader(field).read(number))
         if kind.storage == "record":
             return self._read_record(field, number)
         return bytes(self.columns[field].value(number))
