@@ -69,7 +69,7 @@ def make_backend(
     if kind is Kind.PACKED:
         if not options.unbatched:
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
-        pairs = delivers_pairs(dataset, options.fields, options.sizes)
+        pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)
         if not pairs or plan.output_size is None or runs_python(plan, options):
             options = replace(options, collate_fn=_OfOne(options.collate_fn))
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
@@ -166,7 +166,7 @@ def _packed(
     if gpu is not None and options.backend == "dali":
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and not runs_python(plan, options):
-        if not delivers_pairs(dataset, options.fields, options.sizes):
+        if not delivers_pairs(dataset, options.fields, options.sizes, plan):
             return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu)
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if augmenter is None or not augmenter.jitters:

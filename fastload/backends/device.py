@@ -96,7 +96,7 @@ class DeviceBackend:
         self._ring.timeout = options.timeout
         try:
             form = Form.of_pairs(self._shape, parameters)
-            memory = BatchMemory(form.delivery, self._ring, form.size)
+            memory = BatchMemory(form.delivery, self._ring)
             self._host = NativeBackend(dataset, sampler, crosses_as(plan), options, threads, memory)
         except BaseException:
             self._ring.close()

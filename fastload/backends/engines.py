@@ -14,6 +14,7 @@ from fastload.dataset.pil import decode_with_pil
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.read_ahead import ReadAheadPlan
 from fastload.sample.delivery import Delivery
+from fastload.sample.layout import SampleLayout
 from fastload.transforms.plan import Plan
 
 __all__ = ["make_engine"]
@@ -27,7 +28,6 @@ def make_engine(
     ahead: ReadAheadPlan,
     pixels: list[Any],
     delivery: Delivery,
-    size: tuple[int, int] | None,
 ) -> Any:
     """``_C.Engine``.
 
@@ -36,7 +36,6 @@ def make_engine(
         plan, options, threads, ahead: the loader's.
         pixels: cache files of decoded pictures, for each source; none: [].
         delivery: what batches hold.
-        size: height and width of all pictures; None: they differ.
     """
     common: dict[str, Any] = {
         "sources": dataset.sources,
@@ -51,8 +50,8 @@ def make_engine(
         "decoded_side": decoded_side(options.cache_decoded),
         "pixels": pixels,
     }
-    height, width = size or (0, 0)
     if delivery.is_pair:
+        height, width = delivery.layout.picture_size(0)
         return _C.Engine(
             geometry=plan.geometry_spec(),
             store=plan.store_spec(),
@@ -62,7 +61,12 @@ def make_engine(
             **common,
         )
     schema, layout = dataset.schema, delivery.layout
-    streams = Streams.of(schema, [schema[field.name] for field in layout.fields])
-    view = _C.ViewPlan(plan.geometry_spec(), width, height, plan.pixel_spec())
+    streams = Streams.of(schema, [schema[field.schema_name] for field in layout.fields])
+    views = [_view(view, layout, number) for number, view in enumerate(plan.every)]
     fields = field_plans(schema, layout, streams, plan)
-    return _C.Engine(parts=streams.parts(dataset), views=[view], fields=fields, **common)
+    return _C.Engine(parts=streams.parts(dataset), views=views, fields=fields, **common)
+
+
+def _view(plan: Plan, layout: SampleLayout, number: int) -> Any:
+    height, width = layout.picture_size(number)
+    return _C.ViewPlan(plan.geometry_spec(), width, height, plan.pixel_spec())

@@ -37,18 +37,16 @@ class BatchMemory:
     Args:
         delivery: of the batches.
         slots: the memory.
-        size: height and width of all pictures; None: they differ.
     """
 
     delivery: Delivery
     slots: Slots
-    size: tuple[int, int] | None
 
 
 def host_memory(form: Form, options: Options) -> BatchMemory:
     """Memory that the consumer may keep."""
     pin = options.pin_memory and torch.cuda.is_available()
-    return BatchMemory(form.delivery, SlotPool(keep=options.most_prefetch + 2, pin=pin), form.size)
+    return BatchMemory(form.delivery, SlotPool(keep=options.most_prefetch + 2, pin=pin))
 
 
 class NativeBackend:
@@ -88,7 +86,6 @@ class NativeBackend:
             ahead,
             self._reading.pixels,
             memory.delivery,
-            memory.size,
         )
         filling = Filling(self._engine, self.delivery.layout, self.delivery.is_pair)
         depth = options.prefetch_factor if depth is None else depth

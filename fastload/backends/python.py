@@ -122,4 +122,4 @@ def _memory(form: Form, options: Options, workers: int) -> tuple[BatchMemory, Sh
     if not workers:
         return host_memory(form, options), None
     shared = SharedSlots(form.delivery.layout, slots_for(workers, options.prefetch_factor))
-    return BatchMemory(form.delivery, shared, form.size), shared
+    return BatchMemory(form.delivery, shared), shared

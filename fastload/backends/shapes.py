@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -74,18 +74,16 @@ class Form:
 
     Args:
         delivery: which fields, and how the consumer gets them.
-        size: height and width of all pictures; None: they differ.
         shape: of pairs of an image and a label.
     """
 
     delivery: Delivery
-    size: tuple[int, int] | None
     shape: SlotShape | None = None
 
     @classmethod
     def of_pairs(cls, shape: SlotShape, parameters: int = 0) -> Form:
         """Of an image and a label; ``parameters``: numbers of augmentation on a device, a sample."""
-        return cls(Delivery(shape.layout(parameters), True), (shape.height, shape.width), shape)
+        return cls(Delivery(shape.layout(parameters), True), shape)
 
 
 def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
@@ -94,7 +92,7 @@ def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
     Raises:
         ValueError: see :func:`output_size`.
     """
-    if delivers_pairs(dataset, options.fields, options.sizes):
+    if delivers_pairs(dataset, options.fields, options.sizes, plan):
         size = output_size(dataset, plan, options)
         if size is None:
             return None
@@ -102,8 +100,9 @@ def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
     fields = chosen(dataset.schema, options.fields)
     has_pictures = any(field.storage == "record" for field in fields)
     stacked = has_pictures and options.sizes == "stack"
-    size = output_size(dataset, plan, options) if stacked else None
-    return Form(Delivery(fields_layout(dataset, plan, options, size), False), size)
+    views = [replace(view, tail=plan.tail) for view in plan.every]
+    sizes = [output_size(dataset, view, options) if stacked else None for view in views]
+    return Form(Delivery(fields_layout(dataset, plan, options, sizes), False))
 
 
 def planned_form(dataset: Packed, plan: Plan, options: Options) -> Form:

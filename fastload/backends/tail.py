@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from fastload.dataset.decoding import sample_error
 from fastload.dataset.mixture import Packed
 from fastload.machine.generators import set_generators
 from fastload.sample.delivery import IMAGE, LABEL, Delivery
+from fastload.transforms.view_tail import as_picture, takes_generator
 
 __all__ = ["CallableError", "SampleKey", "Tail", "failed"]
 
@@ -54,14 +54,6 @@ class CallableError(Exception):
         self.sample = sample
 
 
-def _takes_generator(function: Callable[..., Any]) -> bool:
-    try:
-        parameter = inspect.signature(function).parameters.get("generator")
-    except (TypeError, ValueError):
-        return False
-    return parameter is not None
-
-
 class Tail:
     """Runs callables one after the other on a decoded sample, then collates the samples of a batch.
 
@@ -87,7 +79,7 @@ class Tail:
         delivery: Delivery | None = None,
     ) -> None:
         self._delivery = delivery
-        self._functions = [(function, _takes_generator(function)) for function in functions]
+        self._functions = [(function, takes_generator(function)) for function in functions]
         self._picture = picture
         self._collate_fn = collate_fn
         self._seed = seed
@@ -137,7 +129,7 @@ class Tail:
         """
         keys = self._keys(epoch, ids, draws)
         samples = [
-            self._made(_pil(image) if self._picture else image, key)
+            self._made(as_picture(image) if self._picture else image, key)
             for image, key in zip(images, keys, strict=True)
         ]
         if self._collate_fn is None:
@@ -169,12 +161,6 @@ class Tail:
         except Exception as error:
             raise CallableError(key.sample) from error
         return sample
-
-
-def _pil(image: torch.Tensor) -> Any:
-    from PIL import Image
-
-    return Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy()))
 
 
 def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleError:

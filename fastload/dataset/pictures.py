@@ -322,6 +322,11 @@ def _transformed(pixels: Any, transform: Any) -> Any:
     if not is_ours(transform):
         return transform(_as_pil(pixels))
     plan = compile_plan(transform)
+    if plan.views:
+        raise ValueError(
+            f"Views are made by fastload.DataLoader. Found: an index into a dataset with the transform "
+            f"{transform!r}. Use the loader, or another transform."
+        )
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_().item())
     stored = plan.made_of(pixels, seed)
     image: Any = torch.from_numpy(stored).view(getattr(torch, plan.dtype)).permute(2, 0, 1)

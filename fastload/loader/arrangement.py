@@ -77,10 +77,10 @@ class Arrangement:
         self.dataset = open_dataset(self.given["dataset"])
         self.kind = kind_of(self.dataset)
         self._transforms = transforms_of(self.dataset)
-        asked = self.given["fields"], self.given["sizes"]
-        self._pairs = not self.packed or delivers_pairs(self.dataset, *asked)
-        self._given_options = self._options(2)
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
+        asked = self.given["fields"], self.given["sizes"]
+        self._pairs = not self.packed or delivers_pairs(self.dataset, *asked, self.plan)
+        self._given_options = self._options(2)
         if not self._pairs:
             self.plan = with_field_target(self.dataset, self.plan)
         check_fit(self.dataset, self.kind, self.plan, self._given_options, self.given)

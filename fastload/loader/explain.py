@@ -102,15 +102,16 @@ def _of_packed(
         f"Python, in {workers} worker processes" if workers else "Python, in the thread that asks for batches"
     )
     yield Explained("read", "records by their byte ranges", _CORE, "ahead of decoding")
-    whole = plan.keeps_size
+    whole = any(view.keeps_size for view in plan.every)
     cut = "whole pictures, because no crop or resize comes first" if whole else "what the crop needs"
-    if runs_python(plan, options) and plan.output_size is None:
+    pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)
+    if pairs and runs_python(plan, options) and plan.output_size is None:
         cut += ", one by one, because they may differ in size"
         yield Explained("decode", cut, f"core, called from {python}")
     else:
         yield Explained("decode", cut, _CORE, count)
-    if not delivers_pairs(dataset, options.fields, options.sizes):
-        yield from _fields(chosen(dataset.schema, options.fields))
+    if not pairs:
+        yield from _fields(chosen(dataset.schema, options.fields), plan)
     for step in plan.steps:
         yield Explained("transform", step.name, _CORE if step.native else python, step.why, step.keep)
     if isinstance(options.collate_fn, TargetCollate):
@@ -124,12 +125,14 @@ def _of_packed(
     yield from _behind(options)
 
 
-def _fields(fields: Sequence[Field]) -> Iterator[Explained]:
+def _fields(fields: Sequence[Field], plan: Plan) -> Iterator[Explained]:
+    names = ", ".join(name for name, _ in plan.views)
+    view = f"each of the sample's views: {names}" if names else "the sample's view"
     for field in fields:
         if field.storage == "record":
-            where, what = _CORE, "decoded, under the sample's view"
+            where, what = _CORE, f"decoded, under {view}"
         elif isinstance(field.kind, (Boxes, Keypoints)):
-            where, what = _CORE, "moved by the sample's view"
+            where, what = _CORE, f"moved by {view}"
         elif field.storage == "ragged" and not field.kind.has_rows:
             where, what = "core, then Python", "bytes, of which Python makes objects at delivery"
         else:

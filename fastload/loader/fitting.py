@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from itertools import product
 from typing import Any
 
 from torch.utils.data import IterDataPipe
 
 from fastload.backends.dali.library import find_dali
-from fastload.backends.fields import delivers_pairs, of_channels
+from fastload.backends.fields import delivers_pairs, of_channels, viewed
 from fastload.backends.options import Options, warn_ignored
 from fastload.backends.shapes import runs_python
 from fastload.dataset.kind import Kind
@@ -81,7 +82,7 @@ def _check_order(dataset: Any, kind: Kind, given: Mapping[str, Any]) -> None:
 
 
 def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
-    if kind is Kind.PACKED and plan.picture and runs_python(plan, options):
+    if kind is Kind.PACKED and any(view.picture for view in plan.every) and runs_python(plan, options):
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
     native = kind is Kind.PACKED and not runs_python(plan, options)
     if options.backend == "dali":
@@ -147,9 +148,10 @@ def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
         _check_no_fields(options)
         return
     fields = chosen(dataset.schema, options.fields)
-    if delivers_pairs(dataset, options.fields, options.sizes):
+    if delivers_pairs(dataset, options.fields, options.sizes, plan):
         return
-    why = "batches are dicts here: the dataset has other fields, or fields= or sizes= was passed"
+    viewed(fields, plan)
+    why = "batches are dicts here: the dataset has other fields, or fields=, sizes= or Views was passed"
     if options.backend == "dali":
         raise ValueError(
             f"backend='dali' makes pairs of an image and a label, and {why}. Use backend='native'."
@@ -164,12 +166,14 @@ def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
             f"device_memory={options.device_memory!r} is for pairs of images and labels, and {why}. "
             "Leave it out."
         )
-    for field in fields:
-        if isinstance(field.kind, Image) and plan.normalize:
-            of_channels(plan.mean, field.kind.channels)
-            of_channels(plan.std, field.kind.channels)
-    odd = [field for field in fields if isinstance(field.kind, Image) and field.kind != Image()]
-    if plan.pixels and odd:
+    images = [field for field in fields if isinstance(field.kind, Image)]
+    for field, view in product(images, plan.every):
+        if view.normalize:
+            channels = field.kind.channels  # type: ignore[attr-defined]
+            of_channels(view.mean, channels)
+            of_channels(view.std, channels)
+    odd = [field for field in images if field.kind != Image()]
+    if odd and any(view.pixels for view in plan.every):
         raise ValueError(
             f"The transform changes colours, which is for RGB pictures of 8 bits. Found: {odd[0]}. Leave the "
             "field out by fields=[...], or the operation."

@@ -54,6 +54,7 @@ class FieldLayout:
         most: "pad": always to this height and width; None: to the batch's largest.
         decode: makes an object of its bytes.
         view: which of a sample's views.
+        of: the schema's field, where it has another name: a sample with several views has it several times.
     """
 
     name: str
@@ -66,6 +67,12 @@ class FieldLayout:
     most: tuple[int, int] | None = None
     decode: Callable[[bytes], Any] | None = None
     view: int = 0
+    of: str = ""
+
+    @property
+    def schema_name(self) -> str:
+        """The name of the schema's field."""
+        return self.of or self.name
 
     @property
     def is_measured(self) -> bool:
@@ -143,6 +150,13 @@ class SampleLayout:
     def is_measured(self) -> bool:
         """Whether the core has to look at the samples before it is known where their fields lie."""
         return any(field.is_measured for field in self.fields)
+
+    def picture_size(self, view: int) -> tuple[int, int]:
+        """Height and width of all pictures of a view; (0, 0) where they differ, or there are none."""
+        fields = [field for field in self.fields if field.form == "picture" and field.view == view]
+        if not fields or fields[0].mode != "stack":
+            return 0, 0
+        return fields[0].shape[-2], fields[0].shape[-1]
 
     def of(self, size: int, measured: Sequence[Measured]) -> BatchLayout:
         """The layout of a batch of ``size`` samples.

@@ -19,7 +19,8 @@ def crosses_as(plan: Plan) -> Plan:
     """
     if plan.tail:
         return plan
-    return replace(plan, dtype="uint8", scale=False, normalize=False)
+    views = tuple((name, crosses_as(view)) for name, view in plan.views)
+    return replace(plan, dtype="uint8", scale=False, normalize=False, views=views)
 
 
 class Converter:

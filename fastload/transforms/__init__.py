@@ -9,7 +9,7 @@ W)`` tensor behind a transform that makes tensors (:class:`ToDtype`, :class:`Nor
 from __future__ import annotations
 
 from fastload.transforms.compiler import compile_plan
-from fastload.transforms.compose import Compose
+from fastload.transforms.compose import Compose, Views
 from fastload.transforms.operations.registry import ROWS, operation_in
 from fastload.transforms.plan import Plan
 
@@ -47,6 +47,7 @@ __all__ = [
     "RandomSolarize",
     "Resize",
     "ToDtype",
+    "Views",
     "compile_plan",
 ]
 

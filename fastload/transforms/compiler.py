@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fastload.transforms import torchvision_objects
-from fastload.transforms.compose import Compose
+from fastload.transforms.compose import Compose, Views, is_ours
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Plan, Step
@@ -18,21 +18,52 @@ _SAME = "the core does the same to the same pixels"
 
 
 def compile_plan(transform: Any) -> Plan:
-    """The plan of a transform: a spec, a torchvision object, a callable, a Compose of those, or None.
+    """The plan of a transform: a spec, a torchvision object, a callable, a Compose of those, Views of those
+    or a mapping that means Views, or None.
 
     The longest prefix of known transforms in an order that the core can do becomes native; from the first
     other callable on, everything is the tail. Pictures are PIL's until a transform makes a tensor of them,
     as in torchvision's chain; only where nothing but specs of ours is there, and no callable, they are
     tensors in any case.
 
+    What stands behind Views are callables of the whole sample, a dict.
+
     Raises:
-        ValueError: one of fastload's transforms out of order, twice, or behind a foreign callable.
+        ValueError: one of fastload's transforms out of order, twice, or behind a foreign callable; Views that
+            do not come first.
         TypeError: something that is neither a transform nor callable.
     """
+    items = list(_flatten(Views(transform) if isinstance(transform, Mapping) else transform))
+    if items and isinstance(items[0], Views):
+        return _of_views(items[0], items[1:])
     compiler = _Compiler()
-    for item in _flatten(transform):
+    for item in items:
         compiler.add(item)
     return compiler.plan()
+
+
+def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
+    """The plan of a sample that has several views; ``behind``: what comes after them."""
+    from fastload.transforms.view_tail import ViewTail  # few jobs need it
+
+    plans: list[tuple[str, Plan]] = []
+    tail: list[Callable[[Any], Any]] = []
+    steps: list[Step] = []
+    for number, (name, transform) in enumerate(zip(views.names, views.transforms, strict=True)):
+        plan = compile_plan(transform)
+        plans.append((name, replace(plan, tail=(), picture=plan.picture and bool(plan.tail), steps=())))
+        if plan.tail:
+            tail.append(ViewTail(name, number, plan.tail, plan.picture))
+        steps += [replace(step, name=f"{name}: {step.name}") for step in plan.steps]
+    for item in behind:
+        if is_ours(item):
+            raise ValueError(
+                f"{item!r} stands behind Views, where samples are dicts of several pictures. Write it into "
+                "each view's own transform."
+            )
+        tail.append(_callable(item))
+        steps.append(Step(name_of(item), False, "behind Views: it gets the sample as a dict"))
+    return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps))
 
 
 def _flatten(transform: Any) -> Iterator[Any]:
@@ -86,6 +117,11 @@ class _Compiler:
         self._only_ours = True
 
     def add(self, item: Any) -> None:
+        if isinstance(item, Views):
+            raise ValueError(
+                "Views must come first in a transform: each view has its own chain, from the whole picture "
+                "on. Write what stands before it into each view's transform."
+            )
         own = operation_of(item) is not None
         self._only_ours &= own
         specs = (item,) if own else torchvision_objects.translate(item)

@@ -1,20 +1,23 @@
-"""Specs of whole chains: :class:`Compose`."""
+"""Specs of whole chains, and of several of them for one sample: :class:`Compose`, :class:`Views`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms.operations.operation import set_field
 from fastload.transforms.operations.registry import operation_of
 
-__all__ = ["Compose", "is_ours"]
+__all__ = ["MAX_VIEWS", "Compose", "Views", "is_ours"]
+
+MAX_VIEWS = 256  # of a sample: a draw knows its view by one byte
 
 
 @dataclass(frozen=True)
 class Compose:
-    """Transforms, one after the other. May hold other :class:`Compose` objects and any callables.
+    """Transforms, one after the other. May hold other :class:`Compose` objects and any callables, and
+    :class:`Views` in the first place.
 
     Raises:
         TypeError: something that is neither a transform nor callable.
@@ -30,6 +33,74 @@ class Compose:
         set_field(self, "transforms", parts)
 
 
+@dataclass(frozen=True, init=False)
+class Views:
+    """Several views of each sample, each with crop, flip, colours and dtype of its own, from one reading.
+
+        Views(first=Compose([...]), second=Compose([...]))
+        Views({"global_0": ..., "global_1": ..., "local": (8, Compose([...]))})  # and local_0 to local_7
+
+    Batches are dicts: ``batch["first"]`` has the pictures under the view of that name. docs/fields.md has the
+    names where a sample has masks, boxes or further pictures.
+
+    Args:
+        views: transforms by the views' names; ``(count, transform)`` for as many views of that transform,
+            which differ by what they draw and are called ``name_0``, ``name_1`` and so on.
+        named: the same.
+
+    Attributes:
+        names: of the views, in order.
+        transforms: of the views, in order.
+
+    Raises:
+        TypeError: something that is neither a transform nor callable nor such a pair.
+        ValueError: no views, more than 256, names that two views have, or that no field may have.
+    """
+
+    names: tuple[str, ...]
+    transforms: tuple[Any, ...]
+
+    def __init__(self, views: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        given = [*(views or {}).items(), *named.items()]
+        found = [one for name, transform in given for one in _counted(name, transform)]
+        names = tuple(name for name, _ in found)
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice or not 1 <= len(names) <= MAX_VIEWS:
+            what = f"{twice[0]!r} twice" if twice else f"{len(names)} views"
+            raise ValueError(
+                f"A sample must have 1 to {MAX_VIEWS} views, each of another name. Found: {what}."
+            )
+        from fastload.sample.fields import Image  # few jobs have views
+        from fastload.sample.schema import Field
+
+        for name in names:
+            Field(name, Image())  # which looks at the name
+        set_field(self, "names", names)
+        set_field(self, "transforms", tuple(transform for _, transform in found))
+
+    def of(self, batch: Mapping[str, Any]) -> list[Any]:
+        """The pictures of a batch under each view, in order: what multi-crop code calls its list of crops."""
+        return [batch[name] for name in self.names]
+
+
+def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
+    """The views that stand under one name."""
+    count = None
+    if isinstance(transform, tuple) and len(transform) == 2:
+        count, transform = transform
+        if type(count) is not int or count < 1:
+            raise ValueError(
+                f"Views takes (count, transform) with a count of at least 1. Found: {count!r} for {name!r}."
+            )
+    known = transform is None or is_ours(transform)
+    if isinstance(transform, Views) or not (known or callable(transform)):
+        raise TypeError(
+            "Views takes a transform, or (count, transform), for each name, and no Views in it. "
+            f"Found: {transform!r} for {name!r}."
+        )
+    return [(name, transform)] if count is None else [(f"{name}_{i}", transform) for i in range(count)]
+
+
 def is_ours(item: Any) -> bool:
-    """Whether it is one of fastload's transforms, or a chain by fastload's :class:`Compose`."""
-    return isinstance(item, Compose) or operation_of(item) is not None
+    """Whether it is one of fastload's transforms, or a chain or views of such."""
+    return isinstance(item, (Compose, Views)) or operation_of(item) is not None

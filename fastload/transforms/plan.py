@@ -97,6 +97,16 @@ class Plan:
     tail: tuple[Callable[[Any], Any], ...] = ()
     picture: bool = False
     steps: tuple[Step, ...] = field(default=(), compare=False)
+    views: tuple[tuple[str, Plan], ...] = ()  # of a sample that has several, by name; the tail gets all
+
+    def of_view(self, number: int) -> Plan:
+        """What the core does for one of the sample's views; of a plan without several, the plan."""
+        return self.views[number][1] if self.views else self
+
+    @property
+    def every(self) -> tuple[Plan, ...]:
+        """What the core does for each of the sample's views."""
+        return tuple(plan for _, plan in self.views) or (self,)
 
     @property
     def output_size(self) -> tuple[int, int] | None:
@@ -114,6 +124,8 @@ class Plan:
     @property
     def is_random(self) -> bool:
         """Whether the core draws for each sample."""
+        if self.views:
+            return any(plan.is_random for plan in self.every)
         return any(use.drawn for use in self.geometry) or any(use.is_random for use in self.pixels)
 
     def geometry_spec(self) -> _C.GeometrySpec:
