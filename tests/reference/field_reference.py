@@ -47,6 +47,7 @@ class Reference:
         samples: the set.
         transform: of the loader.
         seed, sizes: of the loader.
+        view: which of the sample's views the transform is for.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class Reference:
         transform: Any = None,
         seed: int = 0,
         sizes: Sizes = Sizes(),
+        view: int = 0,
     ) -> None:
         self.schema = Schema.of(schema)
         self.samples = samples
         self.plan: Plan = compile_plan(transform)
         self.seed = seed
         self.sizes = sizes
+        self.view = view
 
     def batch(
         self, ids: Sequence[int], epoch: int = 0, draws: Sequence[int] | None = None, names: Any = None
@@ -85,7 +88,7 @@ class Reference:
         sample, first = self.samples[number], self.schema.index_field
         height, width = pixels_of(first, sample[first.name]).shape[:2]
         spec = self.plan.geometry_spec()
-        view = _C.draw_view(spec, width, height, self.seed, epoch, number, draw)
+        view = _C.draw_view(spec, width, height, self.seed, epoch, number, draw, self.view)
         return {
             field.name: self._shown(field, sample[field.name], view, (width, height)) for field in self.schema
         }
