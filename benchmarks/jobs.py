@@ -7,6 +7,8 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from recipes import RECIPES
+
 __all__ = ["JOBS", "MEAN", "STD", "Job", "class_names", "is_jpeg", "listing", "random_crop"]
 
 MEAN = (0.485, 0.456, 0.406)
@@ -19,12 +21,14 @@ class Job:
 
     Batches of ``batch`` images, drop_last. uint8: pixels as they are, interleaved (NHWC memory).
     float32: (x / 255 - mean) / std, a (N, 3, 224, 224) array; its strides are the loader's own choice.
+    With a recipe, a name in recipes.py, its transform instead.
     """
 
     name: str
     train: bool
     normalize: bool
     batch: int = 128
+    recipe: str = ""
 
 
 JOBS = {
@@ -32,6 +36,7 @@ JOBS = {
     "train_f32": Job("train_f32", True, True),
     "val_u8": Job("val_u8", False, False),
     "val_f32": Job("val_f32", False, True),
+    **{name: Job(name, True, True, batch, name) for name, batch in RECIPES.items()},
 }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from command_line import pack_folder
 from jobs import MEAN, STD, Job
+from recipes_fastload import transform_of
 
 OPTIONS: dict[str, tuple[str, ...]] = {
     "": (),
@@ -54,8 +55,8 @@ def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -
         drop_last=True,
         num_workers=threads,
         seed=0,
-        transform=t.Compose([*geometry, *ending]),
+        transform=transform_of(job.recipe) if job.recipe else t.Compose([*geometry, *ending]),
     )
     while True:
-        for _images, labels in loader:
-            yield len(labels)
+        for batch in loader:
+            yield len(batch["label"] if isinstance(batch, dict) else batch[1])

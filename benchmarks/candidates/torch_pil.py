@@ -38,6 +38,8 @@ def prepare(variant: str, folder: Path, workdir: Path) -> None:
 
 def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -> Iterator[int]:
     vision = torchvision_or_none()
+    if job.recipe and vision is None:
+        raise SystemExit("The recipes are torchvision's: install it (install_rival.sh torch_pil).")
     return endless(
         Photos(listing(folder), open_pil, with_torchvision(job) if vision else Steps(job)),
         job,
@@ -116,6 +118,10 @@ def with_torchvision(job: Job) -> Any:
     """torchvision's transforms of the job; uint8 leaves Pillow by NumPy, which costs least."""
     import torchvision.transforms as t
 
+    if job.recipe:
+        from recipes_torchvision import transform_of
+
+        return transform_of(job.recipe)
     geometry = (
         [t.RandomResizedCrop(224), t.RandomHorizontalFlip()]
         if job.train
