@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from images import pictures_in
 from machine import facts
 from measure import MINIMUM_REPEATS, check_repeats, summarize, table
 
@@ -28,14 +29,6 @@ from fastload import transforms as T
 SCALARS = {f"number{i}": Scalar("float32") for i in range(4)}
 PLAIN = {"image": Image(), "label": Label()}
 RICH = {**PLAIN, **SCALARS, "rows": Array("float32", (None, 5)), "caption": Text()}
-
-
-def pictures_in(folder: Path) -> list[Path]:
-    """The JPEGs of a folder."""
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
-    if not found:
-        raise SystemExit(f"{folder} has no JPEGs.")
-    return found
 
 
 class Pictures:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from jobs import is_jpeg
 
-__all__ = ["repeat_images"]
+__all__ = ["pictures_in", "repeat_images"]
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """The JPEGs of a folder."""
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    if not found:
+        raise SystemExit(f"{folder} has no JPEGs.")
+    return found
 
 
 def repeat_images(source: Path, target: Path, at_least: int) -> tuple[int, int]:

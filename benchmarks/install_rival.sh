@@ -25,7 +25,7 @@ system() { # header-or-library-name apt-package...
 }
 
 case $name in
-  torch_pil) torch; vision; pip install pillow ;;
+  torch_pil) torch; vision; pip install pillow huggingface_hub safetensors pyyaml; pip install --no-deps timm ;;
   torch_simd) # never next to Pillow: both are the package PIL
     torch; vision
     CC="cc -mavx2" pip install --no-binary :all: --no-deps pillow-simd ;;

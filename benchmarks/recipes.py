@@ -1,16 +1,18 @@
-"""Training recipes: what people run in front of their models, once for each library. Standard library only when
-it is loaded.
+"""Training recipes: what people run in front of their models, once for each library.
 
-    trivial_augment  torchvision's recipe for ResNets of 2021: RandomResizedCrop(176), flip, TrivialAugmentWide,
-                     normalise, RandomErasing(0.1)
+    trivial_augment  torchvision's recipe for ResNets of 2021: RandomResizedCrop(176), flip,
+                     TrivialAugmentWide, normalise, RandomErasing(0.1)
     rand_augment     RandomResizedCrop(224), flip, RandAugment(2, 9), normalise
     auto_augment     RandomResizedCrop(224), flip, AutoAugment (ImageNet), normalise
     timm_rand        timm's rand-m9-mstd0.5-inc1, RandomErasing(0.25, pixel), 224 bicubic
-    simclr           two views of 224: crop, flip, ColorJitter(0.8, 0.8, 0.8, 0.2) in 80%, gray in 20%, GaussianBlur(23)
-                     in 50%, normalise (Chen et al. 2020)
-    dino             two views of 224 and eight of 96, bicubic: flip, ColorJitter(0.4, 0.4, 0.2, 0.1) in 80%, gray in 20%,
-                     Pillow's GaussianBlur, solarize, normalise (facebookresearch/dino, main_dino.py)
+    simclr           two views of 224: crop, flip, ColorJitter(0.8, 0.8, 0.8, 0.2) in 80%, gray in 20%,
+                     GaussianBlur(23) in 50%, normalise (Chen et al. 2020)
+    dino             two views of 224 and eight of 96, bicubic: flip, ColorJitter(0.4, 0.4, 0.2, 0.1) in
+                     80%, gray in 20%, Pillow's GaussianBlur, solarize, normalise (facebookresearch/dino,
+                     main_dino.py)
     callable         RandomResizedCrop(224), flip, and a callable that only Python knows, on the picture
+
+Standard library only when it is loaded.
 """
 
 from __future__ import annotations
