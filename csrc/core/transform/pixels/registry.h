@@ -8,7 +8,10 @@
 
 namespace fastload {
 
-#define FASTLOAD_PIXEL_OPERATIONS(row) row(kGrayscale) row(kInvert) row(kSolarize)
+#define FASTLOAD_PIXEL_OPERATIONS(row)                                                         \
+  row(kGrayscale) row(kInvert) row(kSolarize) row(kBrightness) row(kContrast) row(kSaturation) \
+      row(kHue) row(kSharpness) row(kPosterize) row(kAutocontrast) row(kEqualize)              \
+          row(kSolarizeAdd)
 
 #define FASTLOAD_DECLARE(name) extern const PixelOperation name;
 FASTLOAD_PIXEL_OPERATIONS(FASTLOAD_DECLARE)

@@ -1,0 +1,42 @@
+// Pillow's ImageOps.equalize: each channel's values spread so that their histogram is about even.
+#include <algorithm>
+#include <array>
+
+#include "transform/pixels/pointwise.h"
+#include "transform/pixels/registry.h"
+
+namespace fastload {
+namespace {
+
+using Histogram = std::array<uint32_t, 256>;
+
+ByteTable spread(const Histogram& counts, uint64_t pixels) {
+  const auto last = std::find_if(counts.rbegin(), counts.rend(), [](uint32_t n) { return n > 0; });
+  const uint64_t step = (pixels - *last) / 255;
+  ByteTable table;
+  uint64_t below = step / 2;
+  for (size_t i = 0; i < 256; ++i) {
+    // No step: too few pixels, or of one value only; they stay.
+    table[i] = static_cast<uint8_t>(step == 0 ? i : std::min<uint64_t>(below / step, 255));
+    below += counts[i];
+  }
+  return table;
+}
+
+void apply(std::span<const double>, const PixelDraws&, Canvas& canvas) {
+  const Picture& picture = canvas.picture();
+  const size_t pixels = picture.bytes() / 3;
+  Histogram counts[3] = {};
+  for (const uint8_t* p = picture.pixels; p != picture.pixels + picture.bytes(); p += 3) {
+    for (size_t c = 0; c < 3; ++c) ++counts[c][p[c]];
+  }
+  ByteTable tables[3];
+  for (size_t c = 0; c < 3; ++c) tables[c] = spread(counts[c], pixels);
+  point_kernels().look_up_each(picture.pixels, pixels, tables);
+}
+
+}  // namespace
+
+constinit const PixelOperation kEqualize{"equalize", 10, {}, apply};
+
+}  // namespace fastload
