@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 import recipe_texts as texts
 from house_copy import ROOT, HouseCopy, steps_of
-from PIL import Image, ImageOps
+from PIL import Image
+
+from fastload._native import _C
 
 
 @pytest.fixture
@@ -28,27 +30,28 @@ def house(tmp_path: Path) -> HouseCopy:
 @pytest.mark.timeout(300)
 def test_an_operation_on_pixels(house: HouseCopy) -> None:
     operations = "fastload/transforms/operations"
-    house.add("csrc/core/transform/pixels/posterize.cpp", texts.POSTERIZE_CPP)
-    house.insert("csrc/core/transform/pixels/registry.h", "row(kSolarize)", "row(kPosterize) ")
-    house.add(f"{operations}/posterize.py", texts.POSTERIZE_PY)
-    house.insert(f"{operations}/registry.py", '    "to_dtype": (', '    "posterize": ("RandomPosterize",),\n')
-    line = "    from fastload.transforms.operations.posterize import RandomPosterize\n"
+    house.add("csrc/core/transform/pixels/dim.cpp", texts.DIM_CPP)
+    house.insert("csrc/core/transform/pixels/registry.h", "row(kSolarize)", "row(kDim) ")
+    house.add(f"{operations}/dim.py", texts.DIM_PY)
+    house.insert(f"{operations}/registry.py", '    "to_dtype": (', '    "dim": ("RandomDim",),\n')
+    line = "    from fastload.transforms.operations.dim import RandomDim\n"
     house.insert(
         "fastload/transforms/__init__.py", "    from fastload.transforms.operations.random_crop ", line
     )
-    house.insert("fastload/transforms/__init__.py", '    "RandomResizedCrop",\n', '    "RandomPosterize",\n')
-    row = '    "posterize": [((4.0,), lambda picture: ImageOps.posterize(picture, 4))],\n'
+    house.insert("fastload/transforms/__init__.py", '    "RandomResizedCrop",\n', '    "RandomDim",\n')
+    row = '    "dim": [((4.0,), lambda picture: picture.point(lambda value: value >> 4))],\n'
     house.insert("tests/transform/test_pixels.py", '    "solarize": [', row)
-    assert house.touched == steps_of("An operation on pixels", "posterize")
+    assert house.touched == steps_of("An operation on pixels", "dim")
 
-    sources = sorted(map(str, (house.folder / "csrc/core/transform/pixels").glob("*.cpp")))
-    program = house.compile(texts.POSTERIZE_MAIN, sources)
+    sources = [str(house.folder / "csrc/core/base/cpu.cpp")]
+    sources += sorted(map(str, (house.folder / "csrc/core/transform/pixels").glob("*.cpp")))
+    program = house.compile(texts.DIM_MAIN, sources)
     pixels = np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)
     done = subprocess.run([str(program)], input=pixels.tobytes(), capture_output=True, check=True)
-    wanted = np.asarray(ImageOps.posterize(Image.fromarray(pixels), 4))
+    wanted = np.asarray(Image.fromarray(pixels).point(lambda value: value >> 4))
     assert np.array_equal(np.frombuffer(done.stdout, np.uint8).reshape(8, 8, 3), wanted)
-    assert done.stderr.decode().split() == ["grayscale", "invert", "posterize", "solarize"]
-    assert json.loads(house.python(texts.POSTERIZE_USED)) == [["posterize", 0.5, [4.0]]] * 2
+    assert sorted(done.stderr.decode().split()) == sorted([*_C.PIXEL_OPERATIONS, "dim"])
+    assert json.loads(house.python(texts.DIM_USED)) == [["dim", 0.5, [4.0]]] * 2
 
 
 @pytest.mark.timeout(300)

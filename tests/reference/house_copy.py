@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -15,6 +16,13 @@ __all__ = ["HouseCopy", "steps_of"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("fastload", "csrc/core", "csrc/bindings", "tests/reference", "tests/transform")
+
+
+def _vector_flags() -> dict[str, list[str]]:
+    """What CMake gives to the files of an instruction set, by their suffix."""
+    text = (ROOT / "CMakeLists.txt").read_text(encoding="utf-8")
+    found = re.findall(r"\{(\w+)_sources\} PROPERTIES COMPILE_OPTIONS\s+\"([^\"]+)\"", text)
+    return {level: flags.split(";") for level, flags in found}
 
 
 def steps_of(recipe: str, name: str) -> set[str]:
@@ -70,8 +78,13 @@ class HouseCopy:
         main, compiler = self.folder / "main.cpp", os.environ.get("CXX", "c++")
         main.write_text(program, encoding="utf-8")
         flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", f"-I{self.folder / 'csrc/core'}"]
-        result = self.folder / "program"
-        self._run([compiler, *flags, "-o", str(result), str(main), *sources])
+        result, parts, by_level = self.folder / "program", list(sources), _vector_flags()
+        for i, source in enumerate(sources):
+            level = Path(source).stem.rpartition("_")[2]
+            if level in by_level and platform.machine() == "x86_64":
+                parts[i] = str(self.folder / f"{Path(source).stem}.o")
+                self._run([compiler, *flags, *by_level[level], "-c", "-o", parts[i], source])
+        self._run([compiler, *flags, "-o", str(result), str(main), *parts])
         if only_looked_at:
             self._run([compiler, *flags, "-fsyntax-only", *only_looked_at])
         return result

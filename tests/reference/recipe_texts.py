@@ -3,7 +3,7 @@ codec and a shard format, each as small as it can be."""
 
 from __future__ import annotations
 
-POSTERIZE_CPP = """// Pillow's ImageOps.posterize: the upper bits of each value.
+DIM_CPP = """// A picture with its values shifted to the right.
 #include "transform/pixels/registry.h"
 
 namespace fastload {
@@ -13,17 +13,17 @@ constexpr const char* kParameters[] = {"bits"};
 
 void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
   const Picture& picture = canvas.picture();
-  const auto mask = static_cast<uint8_t>(~((1 << (8 - static_cast<int>(numbers[0]))) - 1));
-  for (size_t i = 0; i < picture.bytes(); ++i) picture.pixels[i] &= mask;
+  const auto bits = static_cast<int>(numbers[0]);
+  for (size_t i = 0; i < picture.bytes(); ++i) picture.pixels[i] >>= bits;
 }
 
 }  // namespace
 
-constinit const PixelOperation kPosterize{"posterize", 100, kParameters, apply};
+constinit const PixelOperation kDim{"dim", 100, kParameters, apply};
 
 }  // namespace fastload
 """
-POSTERIZE_PY = '''"""Some pictures with fewer bits."""
+DIM_PY = '''"""Some pictures darker."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ from dataclasses import dataclass
 from fastload.transforms import arguments
 from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
 
-__all__ = ["OPERATION", "RandomPosterize"]
+__all__ = ["OPERATION", "RandomDim"]
 
 
 @dataclass(frozen=True)
-class RandomPosterize:
-    """With probability ``p`` only the upper ``bits`` bits of each value."""
+class RandomDim:
+    """With probability ``p`` each value shifted to the right by ``bits``."""
 
     bits: int
     p: float = 0.5
 
     def __post_init__(self) -> None:
-        set_field(self, "p", arguments.probability("RandomPosterize.p", self.p))
+        set_field(self, "p", arguments.probability("RandomDim.p", self.p))
 
 
-def _add(draft: Draft, spec: RandomPosterize, strict: bool) -> Draft:
-    return pixels(draft, spec, "posterize", spec.p, float(spec.bits))
+def _add(draft: Draft, spec: RandomDim, strict: bool) -> Draft:
+    return pixels(draft, spec, "dim", spec.p, float(spec.bits))
 
 
 OPERATION = Operation(
-    RandomPosterize, _add, {"RandomPosterize": lambda item: (RandomPosterize(item.bits, item.p),)}
+    RandomDim, _add, {"RandomDim": lambda item: (RandomDim(item.bits, item.p),)}
 )
 '''
-POSTERIZE_MAIN = """#include <cstdio>
+DIM_MAIN = """#include <cstdio>
 
 #include "transform/pixels/registry.h"
 #include "transform/pixels/spec.h"
@@ -66,19 +66,19 @@ int main() {
   fastload::Canvas canvas;
   canvas.begin(8, 8);
   if (std::fread(canvas.picture().pixels, 1, 192, stdin) != 192) return 1;
-  const fastload::PixelSpec spec({{"posterize", 1.0, {4.0}, {}}});
+  const fastload::PixelSpec spec({{"dim", 1.0, {4.0}, {}}});
   fastload::DrawnPixels drawn;
   spec.draw({}, drawn);
   drawn.apply(canvas);
   return std::fwrite(canvas.picture().pixels, 1, 192, stdout) == 192 ? 0 : 1;
 }
 """
-POSTERIZE_USED = """
+DIM_USED = """
 import json
 from dataclasses import astuple
 from torchvision_likes import from_torchvision
 from fastload import transforms as T
-given = T.RandomPosterize(4), from_torchvision("RandomPosterize", bits=4, p=0.5)
+given = T.RandomDim(4), from_torchvision("RandomDim", bits=4, p=0.5)
 print(json.dumps([astuple(use)[:3] for item in given for use in T.compile_plan(item).pixels]))
 """
 CLOUD_PY = '''@dataclass(frozen=True)

@@ -3,6 +3,12 @@
 namespace fastload {
 
 const PointKernels& point_kernels(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::kAvx512) return kPointKernelsAvx512;
+  if (level == SimdLevel::kAvx2) return kPointKernelsAvx2;
+#elif defined(__aarch64__)
+  if (level == SimdLevel::kNeon) return kPointKernelsNeon;
+#endif
   (void)level;
   return kPointKernelsScalar;
 }

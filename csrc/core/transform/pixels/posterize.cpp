@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kParameters[] = {"bits"};
 
 void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
-  const Picture& picture = canvas.picture();
+  const Picture picture = canvas.picture();  // a copy: bytes may alias the canvas's
   const auto bits = static_cast<int>(std::clamp(numbers[0], 0.0, 8.0));
   const auto mask = static_cast<uint8_t>(0xFF << (8 - bits));
   const size_t bytes = picture.bytes();

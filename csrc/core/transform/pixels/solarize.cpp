@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kParameters[] = {"threshold"};
 
 void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
-  const Picture& picture = canvas.picture();
+  const Picture picture = canvas.picture();    // a copy: bytes may alias the canvas's
   const double first = std::ceil(numbers[0]);  // the least whole number that is not below it
   if (first > 255) return;
   const auto threshold = static_cast<uint8_t>(first > 0 ? first : 0);
