@@ -162,12 +162,19 @@ inline float quotient(float number, float divisor, float reciprocal) {
 }
 
 // The scalar turn() in three loops: over bytes, over floats, and over bytes again.
-void turn_planes(Planes& planes, int shift) {
+struct Hues {
   alignas(64) uint8_t most[kBlock];
   alignas(64) uint8_t range[kBlock];
   alignas(64) uint8_t part[kBlock];
   alignas(64) int8_t base[kBlock];  // hue = base + sign * part / range, in sixths of a turn
   alignas(64) int8_t sign[kBlock];
+  alignas(64) uint8_t sector[kBlock];
+  alignas(64) uint8_t low[kBlock];
+  alignas(64) uint8_t falling[kBlock];
+  alignas(64) uint8_t rising[kBlock];
+};
+
+void hue_terms(const Planes& planes, Hues& hues) {
   for (size_t i = 0; i < kBlock; ++i) {
     const uint8_t r = planes.r[i];
     const uint8_t g = planes.g[i];
@@ -175,50 +182,53 @@ void turn_planes(Planes& planes, int shift) {
     const uint8_t high = std::max(std::max(r, g), b);
     const uint8_t low = std::min(std::min(r, g), b);
     const uint8_t middle = std::max(std::min(r, g), std::min(std::max(r, g), b));
-    most[i] = high;
-    // Gray has no saturation, whatever its hue; 1 keeps the division out of trouble.
-    range[i] = static_cast<uint8_t>(high - low);
-    part[i] = static_cast<uint8_t>(high - middle);
     const bool red = r == high;
     const bool green = g == high;
     const bool other = red || green ? b == low : r == low;
     // 1 - q, q - 1; 1 + q, 3 - q; 3 + q, 5 - q
-    const int8_t first = red ? 1 : green ? 1 : 3;
+    const int8_t first = red || green ? 1 : 3;
     const int8_t second = red ? -1 : green ? 3 : 5;
-    base[i] = other ? first : second;
-    sign[i] = other == red ? -1 : 1;
+    hues.base[i] = other ? first : second;
+    hues.sign[i] = other == red ? -1 : 1;
+    hues.most[i] = high;
+    hues.range[i] = static_cast<uint8_t>(high - low);
+    hues.part[i] = static_cast<uint8_t>(high - middle);
   }
-  alignas(64) uint8_t sector[kBlock];
-  alignas(64) uint8_t low[kBlock];
-  alignas(64) uint8_t falling[kBlock];
-  alignas(64) uint8_t rising[kBlock];
+}
+
+void turn_hues(Hues& hues, int shift) {
   for (size_t i = 0; i < kBlock; ++i) {
-    const auto spread = static_cast<float>(range[i] + (range[i] == 0));
-    const auto value = static_cast<float>(most[i]);
-    const float q = static_cast<float>(part[i]) / spread;
-    const float sixths = static_cast<float>(base[i]) + static_cast<float>(sign[i]) * q;
+    // Gray has no saturation, whatever its hue; 1 keeps the divisions out of trouble.
+    const auto range = static_cast<float>(hues.range[i]);
+    const auto spread = static_cast<float>(std::max(hues.range[i], uint8_t{1}));
+    const auto value = static_cast<float>(hues.most[i]);
+    const auto positive = static_cast<float>(std::max(hues.most[i], uint8_t{1}));
+    const float q = static_cast<float>(hues.part[i]) / spread;
+    const float sixths = static_cast<float>(hues.base[i]) + static_cast<float>(hues.sign[i]) * q;
     float hue = quotient(sixths, 6.0f, 1.0f / 6.0f);
     hue += hue < 0.0f ? 1.0f : 0.0f;
-    const float scaled = 255.0f * hue;
-    const auto near = static_cast<int>(scaled);
+    const auto near = static_cast<int>(255.0f * hue);
     const float beyond = std::fma(255.0f, hue, -static_cast<float>(near));
-    const int turned = (near - (beyond < 0.0f) + shift) & 255;
-    const float share = static_cast<float>(range[i]) / (value + (value == 0.0f ? 1.0f : 0.0f));
-    const auto saturated = static_cast<int>(255.0f * share);
+    const int turned = (near - (beyond < 0.0f ? 1 : 0) + shift) & 255;
+    const auto saturated = static_cast<int>(255.0f * (range / positive));
     const int at = (6 * turned * 32897) >> 23;  // 6 * turned / 255
     const float f = quotient(static_cast<float>(6 * turned - 255 * at), 255.0f, 1.0f / 255.0f);
     const float s = quotient(static_cast<float>(saturated), 255.0f, 1.0f / 255.0f);
-    sector[i] = static_cast<uint8_t>(at);
-    low[i] = static_cast<uint8_t>(static_cast<int>(value * (1.0f - s) + 0.5f));
-    falling[i] = static_cast<uint8_t>(static_cast<int>(value * (1.0f - s * f) + 0.5f));
-    rising[i] = static_cast<uint8_t>(static_cast<int>(value * (1.0f - s * (1.0f - f)) + 0.5f));
+    const auto rounded = [](float x) { return static_cast<uint8_t>(static_cast<int>(x + 0.5f)); };
+    hues.sector[i] = static_cast<uint8_t>(at);
+    hues.low[i] = rounded(value * (1.0f - s));
+    hues.falling[i] = rounded(value * (1.0f - s * f));
+    hues.rising[i] = rounded(value * (1.0f - s * (1.0f - f)));
   }
+}
+
+void colours_of(const Hues& hues, Planes& planes) {
   for (size_t i = 0; i < kBlock; ++i) {
-    const uint8_t at = sector[i];  // 6 is 0 again
-    const uint8_t v = most[i];
-    const uint8_t p = low[i];
-    const uint8_t q = falling[i];
-    const uint8_t t = rising[i];
+    const uint8_t at = hues.sector[i];  // 6 is 0 again
+    const uint8_t v = hues.most[i];
+    const uint8_t p = hues.low[i];
+    const uint8_t q = hues.falling[i];
+    const uint8_t t = hues.rising[i];
     planes.r[i] = at == 1 ? q : at == 2 || at == 3 ? p : at == 4 ? t : v;
     planes.g[i] = at == 1 || at == 2 ? v : at == 3 ? q : at == 4 || at == 5 ? p : t;
     planes.b[i] = at == 2 ? t : at == 3 || at == 4 ? v : at == 5 ? q : p;
@@ -227,7 +237,12 @@ void turn_planes(Planes& planes, int shift) {
 
 template <class V>
 void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
-  change_planes<V>(rgb, pixels, [&](Planes& planes) { turn_planes(planes, shift); });
+  Hues hues;
+  change_planes<V>(rgb, pixels, [&](Planes& planes) {
+    hue_terms(planes, hues);
+    turn_hues(hues, shift);
+    colours_of(hues, planes);
+  });
 }
 
 void sharpen(const uint8_t* __restrict__ above, const uint8_t* __restrict__ row,
