@@ -14,7 +14,7 @@ from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 __all__ = ["SIDE", "write_random"]
 
 SIDE = 192  # pixels: 3 * 192 * 192 = 110,592 bytes a record
-RAW = _C.codec_names().index("raw")
+RAW = _C.CODECS["raw"][0]
 CLASSES = 1000
 CHUNK = 256  # records made at a time
 SHARD_BYTES = 1 << 29

@@ -1,6 +1,4 @@
 // Decoding of single pictures, for tests, the pack stage and Python code that wants one image.
-#include "decode/decode.h"
-
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -15,7 +13,9 @@
 #include <tuple>
 
 #include "convert.h"
+#include "decode/codecs/codec.h"
 #include "fallback.h"
+#include "paths.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -74,18 +74,7 @@ class PyDecoder {
     return {found.data, format.ids ? size_t{2} : 3, shape, found.owner, nullptr, dtype};
   }
 
-  nb::dict counts() {
-    const DecodeCounts& c = decoder_.counts();
-    nb::dict out;
-    out["jpeg"] = c.jpeg;
-    out["jpeg_turbo"] = c.jpeg_turbo;
-    out["png"] = c.png;
-    out["webp"] = c.webp;
-    out["raw"] = c.raw;
-    out["fallback"] = c.fallback;
-    out["warnings"] = c.warnings;
-    return out;
-  }
+  nb::dict counts() { return by_path(decoder_.counts()); }
 
  private:
   struct Pixels {
@@ -131,19 +120,20 @@ nb::tuple probe_tuple(const BytesArg& data) {
                         info.flags);
 }
 
-std::vector<std::string> codec_names() {
-  std::vector<std::string> names;
-  for (int i = 0; i <= static_cast<int>(Codec::kRaw); ++i) {
-    names.emplace_back(codec_name(static_cast<Codec>(i)));
+nb::dict codec_table() {
+  nb::dict table;
+  for (size_t number = 0; number < kCodecs; ++number) {
+    const CodecRow& row = codec_row(static_cast<Codec>(number));
+    table[row.name] = nb::make_tuple(number, row.title, row.pillow, row.extension);
   }
-  return names;
+  return table;
 }
 
 }  // namespace
 
 void register_decode(nb::module_& m) {
   const DecodeLimits defaults;
-  m.def("codec_names", codec_names, "Codec names; the position is the value stored in the index.");
+  m.attr("CODECS") = codec_table();  // number, title, Pillow's name and extension by name
   m.def(
       "sniff", [](const BytesArg& data) { return std::string(codec_name(sniff(as_bytes(data)))); },
       nb::arg("data"), "The codec's name by the leading bytes of a uint8 array, or \"unknown\".");

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "paths.h"
 #include "register.h"
 #include "sources.h"
 
@@ -47,14 +48,11 @@ nb::list collect(PyEngine& self, uint64_t ticket) {
 nb::dict thread_stats(PyEngine& self, int seat) {
   const ThreadStats& stats = self.engine->thread_stats(seat);
   static constexpr const char* kStageNames[kStages] = {"shard", "decode", "transform", "idle"};
-  static constexpr const char* kPathNames[kPaths] = {"jpeg", "jpeg_turbo", "png",     "webp",
-                                                     "raw",  "pil",        "warnings"};
-  nb::dict seconds, paths, result;
+  nb::dict seconds, result;
   for (size_t i = 0; i < kStages; ++i)
     seconds[kStageNames[i]] = 1e-9 * static_cast<double>(stats.nanoseconds[i].load());
-  for (size_t i = 0; i < kPaths; ++i) paths[kPathNames[i]] = stats.records[i].load();
   result["seconds"] = seconds;
-  result["decoded"] = paths;
+  result["decoded"] = by_path(stats.records);
   result["samples"] = stats.samples.load();
   result["bytes"] = stats.bytes.load();
   result["faults"] = stats.faults.load();

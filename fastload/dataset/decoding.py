@@ -14,6 +14,7 @@ from fastload._native import _C
 from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import decode_with_pil
 from fastload.sample.fields import Image, Mask
+from fastload.shard.codecs import RAW, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
 
 __all__ = [
@@ -26,7 +27,6 @@ __all__ = [
     "wanted_format",
 ]
 
-_RAW = _C.codec_names().index("raw")
 _decoders = threading.local()  # a thread's own: none is locked by another thread when a process forks
 
 
@@ -43,7 +43,7 @@ def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXEL
     data = np.frombuffer(part.read(sample), np.uint8)
     record = part.record(sample)
     decoder = _decoder(max_pixels)
-    if record["codec"] == _RAW:
+    if record["codec"] == RAW:
         pixels: npt.NDArray[np.uint8] = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
     else:
         pixels = decoder.decode_rgb(data)
@@ -82,9 +82,9 @@ def wanted_format(kind: Image | Mask) -> tuple[int, int, bool]:
 
 def raw_format(record: np.void) -> tuple[int, int, int, int] | None:
     """Width, height, channels and bits of a record of raw pixels; None: it is an encoded picture."""
-    if record["codec"] != _RAW:
+    if record["codec"] != RAW:
         return None
-    bits = 16 if record["flags"] & _C.FLAG_SIXTEEN_BIT else 8
+    bits = 16 if record["flags"] & SIXTEEN_BIT else 8
     return int(record["width"]), int(record["height"]), int(record["channels"]), bits
 
 

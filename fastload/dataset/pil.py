@@ -7,15 +7,13 @@ import io
 from typing import TYPE_CHECKING
 
 from fastload.errors import DecodeError, LimitError
+from fastload.shard.codecs import PILLOW_FORMATS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["FORMATS", "decode_with_pil", "require_pil"]
-
-# Pillow's other readers (EPS, PSD, FITS...) have had most of its security bugs.
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF")
+__all__ = ["decode_with_pil", "require_pil"]
 
 
 def require_pil(who: str) -> None:
@@ -53,7 +51,7 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
         raise DecodeError(f"this picture needs Pillow ({error}): pip install pillow") from error
     limit = Image.MAX_IMAGE_PIXELS if max_pixels is None else max_pixels
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:
             pixels = image.width * image.height
             if limit is not None and pixels > limit:
                 size = f"{image.width}x{image.height}"

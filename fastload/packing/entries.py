@@ -18,7 +18,7 @@ from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.threads import started_pool
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
-from fastload.packing.summary import CODECS
+from fastload.shard.codecs import JPEG
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import write_paged
@@ -39,7 +39,6 @@ DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and th
 _GROUP = 64  # records a thread takes at a time
 _CHUNK = 1 << 16  # index entries at a time
 _SHARE = 40  # entry points are about this share of the records' bytes
-_JPEG = CODECS.index("jpeg")
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def _spacing_of(dataset: PackedFiles) -> int | None:
 def _has_jpegs(dataset: PackedFiles) -> bool:
     records = dataset.records
     return any(
-        (records[start : start + _CHUNK]["codec"] == _JPEG).any() for start in range(0, len(records), _CHUNK)
+        (records[start : start + _CHUNK]["codec"] == JPEG).any() for start in range(0, len(records), _CHUNK)
     )
 
 

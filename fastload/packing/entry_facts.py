@@ -10,14 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.packing.index_runs import IndexRuns
-from fastload.packing.summary import CODECS, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
+from fastload.shard.codecs import JPEG, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import HEADER
 
 __all__ = ["EntryFacts", "entry_facts"]
 
-_JPEG = CODECS.index("jpeg")
 _COMPONENTS = (1, 3)  # gray, YCbCr
 
 
@@ -52,7 +51,7 @@ def entry_facts(dataset: PackedFiles, runs: IndexRuns | None = None) -> EntryFac
     runs = runs or IndexRuns(dataset)
     jpegs = progressive = unsuited = 0
     for records in runs.entries():
-        found = records[records["codec"] == _JPEG]
+        found = records[records["codec"] == JPEG]
         is_progressive = (found["flags"] & PROGRESSIVE) != 0
         strange = (found["flags"] & (SIXTEEN_BIT | NEEDS_FALLBACK)) != 0
         strange |= ~np.isin(found["channels"], _COMPONENTS)

@@ -31,8 +31,9 @@ from fastload.packing.lock import folder_lock
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import MAX_LISTED, WORK_NAME
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
-from fastload.packing.summary import CODECS, Summary
+from fastload.packing.summary import Summary
 from fastload.packing.tables import Labels, read_table
+from fastload.shard.codecs import RAW
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import Foreign, format_of
 from fastload.shard.index import RECORD
@@ -320,7 +321,7 @@ def _described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], list
     records["length"] = np.where(too_long, np.uint64(np.iinfo(np.uint32).max), located.lengths)
     if foreign.picture is not None:
         records["width"], records["height"] = foreign.picture
-        records["codec"], records["channels"] = CODECS.index("raw"), 3
+        records["codec"], records["channels"] = RAW, 3
     failures = []
     for start in range(0, len(records), _CHUNK):
         found = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))

@@ -20,16 +20,15 @@ from fastload.errors import FastloadError
 from fastload.machine.threads import started_pool
 from fastload.packing.ingest import as_rows
 from fastload.packing.problems import Problem, Problems
-from fastload.packing.summary import CODECS
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Field
+from fastload.shard.codecs import CODECS, RAW
 from fastload.shard.manifest import Manifest
 
 __all__ = ["SPAN", "RecordChecks", "overlaps_across"]
 
 SPAN = 1 << 20  # entries looked at in one go
 _CHUNK = 512  # records a task
-_RAW = CODECS.index("raw")
 Progress = Callable[[int, int], None]
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -202,7 +201,7 @@ def _undecodable(
             try:
                 if kind is not None:
                     decoder.decode(pixels, wanted_format(kind), raw_format(record))
-                elif record["codec"] == _RAW:
+                elif record["codec"] == RAW:
                     decoder.decode_raw(pixels, int(record["width"]), int(record["height"]))
                 else:
                     decoder.decode_rgb(pixels)

@@ -7,20 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CODECS", "EXTENSIONS", "NEEDS_FALLBACK", "PROGRESSIVE", "SIXTEEN_BIT", "Summary"]
+from fastload.shard.codecs import CODECS
 
-# csrc/core/decode/decode.h, enum Codec
-CODECS = ("unknown", "jpeg", "png", "webp", "gif", "bmp", "tiff", "raw")
-EXTENSIONS = {
-    "jpeg": b".jpg",
-    "png": b".png",
-    "webp": b".webp",
-    "gif": b".gif",
-    "bmp": b".bmp",
-    "tiff": b".tif",
-}  # of files
-# csrc/core/decode/decode.h, ImageInfo's flags
-PROGRESSIVE, SIXTEEN_BIT, NEEDS_FALLBACK = 1, 2, 8
+__all__ = ["Summary"]
+
 _SIDES = 1 << 16
 
 
@@ -43,7 +33,7 @@ class Summary:
     @property
     def codecs(self) -> dict[str, int]:
         """Records a codec, commonest first."""
-        counts = {name: int(self._codecs[value]) for value, name in enumerate(CODECS)}
+        counts = {codec.name: int(self._codecs[codec.number]) for codec in CODECS}
         return dict(sorted(((n, c) for n, c in counts.items() if c), key=lambda item: -item[1]))
 
     def sides(self) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.pil import FORMATS, decode_with_pil
+from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
 from fastload.packing.ingest import Group, as_rows
 from fastload.packing.names import ESCAPED
 from fastload.packing.options import PackOptions
-from fastload.packing.summary import CODECS, PROGRESSIVE
+from fastload.shard.codecs import JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW
 
 __all__ = ["transcoder"]
 
@@ -61,7 +61,7 @@ def _rebuild(
 
 def _baseline(group: Group) -> Group:
     """Progressive JPEGs become baseline ones of the same coefficients; those that cannot stay as they are."""
-    wanted = (group.records["codec"] == CODECS.index("jpeg")) & ((group.records["flags"] & PROGRESSIVE) != 0)
+    wanted = (group.records["codec"] == JPEG) & ((group.records["flags"] & PROGRESSIVE) != 0)
     if not wanted.any():
         return group
     pieces: list[Pixels] = []
@@ -99,7 +99,7 @@ class _Raw:
                 continue
             pieces.append(np.ascontiguousarray(pixels))
             records[i]["height"], records[i]["width"] = pixels.shape[:2]
-        records["codec"], records["channels"] = CODECS.index("raw"), 3
+        records["codec"], records["channels"] = RAW, 3
         records["flags"] &= ESCAPED
         return _rebuild(group, records, pieces, failed)
 
@@ -141,7 +141,7 @@ class _Smaller:
     def _smaller(self, data: Pixels) -> Pixels:
         from PIL import Image, JpegImagePlugin
 
-        with Image.open(io.BytesIO(data.tobytes()), formats=FORMATS) as image:
+        with Image.open(io.BytesIO(data.tobytes()), formats=PILLOW_FORMATS) as image:
             size = bounded(image.width, image.height, self._max_side)
             if size == image.size:
                 return data

@@ -13,9 +13,9 @@ from fastload.packing.files import publish_folder, remove, temporary_of
 from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.names import ESCAPED, decode_key, encode_key
 from fastload.packing.png_file import png_file
-from fastload.packing.summary import CODECS, EXTENSIONS
 from fastload.packing.unpack_fields import TableFormat, unpack_fields
 from fastload.packing.unpacked_files import safe_path, write_new
+from fastload.shard.codecs import CODECS, RAW
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["unpack"]
@@ -73,11 +73,11 @@ def unpack(
 def _target(dataset: PackedFiles, sample: int) -> bytes:
     record = dataset.record(sample)
     key = safe_path(decode_key(dataset.index.key(sample), bool(record["flags"] & ESCAPED)))
-    codec = CODECS[int(record["codec"])]
-    if codec == "raw":
+    codec = int(record["codec"])
+    if codec == RAW:
         key += b".png"
     elif dataset.manifest.options.get("indexed") and not key.lower().endswith(IMG_EXTENSIONS):
-        key += EXTENSIONS.get(codec, b"")
+        key += CODECS[codec].extension.encode()
     label = int(record["label"])
     if label < 0 or not dataset.classes:
         return key
@@ -88,6 +88,6 @@ def _target(dataset: PackedFiles, sample: int) -> bytes:
 
 def _as_file(dataset: PackedFiles, sample: int, data: bytes) -> bytes:
     record = dataset.record(sample)
-    if CODECS[int(record["codec"])] != "raw":
+    if record["codec"] != RAW:
         return data
     return png_file(np.frombuffer(data, np.uint8).reshape(int(record["height"]), int(record["width"]), 3))

@@ -19,11 +19,11 @@ from fastload.packing.names import ESCAPED, decode_key
 from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import NUMPY_SUFFIX
 from fastload.packing.samples.table import SCHEMA_SUFFIX
-from fastload.packing.summary import CODECS, EXTENSIONS, SIXTEEN_BIT
 from fastload.packing.unpacked_files import safe_path, write_new
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
+from fastload.shard.codecs import CODECS, RAW, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 
@@ -123,14 +123,14 @@ def _free(name: str, taken: set[str]) -> str:
 
 def _lacks(key: bytes, suffix: bytes, record: np.void) -> bool:
     """Whether a key needs a suffix to be the name of its file: those of pixels, which are no files."""
-    return CODECS[int(record["codec"])] == "raw" and not key.lower().endswith(suffix)
+    return int(record["codec"]) == RAW and not key.lower().endswith(suffix)
 
 
 def _as_file(record: np.void, data: bytes) -> tuple[bytes, bytes]:
     """A record as a file, and the file's suffix."""
-    codec = CODECS[int(record["codec"])]
-    if codec != "raw":
-        return data, EXTENSIONS.get(codec, b"")
+    codec = int(record["codec"])
+    if codec != RAW:
+        return data, CODECS[codec].extension.encode()
     dtype = np.dtype("<u2" if record["flags"] & SIXTEEN_BIT else "u1")
     channels = int(record["channels"])
     pixels: npt.NDArray[Any] = np.frombuffer(data, dtype).reshape(

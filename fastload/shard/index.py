@@ -23,7 +23,7 @@ RECORD = np.dtype(
         ("shard", "<u4"),  # index into the manifest's shards
         ("width", "<u2"),  # pixels, 0: not known
         ("height", "<u2"),  # pixels, 0: not known
-        ("codec", "u1"),  # csrc/core/decode/decode.h, enum Codec
+        ("codec", "u1"),  # fastload.shard.codecs
         ("channels", "u1"),  # as stored
         ("flags", "u1"),  # ImageInfo flags
         ("reserved", "u1"),  # 0

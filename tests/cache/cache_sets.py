@@ -14,6 +14,7 @@ from plain_pack import plain_pack
 from fastload import PackedDataset
 from fastload._native import _C
 from fastload.cache.layout import HEADER
+from fastload.shard.codecs import RAW
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 
@@ -42,7 +43,7 @@ def sparse_set(folder: Path, count: int, side: int) -> PackedDataset:
     records = np.zeros(count, RECORD)
     records["length"], records["offset"] = length, np.arange(count, dtype=np.uint64) * np.uint64(length)
     records["crc32c"] = _C.crc32c(np.zeros(length, np.uint8))
-    records["codec"], records["channels"] = _C.codec_names().index("raw"), 3
+    records["codec"], records["channels"] = RAW, 3
     records["width"] = records["height"] = side
     records["label"] = np.arange(count)
     write_index(folder / INDEX_NAME, [records], [[b"%08d" % i for i in range(count)]])

@@ -17,6 +17,7 @@ from fastload._native import _C
 from fastload.dataset.decoding import decode_field, decode_record
 from fastload.sample.fields import Image, Label, Mask
 from fastload.sample.schema import Schema
+from fastload.shard.codecs import RAW
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 
@@ -86,7 +87,7 @@ def test_a_picture_of_another_format_is_an_error(tmp_path: Path) -> None:
 def test_raw_pixels_have_the_records_format(channels: int, bits: int) -> None:
     pixels = np.random.default_rng(1).integers(0, 2**bits, (6, 7, channels)).astype(f"<u{bits // 8}")
     record = np.zeros(1, RECORD)[0]
-    record["codec"], record["width"], record["height"] = _C.codec_names().index("raw"), 7, 6
+    record["codec"], record["width"], record["height"] = RAW, 7, 6
     record["channels"], record["flags"] = channels, _C.FLAG_SIXTEEN_BIT if bits == 16 else 0
     part = SimpleNamespace(
         schema=Schema.of({"image": Image(channels, bits)}),

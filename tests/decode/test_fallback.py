@@ -32,7 +32,7 @@ def test_pillow_decodes_the_rest(kind, mode):
     decoder = _C.Decoder(fallback=pil.decode_with_pil)
     np.testing.assert_array_equal(decoder.decode_rgb(data), pillow_rgb(data))
     np.testing.assert_array_equal(decoder.decode_rgb(data, (3, 4, 28, 16)), pillow_rgb(data)[4:, 3:])
-    assert decoder.counts()["fallback"] == 2
+    assert decoder.counts()["pil"] == 2
 
 
 def test_the_native_codecs_never_ask():

@@ -8,12 +8,21 @@ from decode_images import encode, photo
 
 from fastload._native import _C
 from fastload.errors import DecodeError
+from fastload.shard.codecs import CODECS, JPEG, PILLOW_FORMATS, RAW
 
 FORMATS = {"jpeg": "JPEG", "png": "PNG", "webp": "WEBP", "gif": "GIF", "bmp": "BMP", "tiff": "TIFF"}
 
 
 def test_codec_values_are_those_of_the_index_format():
-    assert _C.codec_names() == ["unknown", "jpeg", "png", "webp", "gif", "bmp", "tiff", "raw"]
+    assert list(_C.CODECS) == ["unknown", "jpeg", "png", "webp", "gif", "bmp", "tiff", "raw"]
+
+
+def test_what_python_knows_of_codecs_is_the_core_s_table():
+    assert [(codec.number, codec.name) for codec in CODECS] == list(enumerate(_C.CODECS))
+    assert tuple(FORMATS.values()) == PILLOW_FORMATS
+    assert CODECS[JPEG].extension == ".jpg"
+    assert CODECS[RAW].extension == CODECS[RAW].pillow == ""
+    assert [path for path in _C.Decoder().counts() if path in _C.CODECS] == ["jpeg", "png", "webp", "raw"]
 
 
 @pytest.mark.parametrize("codec", FORMATS)

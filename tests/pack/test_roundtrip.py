@@ -37,7 +37,7 @@ def check_dataset(folder: Path, source: Path, samples: list[tuple[str, int]]) ->
         assert int(record["label"]) == label
         assert decode_key(reference.keys[i], bool(record["flags"] & ESCAPED)) == os.fsencode(name)
         codec, width, height, channels, flags = _C.probe(np.frombuffer(data, np.uint8))
-        assert _C.codec_names()[record["codec"]] == codec
+        assert list(_C.CODECS)[record["codec"]] == codec
         found = (record["width"], record["height"], record["channels"], int(record["flags"]) & ~ESCAPED)
         assert found == (width, height, channels, flags)
         assert (dataset.read(i), dataset.label(i)) == (data, label)

@@ -51,7 +51,7 @@ def record_entries(pictures: Sequence[bytes], first: int, labels: Sequence[int] 
     records["offset"] = np.cumsum(records["length"], dtype=np.uint64) - records["length"] + first
     records["crc32c"] = [crc(picture) for picture in pictures]
     records["label"] = -1 if labels is None else labels
-    names = _C.codec_names()
+    names = list(_C.CODECS)
     for number, data in enumerate(pictures):
         try:
             codec, *facts = _C.probe(np.frombuffer(data, np.uint8))

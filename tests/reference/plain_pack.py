@@ -29,7 +29,7 @@ def plain_pack(
     records["length"] = [len(blob) for blob in blobs]
     records["offset"] = np.cumsum(records["length"], dtype=np.uint64) - records["length"]
     records["label"] = -1 if labels is None else labels
-    names = _C.codec_names()
+    names = list(_C.CODECS)
     for i, blob in enumerate(blobs):
         array = np.frombuffer(blob, np.uint8)
         records[i]["crc32c"] = _C.crc32c(array)

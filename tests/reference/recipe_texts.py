@@ -132,16 +132,20 @@ assert again == schema
 print(json.dumps({"rows": rows, "schema": str(field), "arrow": str(type_of(field)),
                   "public": "Cloud" in fastload.__all__ and fastload.Cloud() == field.kind}))
 """
-PPM_SNIFF = """  if (starts_with(bytes, "P6\\n"sv)) return Codec::kPpm;
-"""
-PPM_PROBE = """// PPM: "P6", width, height and 255 as text, then the pixels.
+PPM_CPP = """// PPM: "P6", width, height and 255 as text, then the pixels.
+#include <algorithm>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
-#include "decode/probe_parts.h"
+#include "decode/codecs/codec.h"
+#include "decode/codecs/header_bytes.h"
 
 namespace fastload {
+namespace {
+
+bool begins(Bytes bytes) { return starts_with(bytes, "P6\\n"); }
 
 ImageInfo probe_ppm(Bytes bytes) {
   const std::string head(bytes.begin(), bytes.end());
@@ -154,58 +158,43 @@ ImageInfo probe_ppm(Bytes bytes) {
   return info;
 }
 
-}  // namespace fastload
-"""
-PPM_H = """// PPM: pixels as they are, behind a header.
-#pragma once
-
-#include "base/geometry.h"
-#include "base/row_sink.h"
-#include "decode/decode.h"
-
-namespace fastload {
-
-// Rows of `roi`. Throws Error(kDecode) where the file ends before them.
-void decode_ppm(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink);
-
-}  // namespace fastload
-"""
-PPM_CPP = """#include "decode/ppm.h"
-
-#include <algorithm>
-#include <vector>
-
-#include "base/error.h"
-
-namespace fastload {
-
-void decode_ppm(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink) {
-  const size_t stride = size_t{3} * info.width;
-  const size_t size = stride * info.height;
-  if (bytes.size() < size) throw Error(ErrorKind::kDecode, "PPM: the file ends early");
-  const uint8_t* const pixels = bytes.data() + bytes.size() - size;
-  std::vector<uint8_t> row(size_t{3} * static_cast<size_t>(roi.width) + RowSink::kSlack);
-  for (int y = 0; y < roi.height; ++y) {
-    const uint8_t* from = pixels + stride * static_cast<size_t>(roi.y + y);
-    from += size_t{3} * static_cast<size_t>(roi.x);
-    std::copy_n(from, size_t{3} * static_cast<size_t>(roi.width), row.data());
-    sink.rows(row.data(), row.size(), y, 1);
+class PpmDecoder final : public PictureDecoder {
+ public:
+  Outcome decode(const OpenPicture& picture, Rect roi, RowSink& sink) override {
+    const size_t stride = size_t{3} * picture.info.width;
+    const size_t size = stride * picture.info.height;
+    if (picture.bytes.size() < size) throw Error(ErrorKind::kDecode, "PPM: the file ends early");
+    const uint8_t* const pixels = picture.bytes.data() + picture.bytes.size() - size;
+    std::vector<uint8_t> row(size_t{3} * static_cast<size_t>(roi.width) + RowSink::kSlack);
+    for (int y = 0; y < roi.height; ++y) {
+      const uint8_t* from = pixels + stride * static_cast<size_t>(roi.y + y);
+      from += size_t{3} * static_cast<size_t>(roi.x);
+      std::copy_n(from, size_t{3} * static_cast<size_t>(roi.width), row.data());
+      sink.rows(row.data(), row.size(), y, 1);
+    }
+    return {};
   }
-}
+};
+
+}  // namespace
+
+constinit const CodecRow kPpmCodec{Codec::kPpm, "ppm",  "PPM",     "PPM",
+                                   ".ppm",      begins, probe_ppm, make_decoder<PpmDecoder>};
 
 }  // namespace fastload
-"""
-PPM_CASE = """    case Codec::kPpm:
-      decode_ppm(bytes, info, roi, sink);
-      ++counts.ppm;
-      return;
 """
 PPM_MAIN = """#include <cstdio>
 #include <string>
 #include <vector>
 
-#include "decode/ppm.h"
-#include "decode/probe_parts.h"
+#include "decode/codecs/codec.h"
+
+namespace fastload {
+// In place of the codecs that need libraries.
+constexpr CodecRow kNone{Codec::kUnknown, "", "", "", "", nullptr, nullptr, nullptr};
+constinit const CodecRow kJpegCodec = kNone, kPngCodec = kNone, kWebpCodec = kNone;
+constinit const CodecRow kGifCodec = kNone, kBmpCodec = kNone, kTiffCodec = kNone, kRawCodec = kNone;
+}  // namespace fastload
 
 struct Printed final : fastload::RowSink {
   void rows(const uint8_t* pixels, size_t, int, int) override { std::fwrite(pixels, 1, 12, stdout); }
@@ -215,18 +204,14 @@ struct Printed final : fastload::RowSink {
 int main() {
   std::vector<uint8_t> file(4096);
   file.resize(std::fread(file.data(), 1, file.size(), stdin));
-  const fastload::ImageInfo info = fastload::probe_ppm(file);
-  const std::string name(fastload::codec_name(fastload::sniff(file)));
-  std::fprintf(stderr, "%s %u %u\\n", name.c_str(), info.width, info.height);
+  const fastload::ImageInfo info = fastload::probe(file);
+  const fastload::CodecRow& row = fastload::codec_row(info.codec);
+  const std::string path(fastload::path_name(static_cast<size_t>(info.codec)));
+  std::fprintf(stderr, "%s %u %u %d %s\\n", row.name, info.width, info.height,
+               static_cast<int>(info.codec), path.c_str());
   Printed sink;
-  fastload::decode_ppm(file, info, {2, 1, 4, 3}, sink);
+  row.make()->decode({file, info, {}, {}, {}}, {2, 1, 4, 3}, sink);
 }
-"""
-CODECS_USED = """
-import json
-from fastload.packing.summary import CODECS, EXTENSIONS
-assert set(EXTENSIONS) == set(CODECS) - {"unknown", "raw"}
-print(json.dumps(CODECS))
 """
 FLAT_SAID = """The records one after another, then their lengths as u64, then the number of records as u64.
 

@@ -2,17 +2,17 @@
 // images.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
 #include "base/geometry.h"
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
+#include "decode/codecs/registry.h"
 
 namespace fastload {
 
@@ -22,23 +22,6 @@ struct EntryPoints {
   Bytes packed;                   // empty: none
   int spacing = kRow;             // pixels, or kRow
 };
-
-// Values are part of the index format (FORMAT.md).
-enum class Codec : uint8_t {
-  kUnknown = 0,  // not recognised
-  kJpeg = 1,
-  kPng = 2,
-  kWebp = 3,
-  kGif = 4,
-  kBmp = 5,
-  kTiff = 6,
-  kRaw = 7,  // pixels, row-major; width, height, channels and bits are in the index
-};
-
-std::string_view codec_name(Codec codec);
-
-// The codec by the leading bytes alone; never by a name. kUnknown if none fits. Never kRaw.
-Codec sniff(Bytes bytes);
 
 struct ImageInfo {
   Codec codec = Codec::kUnknown;
@@ -76,13 +59,17 @@ struct RgbImage {
 // May be called from any thread, one call at a time per Decoder. Throws Error(kDecode).
 using FallbackDecode = std::function<RgbImage(Bytes)>;
 
-// Which path took how many records, and what it complained about.
-struct DecodeCounts {
-  uint64_t jpeg = 0;        // by fastload's own decoder
-  uint64_t jpeg_turbo = 0;  // by libjpeg-turbo: progressive, CMYK, damaged, ...
-  uint64_t png = 0, webp = 0, raw = 0, fallback = 0;
-  uint64_t warnings = 0;  // images that decoded with a library warning (e.g. extraneous bytes)
+// How many pictures each path decoded: a codec's own at the codec's number, then these.
+enum Path : size_t {
+  kByTurbo = kCodecs,  // JPEGs by libjpeg-turbo: progressive, CMYK, damaged, ...
+  kByFallback,
+  kWarnings,  // pictures that decoded with a library's warning (e.g. extraneous bytes)
+  kPaths,
 };
+using DecodeCounts = std::array<uint64_t, kPaths>;
+
+// A path's name; "" for that of a codec which only the fallback decodes.
+std::string_view path_name(size_t path);
 
 class Decoder {
  public:

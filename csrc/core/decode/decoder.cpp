@@ -1,13 +1,8 @@
-// Chooses a back end for each picture and checks limits before anything is allocated.
-#include "decode/jpeg/decoder.h"
-
+// Chooses a decoder for each picture and checks limits before anything is allocated.
 #include "base/error.h"
-#include "decode/decode.h"
+#include "decode/codecs/codec.h"
 #include "decode/formats.h"
-#include "decode/jpeg/turbo.h"
-#include "decode/png.h"
 #include "decode/rows.h"
-#include "decode/webp.h"
 
 namespace fastload {
 namespace {
@@ -43,30 +38,6 @@ void check_roi(Rect roi, const ImageInfo& info) {
                                      size_text(info.width, info.height) + " pixels");
 }
 
-// `pixels` are whole rows of the picture; `readable` bytes may be read from it on. The last rows
-// are copied if the sink's slack would lie behind that.
-void emit_raw(const uint8_t* pixels, size_t readable, size_t width, size_t pixel_bytes, Rect roi,
-              std::vector<uint8_t>& scratch, RowSink& sink) {
-  const size_t stride = width * pixel_bytes;
-  const size_t row_bytes = static_cast<size_t>(roi.width) * pixel_bytes;
-  const size_t start =
-      static_cast<size_t>(roi.y) * stride + static_cast<size_t>(roi.x) * pixel_bytes;
-  int direct = roi.height;
-  const auto end = [&](int rows) {
-    return start + static_cast<size_t>(rows - 1) * stride + row_bytes;
-  };
-  while (direct > 0 && end(direct) + RowSink::kSlack > readable) --direct;
-  emit_rows(sink, pixels + start, stride, direct);
-  if (direct == roi.height) return;
-  const auto rest = static_cast<size_t>(roi.height - direct);
-  uint8_t* const copy = reserve_scratch(scratch, rest * row_bytes + RowSink::kSlack);
-  for (size_t y = 0; y < rest; ++y) {
-    const uint8_t* from = pixels + start + (static_cast<size_t>(direct) + y) * stride;
-    std::copy_n(from, row_bytes, copy + y * row_bytes);
-  }
-  emit_rows(sink, copy, row_bytes, static_cast<int>(rest), direct);
-}
-
 }  // namespace
 
 struct Decoder::Impl {
@@ -78,18 +49,13 @@ struct Decoder::Impl {
   ImageInfo info;  // codec kUnknown: nothing is open
   FormatPlan plan;
   RgbImage by_fallback;
-  JpegDecoder jpeg;
-  JpegTurbo jpeg_turbo;
-  PngReader png;
-  WebpReader webp;
+  std::array<std::unique_ptr<PictureDecoder>, kCodecs> decoders;  // by codec
   std::vector<uint8_t> scratch;
   std::vector<uint8_t> converted;
 
   void decode(Rect roi, RowSink& sink, const EntryPoints& entries);
   void open_by_fallback();
-  bool decode_own_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries);
-  void decode_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries);
-  void count_warning(bool warned) { counts.warnings += warned ? 1 : 0; }
+  PictureDecoder& decoder_of(Codec codec);
 };
 
 void Decoder::Impl::open_by_fallback() {
@@ -107,35 +73,6 @@ void Decoder::Impl::open_by_fallback() {
   info.height = image.height;
   check_limits(info, limits);
   by_fallback = std::move(image);
-}
-
-// False: not a file for the own decoder, or damage on the way.
-bool Decoder::Impl::decode_own_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries) {
-  // Whether a file without its end marker counts as cut is libjpeg-turbo's to say.
-  const size_t size = bytes.size();
-  const bool has_end = bytes[size - 2] == 0xFF && bytes[size - 1] == 0xD9;
-  if (!has_end && roi.y + roi.height == static_cast<int>(info.height)) return false;
-  bool begun = false;
-  try {
-    if (!jpeg.open(bytes, limits)) return false;
-    begun = true;
-    jpeg.decode(roi, sink, entries, plan.decoded.channels == 1);
-    return true;
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kDecode && error.kind() != ErrorKind::kFormat) throw;
-    if (begun) sink.restart();
-    return false;
-  }
-}
-
-void Decoder::Impl::decode_jpeg(Rect roi, RowSink& sink, const EntryPoints& entries) {
-  if ((info.flags & ImageInfo::kProgressive) == 0 && decode_own_jpeg(roi, sink, entries)) {
-    ++counts.jpeg;
-    return;
-  }
-  const bool gray = plan.decoded.channels == 1;
-  count_warning(jpeg_turbo.decode(bytes, info, roi, limits.max_scans, sink, gray));
-  ++counts.jpeg_turbo;
 }
 
 Decoder::Decoder(DecodeLimits limits, FallbackDecode fallback) : impl_(std::make_unique<Impl>()) {
@@ -209,30 +146,23 @@ void Decoder::decode(Rect roi, RowSink& sink, const EntryPoints& entries) {
   trim_scratch(d.converted);
 }
 
+PictureDecoder& Decoder::Impl::decoder_of(Codec codec) {
+  std::unique_ptr<PictureDecoder>& decoder = decoders[static_cast<size_t>(codec)];
+  if (decoder == nullptr) decoder = codec_row(codec).make();
+  return *decoder;
+}
+
 void Decoder::Impl::decode(Rect roi, RowSink& sink, const EntryPoints& entries) {
   if ((info.flags & ImageInfo::kNeedsFallback) != 0) {
-    emit_raw(by_fallback.pixels.data(), by_fallback.pixels.size(), by_fallback.width, 3, roi,
-             scratch, sink);
-    ++counts.fallback;
+    const Bytes pixels{by_fallback.pixels.data(), by_fallback.pixels.size()};
+    emit_picture(pixels, by_fallback.width, 3, roi, scratch, sink);
+    ++counts[kByFallback];
     return;
   }
-  switch (info.codec) {
-    case Codec::kJpeg:
-      decode_jpeg(roi, sink, entries);
-      return;
-    case Codec::kPng:
-      count_warning(png.decode(bytes, info, roi, sink, plan.decoded));
-      ++counts.png;
-      return;
-    case Codec::kWebp:
-      webp.decode(bytes, info, roi, sink);
-      ++counts.webp;
-      return;
-    default:  // kRaw: the others need the fallback
-      emit_raw(bytes.data(), bytes.size(), info.width, plan.decoded.pixel_bytes(), roi, scratch,
-               sink);
-      ++counts.raw;
-  }
+  const OpenPicture picture{bytes, info, plan.decoded, limits, entries};
+  const PictureDecoder::Outcome outcome = decoder_of(info.codec).decode(picture, roi, sink);
+  ++counts[outcome.by_turbo ? kByTurbo : static_cast<size_t>(info.codec)];
+  counts[kWarnings] += outcome.warned ? 1 : 0;
 }
 
 const DecodeCounts& Decoder::counts() const { return impl_->counts; }

@@ -1,4 +1,4 @@
-// Handing pixels to a RowSink, shared by the codec back ends.
+// Handing pixels to a RowSink, shared by the codecs.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/geometry.h"
 #include "base/row_sink.h"
 
@@ -36,5 +37,10 @@ inline void emit_rows(RowSink& sink, const uint8_t* pixels, size_t stride, int r
               std::min(kChunkRows, rows - y));
   }
 }
+
+// Gives `roi` of a picture that lies in memory, row after row without gaps, to the sink. The last
+// rows are copied where the sink's slack would lie behind the end of `pixels`.
+void emit_picture(Bytes pixels, size_t width, size_t pixel_bytes, Rect roi,
+                  std::vector<uint8_t>& scratch, RowSink& sink);
 
 }  // namespace fastload

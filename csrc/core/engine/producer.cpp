@@ -242,17 +242,12 @@ EntryPoints Producer::entries_of(const Source& source, uint64_t id) {
 
 void Producer::count_paths() {
   const DecodeCounts& now = decoder_.counts();
-  auto add = [&](Path path, uint64_t value, uint64_t before) {
-    if (value != before)
-      ThreadStats::add(stats_.records[static_cast<size_t>(path)], value - before);
-  };
-  add(Path::kJpeg, now.jpeg, counted_.jpeg);
-  add(Path::kJpegTurbo, now.jpeg_turbo, counted_.jpeg_turbo);
-  add(Path::kPng, now.png, counted_.png);
-  add(Path::kWebp, now.webp, counted_.webp);
-  add(Path::kRaw, now.raw, counted_.raw + recut_);
-  add(Path::kFallback, now.fallback, counted_.fallback);
-  add(Path::kWarnings, now.warnings, counted_.warnings);
+  counted_[static_cast<size_t>(Codec::kRaw)] += recut_;
+  for (size_t path = 0; path < kPaths; ++path) {
+    if (now[path] != counted_[path]) {
+      ThreadStats::add(stats_.records[path], now[path] - counted_[path]);
+    }
+  }
   counted_ = now;
   recut_ = 0;
 }

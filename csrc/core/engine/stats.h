@@ -5,17 +5,17 @@
 #include <atomic>
 #include <cstdint>
 
+#include "decode/decode.h"
+
 namespace fastload {
 
 enum class Stage : uint8_t { kShard = 0, kDecode = 1, kTransform = 2, kIdle = 3 };
 inline constexpr size_t kStages = 4;
-enum class Path : uint8_t { kJpeg, kJpegTurbo, kPng, kWebp, kRaw, kFallback, kWarnings };
-inline constexpr size_t kPaths = 7;
 
 // One cache line's worth and more for each thread, so that threads do not share lines.
 struct alignas(128) ThreadStats {
   std::array<std::atomic<uint64_t>, kStages> nanoseconds{};
-  std::array<std::atomic<uint64_t>, kPaths> records{};  // by decoding path
+  std::array<std::atomic<uint64_t>, kPaths> records{};  // by decoding path, as DecodeCounts
   std::atomic<uint64_t> samples{0};
   std::atomic<uint64_t> bytes{0};  // encoded bytes read
   std::atomic<uint64_t> faults{0};

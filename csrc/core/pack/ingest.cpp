@@ -17,7 +17,7 @@ namespace {
 void describe_image(Bytes bytes, Record& record, const DecodeLimits& limits) {
   if (sniff(bytes) == Codec::kUnknown) {
     throw Error(ErrorKind::kDecode,
-                "not an image: not JPEG, PNG, WebP, GIF, BMP or TIFF by its first bytes");
+                "not an image: not " + sniffed_titles() + " by its first bytes");
   }
   const ImageInfo info = probe(bytes);
   const uint64_t pixels = uint64_t{info.width} * info.height;

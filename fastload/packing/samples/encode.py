@@ -15,17 +15,16 @@ from fastload._native import _C
 from fastload.packing.ingest import as_rows
 from fastload.packing.names import ESCAPED, encode_key, outside_key
 from fastload.packing.samples.pictures import NUMPY_SUFFIX, Picture, path_of, picture_of
-from fastload.packing.summary import CODECS, SIXTEEN_BIT
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema
 from fastload.shard.chunk import Chunk
+from fastload.shard.codecs import CODECS, JPEG, RAW, SIXTEEN_BIT
 from fastload.shard.index import RECORD
 
 __all__ = ["Encoded", "Encoder", "Failed"]
 
 MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Encoded; one larger sample makes a larger one
-_EXTENSIONS = {"jpeg": ".jpg", "tiff": ".tif", "raw": NUMPY_SUFFIX.decode(), "unknown": ""}
 _NO_FILE = b""
 
 
@@ -190,8 +189,9 @@ class _Piece:
     def _keys(self, kept: list[int], records: npt.NDArray[np.void]) -> list[bytes]:
         keys = []
         for record, i in zip(records, kept, strict=True):
-            path, codec = self._paths[i], CODECS[int(record["codec"])]
-            made = f"{self._positions[i]:08d}{_EXTENSIONS.get(codec, '.' + codec)}".encode()
+            path, codec = self._paths[i], int(record["codec"])
+            suffix = NUMPY_SUFFIX if codec == RAW else CODECS[codec].extension.encode()
+            made = f"{self._positions[i]:08d}".encode() + suffix
             key, escaped = encode_key(path or made)
             if escaped:
                 record["flags"] |= ESCAPED
@@ -219,7 +219,7 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
 def _unfit(kind: Mask, records: npt.NDArray[np.void]) -> list[tuple[int, str]]:
     found = []
     for i, record in enumerate(records):
-        if CODECS[int(record["codec"])] == "jpeg":
+        if record["codec"] == JPEG:
             found.append((i, "a mask cannot be a JPEG, which changes the ids; use PNG"))
         elif kind.bits == 8 and record["flags"] & SIXTEEN_BIT:
             found.append((i, "a mask of 8 bits. Found: 16 bits; use mask(bits=16)"))

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.packing.png_file import png_file
-from fastload.packing.summary import CODECS, SIXTEEN_BIT
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
+from fastload.shard.codecs import RAW, SIXTEEN_BIT
 
 __all__ = ["NUMPY_SUFFIX", "Picture", "is_path", "is_picture", "path_of", "picture_of"]
 
@@ -156,7 +156,7 @@ def _raw(kind: Image, pixels: npt.NDArray[Any]) -> Picture:
     flags = SIXTEEN_BIT if kind.bits == 16 else 0
     facts = {"width": width, "height": height, "channels": channels, "flags": flags}
     data = pixels.astype(pixels.dtype.newbyteorder("<")).tobytes()
-    return Picture(data, {"codec": CODECS.index("raw"), **facts})
+    return Picture(data, {"codec": RAW, **facts})
 
 
 def _ids(kind: Mask, pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:

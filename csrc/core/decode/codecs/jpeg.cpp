@@ -1,10 +1,13 @@
-// JPEG: walks the marker segments up to the frame header (ITU-T T.81, B.2), as libjpeg does.
+// JPEG: by the decoder in decode/jpeg/, or by libjpeg-turbo where that does not take the file.
 #include <cstdio>
 // jpeglib.h needs size_t and FILE from <cstdio>.
 #include <jpeglib.h>
 
 #include "base/error.h"
-#include "decode/probe_parts.h"
+#include "decode/codecs/codec.h"
+#include "decode/codecs/header_bytes.h"
+#include "decode/jpeg/decoder.h"
+#include "decode/jpeg/turbo.h"
 
 namespace fastload {
 namespace {
@@ -48,8 +51,7 @@ ImageInfo read_frame(uint8_t marker, Bytes segment) {
   return info;
 }
 
-}  // namespace
-
+// Walks the marker segments up to the frame header (ITU-T T.81, B.2), as libjpeg does.
 ImageInfo probe_jpeg(Bytes bytes) {
   size_t at = 2;  // behind SOI
   while (true) {
@@ -69,5 +71,49 @@ ImageInfo probe_jpeg(Bytes bytes) {
     at += length;
   }
 }
+
+bool begins(Bytes bytes) { return starts_with(bytes, "\xFF\xD8\xFF"); }
+
+class JpegPictures final : public PictureDecoder {
+ public:
+  Outcome decode(const OpenPicture& picture, Rect roi, RowSink& sink) override {
+    const bool progressive = (picture.info.flags & ImageInfo::kProgressive) != 0;
+    if (!progressive && decode_own(picture, roi, sink)) return {};
+    const bool warned = turbo_.decode(picture.bytes, picture.info, roi, picture.limits.max_scans,
+                                      sink, picture.format.channels == 1);
+    return {warned, true};
+  }
+
+ private:
+  bool decode_own(const OpenPicture& picture, Rect roi, RowSink& sink);
+
+  JpegDecoder own_;
+  JpegTurbo turbo_;
+};
+
+// False: not a file for the own decoder, or damage on the way.
+bool JpegPictures::decode_own(const OpenPicture& picture, Rect roi, RowSink& sink) {
+  const Bytes bytes = picture.bytes;
+  // Whether a file without its end marker counts as cut is libjpeg-turbo's to say.
+  const size_t size = bytes.size();
+  const bool has_end = bytes[size - 2] == 0xFF && bytes[size - 1] == 0xD9;
+  if (!has_end && roi.y + roi.height == static_cast<int>(picture.info.height)) return false;
+  bool begun = false;
+  try {
+    if (!own_.open(bytes, picture.limits)) return false;
+    begun = true;
+    own_.decode(roi, sink, picture.entries, picture.format.channels == 1);
+    return true;
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDecode && error.kind() != ErrorKind::kFormat) throw;
+    if (begun) sink.restart();
+    return false;
+  }
+}
+
+}  // namespace
+
+constinit const CodecRow kJpegCodec{Codec::kJpeg, "jpeg", "JPEG",     "JPEG",
+                                    ".jpg",       begins, probe_jpeg, make_decoder<JpegPictures>};
 
 }  // namespace fastload

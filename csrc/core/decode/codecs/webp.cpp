@@ -1,10 +1,11 @@
-#include "decode/webp.h"
-
+// WebP by libwebp: lossy and lossless, not animated.
 #include <webp/decode.h>
 
 #include <new>
 
 #include "base/error.h"
+#include "decode/codecs/codec.h"
+#include "decode/codecs/header_bytes.h"
 #include "decode/rows.h"
 
 namespace fastload {
@@ -32,13 +33,43 @@ Rect with_margin(Rect roi, const ImageInfo& info) {
   return {left, top, right - left, bottom - top};
 }
 
-}  // namespace
+bool begins(Bytes bytes) { return starts_with(bytes, "RIFF") && starts_with(bytes, "WEBP", 8); }
 
-void WebpReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink) {
+// libwebp reads the RIFF header itself.
+ImageInfo probe_webp(Bytes bytes) {
+  WebPBitstreamFeatures features;
+  const VP8StatusCode status = WebPGetFeatures(bytes.data(), bytes.size(), &features);
+  if (status == VP8_STATUS_NOT_ENOUGH_DATA) {
+    throw Error(ErrorKind::kDecode, "WebP: the file ends early (no frame header)");
+  }
+  if (status != VP8_STATUS_OK || features.width <= 0 || features.height <= 0) {
+    throw Error(ErrorKind::kDecode, "WebP: the header is damaged (libwebp status " +
+                                        std::to_string(static_cast<int>(status)) + ")");
+  }
+  ImageInfo info;
+  info.codec = Codec::kWebp;
+  info.width = static_cast<uint32_t>(features.width);
+  info.height = static_cast<uint32_t>(features.height);
+  info.channels = features.has_alpha ? 4 : 3;
+  // libwebp proper decodes no animations (its demux library does).
+  if (features.has_animation) info.flags |= ImageInfo::kAnimated | ImageInfo::kNeedsFallback;
+  return info;
+}
+
+class WebpDecoder final : public PictureDecoder {
+ public:
+  Outcome decode(const OpenPicture& picture, Rect roi, RowSink& sink) override;
+
+ private:
+  std::vector<uint8_t> scratch_;  // the ROI and its margin
+};
+
+// Alpha is dropped, the colour under it kept.
+PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi, RowSink& sink) {
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config))
     throw Error(ErrorKind::kState, "libwebp is of another version");
-  const Rect crop = with_margin(roi, info);
+  const Rect crop = with_margin(roi, picture.info);
   const size_t stride = static_cast<size_t>(crop.width) * 3;
   const size_t size = stride * static_cast<size_t>(crop.height);
   uint8_t* const pixels = reserve_scratch(scratch_, size + RowSink::kSlack);
@@ -52,7 +83,7 @@ void WebpReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& s
   config.output.u.RGBA.rgba = pixels;
   config.output.u.RGBA.stride = static_cast<int>(stride);
   config.output.u.RGBA.size = size;
-  const VP8StatusCode status = WebPDecode(bytes.data(), bytes.size(), &config);
+  const VP8StatusCode status = WebPDecode(picture.bytes.data(), picture.bytes.size(), &config);
   WebPFreeDecBuffer(&config.output);
   if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
   if (status != VP8_STATUS_OK) {
@@ -62,6 +93,12 @@ void WebpReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& s
                left = static_cast<size_t>(roi.x - crop.x);
   emit_rows(sink, pixels + top * stride + left * 3, stride, roi.height);
   trim_scratch(scratch_);
+  return {};
 }
+
+}  // namespace
+
+constinit const CodecRow kWebpCodec{Codec::kWebp, "webp", "WebP",     "WEBP",
+                                    ".webp",      begins, probe_webp, make_decoder<WebpDecoder>};
 
 }  // namespace fastload

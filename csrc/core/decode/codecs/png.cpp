@@ -1,5 +1,4 @@
-#include "decode/png.h"
-
+// PNG by libpng.
 #include <png.h>
 
 #include <bit>
@@ -8,12 +7,95 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "decode/codecs/codec.h"
+#include "decode/codecs/header_bytes.h"
 #include "decode/rows.h"
 
 namespace fastload {
+namespace {
+
+bool begins(Bytes bytes) { return starts_with(bytes, "\x89PNG\r\n\x1A\n"); }
+
+constexpr size_t kSignature = 8, kChunkHead = 8, kCrc = 4, kHeaderData = 13;
+constexpr uint32_t kIhdr = 0x49484452, kIdat = 0x49444154, kActl = 0x6163544C;
+
+bool is_animated(Bytes bytes) {
+  size_t at = kSignature;
+  while (bytes.size() - at >= kChunkHead) {
+    const size_t length = big32(&bytes[at]);
+    const uint32_t type = big32(&bytes[at + 4]);
+    if (type == kActl) return true;
+    if (type == kIdat || length > bytes.size() - at - kChunkHead) return false;
+    at += kChunkHead + length;
+    if (bytes.size() - at < kCrc) return false;
+    at += kCrc;
+  }
+  return false;
+}
+
+ImageInfo probe_png(Bytes bytes) {
+  if (bytes.size() < kSignature + kChunkHead + kHeaderData) {
+    throw Error(ErrorKind::kDecode, "PNG: the file ends early (no IHDR chunk)");
+  }
+  const uint8_t* head = &bytes[kSignature];
+  if (big32(head) != kHeaderData || big32(head + 4) != kIhdr) {
+    throw Error(ErrorKind::kDecode, "PNG: the first chunk is not an IHDR of 13 bytes");
+  }
+  ImageInfo info;
+  info.codec = Codec::kPng;
+  info.width = big32(head + 8);
+  info.height = big32(head + 12);
+  if (info.width == 0 || info.height == 0)
+    throw Error(ErrorKind::kDecode, "PNG: width or height is 0");
+  const uint8_t depth = head[16], colour = head[17];
+  switch (colour) {
+    case 0:  // gray
+      info.channels = 1;
+      break;
+    case 2:  // RGB
+    case 3:  // palette
+      info.channels = 3;
+      break;
+    case 4:  // gray and alpha
+      info.channels = 2;
+      break;
+    case 6:  // RGB and alpha
+      info.channels = 4;
+      break;
+    default:
+      throw Error(ErrorKind::kDecode,
+                  "PNG: colour type " + std::to_string(colour) + "; legal are 0, 2, 3, 4 and 6");
+  }
+  if (depth == 16) info.flags |= ImageInfo::kSixteenBit;
+  if (is_animated(bytes)) info.flags |= ImageInfo::kAnimated;
+  return info;
+}
+
+class PngDecoder final : public PictureDecoder {
+ public:
+  PngDecoder();
+
+  // RGB of 8 bits as Pillow's convert("RGB"): alpha and tRNS are dropped and the colour under them
+  // kept, gray is repeated, no gamma. 16-bit samples are scaled to 8 bits by 1/257 and rounded
+  // (Pillow clips 16-bit gray at 255 and cuts off the low byte of 16-bit colour). Other formats
+  // likewise; ids are the palette's indices or the samples as stored. Rows below the ROI are not
+  // read unless the file is interlaced.
+  Outcome decode(const OpenPicture& picture, Rect roi, RowSink& sink) override;
+
+ private:
+  struct Session;
+  struct Opened;
+  void decode_rows(Rect roi, RowSink& sink);
+  void decode_interlaced(Rect roi, RowSink& sink);
+  void emit(const uint8_t* rows, Rect roi, int first, int count, RowSink& sink);
+
+  std::unique_ptr<Session> session_;
+  std::vector<uint8_t> scratch_;   // kChunkRows rows, or the whole picture if interlaced
+  std::vector<uint8_t> expanded_;  // palette files: kChunkRows rows of the ROI
+};
 
 // Everything libpng's callbacks touch. No member has a destructor, so that longjmp may leave it.
-struct PngReader::Session {
+struct PngDecoder::Session {
   png_structp png;
   png_infop info;
   const uint8_t* next;
@@ -62,7 +144,7 @@ struct PngReader::Session {
   void read_palette();
 };
 
-struct PngReader::Opened {
+struct PngDecoder::Opened {
   Opened(Session& s, Bytes bytes) : session(s) {
     s.png = nullptr;
     s.info = nullptr;
@@ -86,7 +168,7 @@ struct PngReader::Opened {
 };
 
 // Runs inside run(): libpng may leave it.
-void PngReader::Session::configure(const PixelFormat& format) {
+void PngDecoder::Session::configure(const PixelFormat& format) {
   // Text, profiles and the like are passed over, so that they cost neither memory nor inflation.
   static const png_byte ignored[] =
       "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0"
@@ -105,7 +187,7 @@ void PngReader::Session::configure(const PixelFormat& format) {
 }
 
 // Runs inside run().
-void PngReader::Session::convert(const PixelFormat& format) {
+void PngDecoder::Session::convert(const PixelFormat& format) {
   if (format.bits == 16 && std::endian::native == std::endian::little) png_set_swap(png);
   if (indexed) read_palette();
   if (indexed || format.ids) return png_set_packing(png);
@@ -116,7 +198,7 @@ void PngReader::Session::convert(const PixelFormat& format) {
 }
 
 // Indices above the palette's end mean a damaged file; they are black, as in Pillow.
-void PngReader::Session::read_palette() {
+void PngDecoder::Session::read_palette() {
   png_set_check_for_invalid_index(png, 0);
   png_colorp colours = nullptr;
   int count = 0;
@@ -129,11 +211,10 @@ void PngReader::Session::read_palette() {
   }
 }
 
-PngReader::PngReader() : session_(std::make_unique<Session>()) {}
-PngReader::~PngReader() = default;
+PngDecoder::PngDecoder() : session_(std::make_unique<Session>()) {}
 
 // `rows` are `count` decoded rows of the whole width, the first one sink row `first`.
-void PngReader::emit(const uint8_t* rows, Rect roi, int first, int count, RowSink& sink) {
+void PngDecoder::emit(const uint8_t* rows, Rect roi, int first, int count, RowSink& sink) {
   const Session& s = *session_;
   const auto left = static_cast<size_t>(roi.x);
   if (!s.indexed) return sink.rows(rows + left * s.pixel_bytes, s.stride, first, count);
@@ -147,7 +228,7 @@ void PngReader::emit(const uint8_t* rows, Rect roi, int first, int count, RowSin
   sink.rows(out, stride, first, count);
 }
 
-void PngReader::decode_rows(Rect roi, RowSink& sink) {
+void PngDecoder::decode_rows(Rect roi, RowSink& sink) {
   Session& s = *session_;
   uint8_t* const rows = reserve_scratch(scratch_, s.stride * kChunkRows + RowSink::kSlack);
   s.run([&] {
@@ -164,7 +245,7 @@ void PngReader::decode_rows(Rect roi, RowSink& sink) {
   }
 }
 
-void PngReader::decode_interlaced(Rect roi, RowSink& sink) {
+void PngDecoder::decode_interlaced(Rect roi, RowSink& sink) {
   Session& s = *session_;
   const int height = static_cast<int>(png_get_image_height(s.png, s.info));
   uint8_t* const rows =
@@ -182,11 +263,11 @@ void PngReader::decode_interlaced(Rect roi, RowSink& sink) {
   }
 }
 
-bool PngReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& sink,
-                       const PixelFormat& format) {
+PictureDecoder::Outcome PngDecoder::decode(const OpenPicture& picture, Rect roi, RowSink& sink) {
+  const ImageInfo& info = picture.info;
   Session& s = *session_;
-  const Opened opened(s, bytes);
-  s.run([&] { s.configure(format); });
+  const Opened opened(s, picture.bytes);
+  s.run([&] { s.configure(picture.format); });
   const bool interlaced = png_get_interlace_type(s.png, s.info) != PNG_INTERLACE_NONE;
   if (s.stride != size_t{info.width} * s.pixel_bytes) {
     throw Error(ErrorKind::kDecode, "PNG: the header contradicts itself");
@@ -200,7 +281,12 @@ bool PngReader::decode(Bytes bytes, const ImageInfo& info, Rect roi, RowSink& si
   const bool to_the_end = interlaced || static_cast<uint32_t>(roi.y + roi.height) == info.height;
   if (to_the_end) s.run([&] { png_read_end(s.png, nullptr); });
   trim_scratch(scratch_);
-  return s.warned;
+  return {s.warned, false};
 }
+
+}  // namespace
+
+constinit const CodecRow kPngCodec{Codec::kPng, "png",  "PNG",     "PNG",
+                                   ".png",      begins, probe_png, make_decoder<PngDecoder>};
 
 }  // namespace fastload

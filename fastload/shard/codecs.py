@@ -1,0 +1,40 @@
+"""The codecs of pictures, from the one table of them (csrc/core/decode/codecs/); flags of entries."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fastload._native import _C
+
+__all__ = [
+    "CODECS",
+    "JPEG",
+    "NEEDS_FALLBACK",
+    "PILLOW_FORMATS",
+    "PROGRESSIVE",
+    "RAW",
+    "SIXTEEN_BIT",
+    "Codec",
+]
+
+
+class Codec(NamedTuple):
+    """A codec: its number in the index, its name in manifest and statistics, and what else it is called."""
+
+    number: int
+    name: str
+    title: str  # as people write it
+    pillow: str  # Pillow's name; "" where it has none
+    extension: str  # of files, ".jpg"; "" where there are none
+
+
+#: All codecs; the place of each is its number.
+CODECS = tuple(
+    Codec(number, name, title, pillow, extension)
+    for name, (number, title, pillow, extension) in _C.CODECS.items()
+)
+JPEG: int = _C.CODECS["jpeg"][0]
+RAW: int = _C.CODECS["raw"][0]
+PROGRESSIVE, SIXTEEN_BIT, NEEDS_FALLBACK = _C.FLAG_PROGRESSIVE, _C.FLAG_SIXTEEN_BIT, _C.FLAG_NEEDS_FALLBACK
+#: What Pillow may read: its other readers (EPS, PSD, FITS...) have had most of its security bugs.
+PILLOW_FORMATS = tuple(codec.pillow for codec in CODECS if codec.pillow)
