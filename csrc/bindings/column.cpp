@@ -5,6 +5,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -66,6 +67,13 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<2>> records(Column& column) {
   return {data, {count, sizeof(Record)}, owner};
 }
 
+uint64_t longest(Column& column) {
+  const nb::gil_scoped_release release;
+  uint64_t most = 0;
+  for (uint64_t id = 0; id < column.size(); ++id) most = std::max(most, column.length(id));
+  return most;
+}
+
 }  // namespace
 
 void register_column(nb::module_& m) {
@@ -90,6 +98,7 @@ void register_column(nb::module_& m) {
       .def("records", &records,
            "All entries of a record column as (n, 32) uint8, checked; view as "
            "fastload.shard.index.RECORD.")
+      .def("longest", &longest, "Bytes of the longest value; every length is looked at.")
       .def("value", &value, nb::arg("sample"), "The value's bytes, checked.")
       .def("gather", &gather, nb::arg("ids"),
            "The values of samples `ids` (n,) int64, back to back, as uint8, and where each begins "

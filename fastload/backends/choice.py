@@ -18,7 +18,7 @@ from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.protocol import Backend
 from fastload.backends.python import PythonBackend
-from fastload.backends.shapes import memory_plan, planned_form, python_workers, runs_python
+from fastload.backends.shapes import largest_batch, memory_plan, planned_form, python_workers, runs_python
 from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
@@ -143,15 +143,14 @@ def plan_memory(
 
 
 def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:
-    form = planned_form(dataset, plan, options)
-    shape = form.shape
+    shape = planned_form(dataset, plan, options).shape
     if shape is None:
-        return memory_plan(form, options, workers)
+        return memory_plan(largest_batch(dataset, plan, options), options, workers)
     if options.backend == "dali" and goes_to_gpu(options.device):
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
     if not runs_python(plan, options) and goes_to_gpu(options.device):
         return device_memory_plan(shape, options, parameters_of(parts_of(options.batch_transform)))
-    return memory_plan(form, options, workers)
+    return memory_plan(largest_batch(dataset, plan, options), options, workers)
 
 
 def _packed(

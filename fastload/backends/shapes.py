@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
+from fastload.backends.bounds import most_measured
 from fastload.backends.fields import delivers_pairs, fields_layout
 from fastload.backends.options import Options
 from fastload.backends.worker_counts import slots_for, workers_for
 from fastload.cache.tier import bounded_sizes
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
-from fastload.prefetch.slots import SlotShape
+from fastload.prefetch.slots import SlotShape, in_steps
 from fastload.sample.delivery import Delivery
+from fastload.sample.layout import BatchLayout, Measured
 from fastload.sample.planned import chosen
 from fastload.transforms.plan import Plan
 
 __all__ = [
     "Form",
     "batch_form",
+    "largest_batch",
     "memory_plan",
     "planned_form",
     "planned_shape",
@@ -130,20 +134,22 @@ def planned_shape(dataset: Packed, plan: Plan, options: Options) -> SlotShape:
     return shape
 
 
-def memory_plan(form: Form, options: Options, workers: int = 0) -> dict[str, int]:
-    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any.
+def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
+    """The layout of a full batch; where batches differ in size, of one that needs as much as any can.
 
     Raises:
-        ValueError: batches differ in size.
+        ValueError: that is not known before samples are read.
     """
-    layout = form.delivery.layout
-    measured = [field.name for field in layout.fields if field.is_measured]
-    if measured:
-        raise ValueError(
-            f"Batches differ in size, by what samples have in {', '.join(measured)}: "
-            "memory cannot be planned."
-        )
-    nbytes = layout.of(options.batch_size, [None] * len(layout.fields)).nbytes
+    layout, count = planned_form(dataset, plan, options).delivery.layout, options.batch_size
+    known: Sequence[Measured] = [None] * len(layout.fields)
+    if layout.is_measured:
+        known = most_measured(dataset, plan, layout, count, options.cache_decoded)
+    return layout.of(count, known)
+
+
+def memory_plan(largest: BatchLayout, options: Options, workers: int = 0) -> dict[str, int]:
+    """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any."""
+    nbytes = in_steps(largest.nbytes) if largest.layout.is_measured else largest.nbytes
     slots = options.most_prefetch + 2  # in work, at the consumer, and one it has not let go of yet
     if workers:
         slots = slots_for(workers, options.prefetch_factor)

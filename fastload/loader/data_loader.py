@@ -327,12 +327,14 @@ class DataLoader(TorchDataLoader[T_co]):
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
         ``read_ahead_bytes`` at most for records that are not in memory, and ``total``.
 
+        Where batches differ in size, ``slot_bytes`` is a bound, of the set's longest values and largest
+        pictures, whose sizes are all looked at. Batches take what they need.
         ``pinned_bytes`` of these are page-locked. On a device, for the loader's whole life: ``device_slots``
         and ``device_bytes``; ``batch_bytes`` is what each batch takes besides, of torch's allocator.
         ``cache_bytes``: of the node cache, once for all processes of the node, and not in ``total``.
 
         Raises:
-            ValueError: for a torch Dataset, whose workers allocate as they like.
+            ValueError: for a torch Dataset, whose workers allocate as they like; a bound is not known.
             CacheError: an explicit ``cache`` that cannot be had.
         """
         return self._arranged.plan_memory(self._sampler.core)

@@ -13,7 +13,7 @@ from fastload._native import _C
 from fastload.sample.delivery import IMAGE, LABEL
 from fastload.sample.layout import BatchLayout, FieldLayout, SampleLayout
 
-__all__ = ["PARAMETERS", "Slot", "SlotPool", "SlotShape", "Slots"]
+__all__ = ["PARAMETERS", "Slot", "SlotPool", "SlotShape", "Slots", "in_steps"]
 
 #: In slots of batches for a device: what augmentation there has drawn for each sample.
 PARAMETERS = "parameters"
@@ -114,7 +114,7 @@ class SlotPool:
 
     def lease(self, layout: BatchLayout, must: bool = False) -> Slot:
         """A slot for a batch; its contents are undefined. There always is one."""
-        nbytes = _in_steps(layout.nbytes) if layout.layout.is_measured else layout.nbytes
+        nbytes = in_steps(layout.nbytes) if layout.layout.is_measured else layout.nbytes
         if self._pin:
             memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
         else:
@@ -130,7 +130,7 @@ class SlotPool:
         return self.lease(layout)
 
 
-def _in_steps(nbytes: int) -> int:
+def in_steps(nbytes: int) -> int:
     """A little more than ``nbytes``, so that batches of about one size can have the same memory."""
     step = max(1, (1 << (nbytes - 1).bit_length()) // (2 * _STEPS)) if nbytes > 1 else 1
     return -(-nbytes // step) * step

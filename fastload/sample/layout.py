@@ -20,7 +20,7 @@ import torch
 
 from fastload.sample.ragged import Ragged
 
-__all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Place", "SampleLayout", "sizes_name"]
+__all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Measured", "Place", "SampleLayout", "sizes_name"]
 
 #: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
 #: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels.

@@ -1,0 +1,100 @@
+"""What batches that differ in size have at most: from the sizes in the index and the lengths of values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.cache.tier import Side, bounded_sizes
+from fastload.dataset.mixture import Packed
+from fastload.sample.fields import Polygons
+from fastload.sample.layout import FieldLayout, SampleLayout
+from fastload.transforms.plan import Plan
+
+__all__ = ["most_measured"]
+
+Sizes = npt.NDArray[np.int64]
+
+
+def most_measured(
+    dataset: Packed, plan: Plan, layout: SampleLayout, count: int, decoded: Side
+) -> list[npt.NDArray[np.int64] | None]:
+    """What the core measures for a batch of which no sample could need more memory; nothing is decoded.
+
+    Every sample of it has the longest value of each field and the largest picture. All sizes and lengths are
+    read for it.
+
+    Args:
+        dataset: what is read.
+        plan: the compiled transform; without a tail.
+        layout: of a sample.
+        count: samples of the batch.
+        decoded: ``cache_decoded``.
+
+    Returns:
+        For each field what :meth:`SampleLayout.of` wants.
+
+    Raises:
+        ValueError: a field's bound is not known before its samples are read.
+    """
+    return [
+        _of_field(dataset, plan.of_view(field.view), field, count, decoded) if field.is_measured else None
+        for field in layout.fields
+    ]
+
+
+def _of_field(
+    dataset: Packed, plan: Plan, field: FieldLayout, count: int, decoded: Side
+) -> npt.NDArray[np.int64]:
+    if field.form != "picture":
+        rows = _longest(dataset, plan, field) // max(1, field.item_bytes)
+        return np.arange(count + 1, dtype=np.int64) * rows
+    if field.mode == "pad" and field.most is not None:
+        return np.zeros((count, 2), np.int64)  # always that size
+    sizes = _sizes(dataset, plan, field, decoded)
+    largest = sizes.max(0) if field.mode == "pad" else sizes[sizes.prod(1).argmax()]
+    return np.tile(largest, (count, 1))
+
+
+def _longest(dataset: Packed, plan: Plan, field: FieldLayout) -> int:
+    """Bytes of a field's longest value."""
+    name = field.schema_name
+    if isinstance(dataset.schema[name].kind, Polygons) and (plan.geometry or plan.pixels):
+        raise ValueError(
+            f"Batches differ in size, by what samples have in {field.name}: outlines are cut to the view, so "
+            "memory cannot be planned. Leave the field out by fields=[...] to plan for the others."
+        )
+    return max((part.columns[name].longest() for part in dataset.parts), default=0)
+
+
+def _sizes(dataset: Packed, plan: Plan, field: FieldLayout, decoded: Side) -> Sizes:
+    """The heights and widths that pictures come in, each once, (n, 2)."""
+    if plan.output_size is not None:
+        return np.array([plan.output_size], np.int64)
+    if any(use.drawn for use in plan.geometry if not use.keeps_size):
+        raise ValueError(
+            f"Batches differ in size, by the sizes that are drawn for {field.name}: memory cannot be planned."
+        )
+    found: set[tuple[int, int]] = set()
+    for part in dataset.parts:
+        records = part.records
+        widths, heights = bounded_sizes(records["width"], records["height"], decoded)
+        found.update(map(tuple, np.unique(np.stack((widths, heights), 1), axis=0).tolist()))
+    unknown = [size for size in found if 0 in size]
+    if unknown:
+        raise ValueError(
+            f"Batches differ in size, and the index has no sizes of some pictures, as {field.name} needs: "
+            "memory cannot be planned. Pack them in a format that the core decodes."
+        )
+    spec = plan.geometry_spec()
+    return np.array([_seen(spec, width, height) for width, height in found], np.int64).reshape(-1, 2)
+
+
+def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:
+    """Height and width of what a view shows of a picture; nothing of the size is drawn."""
+    window: Sequence[int] = _C.draw_view(spec, width, height, 0, 0, 0)[2]
+    return window[3], window[2]

@@ -1,0 +1,106 @@
+"""memory_plan() where batches differ in size: an upper bound, reached by a batch of the largest samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from field_sets import RICH, rich_samples, write_field_set
+
+import fastload
+import fastload.transforms as T
+from fastload import DataLoader, PackedDataset
+from fastload.prefetch.slots import SlotPool, in_steps
+from fastload.sample.schema import Schema
+
+COUNT = 24
+UNCUT = [name for name in RICH.names if name not in ("outlines", "areas")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_field_set(tmp_path_factory.mktemp("bounds") / "set", RICH, rich_samples(COUNT))
+
+
+@pytest.fixture
+def leased(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each batch that was asked for."""
+    found: list[int] = []
+    lease = SlotPool.lease
+
+    def spy(self: SlotPool, layout: Any, must: bool = False) -> Any:
+        found.append(layout.nbytes)
+        return lease(self, layout, must)
+
+    monkeypatch.setattr(SlotPool, "lease", spy)
+    return found
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "whole": {"sizes": "list"},
+    "padded": {"sizes": "pad"},
+    "to a size": {"sizes": (64, 64)},
+    "resized": {"sizes": "pad", "transform": T.Compose([T.Resize(20)]), "fields": UNCUT},
+    "cut": {"transform": T.Compose([T.RandomResizedCrop(16)]), "fields": UNCUT},
+    "decoded": {"sizes": "list", "cache_decoded": 30, "fields": ["image", "mask"]},
+    "views": {
+        "sizes": "list",
+        "fields": ["image", "mask", "boxes", "caption"],
+        "transform": T.Views(a=T.Resize(12), b=None),
+    },
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_no_batch_needs_more(folder: Path, leased: list[int], case: str) -> None:
+    with DataLoader(folder, 4, shuffle=True, seed=1, cache="off", **CASES[case]) as loader:
+        planned = loader.memory_plan()
+        assert leased == []
+        for _ in range(3):
+            for batch in loader:
+                assert len(batch["valid"]) == 4
+    assert len(leased) >= 3 * COUNT // 4
+    assert in_steps(max(leased)) <= planned["slot_bytes"]
+    assert planned["total"] == planned["slots"] * planned["slot_bytes"] + planned["read_ahead_bytes"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_of_the_largest_samples_reaches_it(tmp_path: Path, leased: list[int], case: str) -> None:
+    one = next(sample for sample in rich_samples(COUNT) if len(sample["caption"]) > 0)
+    folder = write_field_set(tmp_path / "set", RICH, [one] * 4)
+    with DataLoader(folder, 4, seed=1, cache="off", **CASES[case]) as loader:
+        planned = loader.memory_plan()["slot_bytes"]
+        assert len(list(loader)) == 1
+    assert in_steps(max(leased)) == planned
+
+
+def test_several_sets_have_the_larger_ones_bound(folder: Path, tmp_path: Path) -> None:
+    long = [{**sample, "caption": "long " * 500} for sample in rich_samples(3)]
+    other = write_field_set(tmp_path / "long", RICH, long)
+
+    def planned(dataset: Any) -> int:
+        with DataLoader(dataset, 4, sizes="list", fields=["caption", "label"], cache="off") as loader:
+            return loader.memory_plan()["slot_bytes"]
+
+    assert planned(fastload.mix([folder, other])) == planned(other) > planned(folder)
+
+
+def test_what_has_no_bound_says_so(folder: Path, tmp_path: Path) -> None:
+    resized = T.Compose([T.Resize((16, 16))])
+    with (
+        DataLoader(folder, 4, transform=resized, cache="off") as loader,
+        pytest.raises(
+            ValueError, match=r"what samples have in outlines: outlines are cut to the view.*fields="
+        ),
+    ):
+        loader.memory_plan()
+    schema = Schema.of({"image": RICH["image"].kind})
+    sample = rich_samples(1)[0]["image"]
+    unknown = write_field_set(tmp_path / "unknown", schema, [{"image": sample}, {"image": b"not a picture"}])
+    assert PackedDataset(unknown).records[1]["width"] == 0
+    with (
+        DataLoader(unknown, 2, sizes="pad", cache="off") as loader,
+        pytest.raises(ValueError, match="the index has no sizes of some pictures"),
+    ):
+        loader.memory_plan()
