@@ -1,0 +1,46 @@
+// The loops of box_blur, once per instruction set; all give the same bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/cpu.h"
+#include "transform/pixels/operation.h"
+
+namespace fastload {
+
+inline constexpr int kBoxPasses = 3;
+
+// A pixel's neighbours up to `reach` away weigh `inner` / 2^24, the two after them `outer` / 2^24;
+// beyond an edge stands its pixel.
+struct Box {
+  int reach = 0;
+  uint32_t inner = 0;
+  uint32_t outer = 0;
+};
+
+// Columns that are blurred together, in bytes: their rows stay in the first cache.
+inline constexpr int kBoxStrip = 64;
+
+// Two lines with their surroundings, or two strips.
+inline size_t box_blur_line(const Box& box, int width) {
+  const size_t pixels = static_cast<size_t>(width) + 2 * (static_cast<size_t>(box.reach) + 1);
+  return (3 * pixels + 2 * RowSink::kSlack - 1) / RowSink::kSlack * RowSink::kSlack;
+}
+inline size_t box_blur_scratch(const Box& box, int width, int height) {
+  const size_t strip = size_t{kBoxStrip} * static_cast<size_t>(height);
+  const size_t line = box_blur_line(box, width);
+  return 2 * (line > strip ? line : strip);
+}
+
+// Blurs in place, three times along rows, then columns. `scratch` has box_blur_scratch() bytes.
+using BoxBlurKernel = void (*)(const Box& box, const Picture& picture, uint8_t* scratch);
+
+BoxBlurKernel box_blur_kernel(SimdLevel level);
+
+#if defined(__x86_64__)
+void box_blur_avx2(const Box& box, const Picture& picture, uint8_t* scratch);
+void box_blur_avx512(const Box& box, const Picture& picture, uint8_t* scratch);
+#endif
+
+}  // namespace fastload
