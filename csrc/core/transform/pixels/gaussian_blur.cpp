@@ -80,11 +80,13 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
   job.in = canvas.picture();
   job.x.half = static_cast<int>(numbers[0]) / 2;
   job.y.half = static_cast<int>(numbers[1]) / 2;
-  const size_t floats = gaussian_blur_scratch(job);
+  const size_t floats = gaussian_blur_floats(job);
   const size_t x_taps = 2 * static_cast<size_t>(job.x.half) + 1;
   const size_t y_taps = 2 * static_cast<size_t>(job.y.half) + 1;
-  job.scratch =
-      reinterpret_cast<float*>(canvas.scratch((floats + x_taps + y_taps) * sizeof(float)));
+  const size_t rows = gaussian_blur_rows(job) * sizeof(const uint8_t*);
+  uint8_t* scratch = canvas.scratch(rows + (floats + x_taps + y_taps) * sizeof(float));
+  job.rows = reinterpret_cast<const uint8_t**>(scratch);
+  job.scratch = reinterpret_cast<float*>(scratch + rows);
   job.x = fill(job.scratch + floats, job.x.half, sigma);
   job.y = fill(job.scratch + floats + x_taps, job.y.half, sigma);
   job.out = canvas.spare();

@@ -26,8 +26,9 @@ struct GaussianJob {
   GaussianTaps x;
   GaussianTaps y;
   Picture in;
-  uint8_t* out = nullptr;    // as many bytes as `in`, with slack
-  float* scratch = nullptr;  // gaussian_blur_scratch() of them, aligned to 64 bytes
+  uint8_t* out = nullptr;          // as many bytes as `in`, with slack
+  float* scratch = nullptr;        // gaussian_blur_floats() of them
+  const uint8_t** rows = nullptr;  // gaussian_blur_rows() of them
 };
 
 // Values of a row with its surroundings, before the pass along it.
@@ -42,8 +43,10 @@ inline size_t gaussian_line(const GaussianJob& job) {
 inline size_t gaussian_window(const GaussianJob& job) {
   return (3 * (2 * static_cast<size_t>(job.x.half) + 1) + 31) / 16 * 16;
 }
-// What gaussian_blur() takes of floats.
-inline size_t gaussian_blur_scratch(const GaussianJob& job) {
+inline size_t gaussian_blur_rows(const GaussianJob& job) {
+  return static_cast<size_t>(job.in.height) + 2 * static_cast<size_t>(job.y.half) + kGaussianRows;
+}
+inline size_t gaussian_blur_floats(const GaussianJob& job) {
   const size_t taps = 2 * static_cast<size_t>(job.y.half) + 1 + 2 * (kGaussianRows - 1);
   return kGaussianRows * gaussian_line(job) + kGaussianAgain * gaussian_window(job) +
          (taps + 15) / 16 * 16;

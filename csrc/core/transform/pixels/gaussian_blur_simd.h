@@ -25,10 +25,14 @@ class GaussianBlur {
         window_(static_cast<ptrdiff_t>(gaussian_window(job))),
         lines_(job.scratch),
         windows_(lines_ + kRows * line_),
-        columns_(windows_ + kAgain * window_) {}
+        columns_(windows_ + kAgain * window_),
+        rows_(job.rows + job.y.half) {}
 
   void run() {
-    std::memset(lines_, 0, gaussian_blur_scratch(job_) * sizeof(float));
+    std::memset(lines_, 0, gaussian_blur_floats(job_) * sizeof(float));
+    for (int y = -job_.y.half; y < job_.in.height + job_.y.half + kRows; ++y) {
+      rows_[y] = job_.in.pixels + values_ * reflected(y, job_.in.height);
+    }
     const int reach = job_.y.reach;
     // With zeros around, so that each row in work takes part in each row that is made.
     std::memcpy(columns_ + kRows - 1, job_.y.taps + job_.y.half - reach,
@@ -59,20 +63,16 @@ class GaussianBlur {
     return i < n ? i : period - i;
   }
 
-  const uint8_t* row(int y) const {
-    const int inside = reflected(y, job_.in.height);
-    return job_.in.pixels + values_ * inside;
-  }
-
   // kRows rows from `y` on, blurred along columns, into lines_.
   void down(int y) {
     const int reach = job_.y.reach;
     const int inputs = 2 * reach + kRows;
+    const uint8_t* const* from = rows_ + y - reach;
     for (ptrdiff_t i = 0; i < values_; i += V::kLanes) {
       Float sums[kRows];
       for (int r = 0; r < kRows; ++r) sums[r] = V::zero();
       for (int t = 0; t < inputs; ++t) {
-        const Float x = V::widened(row(y - reach + t) + i);
+        const Float x = V::widened(from[t] + i);
         for (int r = 0; r < kRows; ++r) {
           sums[r] = V::added(x, V::set(columns_[t - r + kRows - 1]), sums[r]);
         }
@@ -149,7 +149,7 @@ class GaussianBlur {
   // Every third of `to`: the neighbours of a value in the row that is `rows` below it.
   void widen(const Noted& noted, int rows, float* to) const {
     const int half = job_.x.half;
-    const uint8_t* from = row(noted.y + rows);
+    const uint8_t* from = rows_[noted.y + rows];
     const ptrdiff_t first = noted.value - static_cast<ptrdiff_t>(3) * half;
     const ptrdiff_t count = 3 * (2 * static_cast<ptrdiff_t>(half) + 1);
     if (first >= 0 && first + count - 3 < values_) {
@@ -173,6 +173,7 @@ class GaussianBlur {
   float* lines_;
   float* windows_;
   float* columns_;
+  const uint8_t** rows_;  // by y, beyond the edges, too
   Noted noted_[kAgain];
   int count_ = 0;
 };
