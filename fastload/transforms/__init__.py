@@ -16,8 +16,10 @@ from fastload.transforms.plan import Plan
 TYPE_CHECKING = False  # as in fastload: each spec is imported when it is first used
 if TYPE_CHECKING:
     from fastload.transforms.operations.center_crop import CenterCrop
+    from fastload.transforms.operations.gaussian_blur import GaussianBlur
     from fastload.transforms.operations.grayscale import Grayscale
     from fastload.transforms.operations.normalize import Normalize
+    from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
     from fastload.transforms.operations.random_apply import RandomApply
     from fastload.transforms.operations.random_choice import RandomChoice
     from fastload.transforms.operations.random_crop import RandomCrop
@@ -33,8 +35,10 @@ if TYPE_CHECKING:
 __all__ = [
     "CenterCrop",
     "Compose",
+    "GaussianBlur",
     "Grayscale",
     "Normalize",
+    "PillowGaussianBlur",
     "Plan",
     "RandomApply",
     "RandomChoice",

@@ -10,9 +10,10 @@ import numpy as np
 import pillow_points
 import pytest
 import torch
+from blur_reference import convolved, core_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageOps
+from PIL import Image, ImageFilter, ImageOps
 from pixel_reference import drawn_steps
 from torchvision_likes import from_torchvision, tv_crop
 from transform_reference import Draws
@@ -35,10 +36,21 @@ def solarized(threshold: float) -> Callable[[Image.Image], Image.Image]:
     return lambda picture: ImageOps.solarize(picture, threshold)  # type: ignore[arg-type]
 
 
+def pillow_blurred(radius: float) -> Callable[[Image.Image], Image.Image]:
+    return lambda picture: picture.filter(ImageFilter.GaussianBlur(radius))
+
+
+def torch_blurred(across: int, down: int, sigma: float) -> Callable[[Image.Image], Image.Image]:
+    weights = core_weights(across, sigma), core_weights(down, sigma)
+    return lambda picture: Image.fromarray(convolved(np.asarray(picture), *weights))
+
+
 # Each operation of the core with what Pillow does for it; a new one gets a line.
 PILLOW: dict[str, list[tuple[tuple[float, ...], Callable[[Image.Image], Image.Image]]]] = {
     "grayscale": [((), gray)],
     "invert": [((), ImageOps.invert)],
+    "gaussian_blur": [(numbers, torch_blurred(*numbers)) for numbers in ((23, 23, 1.0), (5, 3, 0.5))],
+    "gaussian_blur_pillow": [((radius,), pillow_blurred(radius)) for radius in (0.5, 1.5, 4.0)],
     "solarize": [((threshold,), solarized(threshold)) for threshold in THRESHOLDS],
     **pillow_points.PILLOW,
 }
@@ -61,6 +73,7 @@ def test_every_operation_has_a_reference_and_a_number_of_its_own() -> None:
 
 def test_the_registry_and_the_core_have_the_same_operations() -> None:
     specs = [T.Grayscale(3), T.RandomGrayscale(), T.RandomInvert(), T.RandomSolarize(128)]
+    specs += [T.GaussianBlur(3), T.PillowGaussianBlur()]
     named = set()
     for spec in specs:
         operation = operation_of(spec)

@@ -30,6 +30,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "random_grayscale": ("RandomGrayscale",),
     "random_invert": ("RandomInvert",),
     "random_solarize": ("RandomSolarize",),
+    "gaussian_blur": ("GaussianBlur",),
+    "pillow_gaussian_blur": ("PillowGaussianBlur",),
     "random_apply": ("RandomApply",),
     "random_choice": ("RandomChoice",),
     "random_order": ("RandomOrder",),

@@ -64,6 +64,6 @@ BoxBlurKernel box_blur_kernel(SimdLevel level) {
   return box_blur<Box1>;
 }
 
-constinit const PixelOperation kBoxBlur{"gaussian_blur_pillow", 46, kParameters, apply};
+constinit const PixelOperation kGaussianBlurPillow{"gaussian_blur_pillow", 46, kParameters, apply};
 
 }  // namespace fastload

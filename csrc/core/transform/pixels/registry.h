@@ -11,7 +11,7 @@ namespace fastload {
 #define FASTLOAD_PIXEL_OPERATIONS(row)                                                         \
   row(kGrayscale) row(kInvert) row(kSolarize) row(kBrightness) row(kContrast) row(kSaturation) \
       row(kHue) row(kSharpness) row(kPosterize) row(kAutocontrast) row(kEqualize)              \
-          row(kSolarizeAdd)
+          row(kSolarizeAdd) row(kGaussianBlur) row(kGaussianBlurPillow)
 
 #define FASTLOAD_DECLARE(name) extern const PixelOperation name;
 FASTLOAD_PIXEL_OPERATIONS(FASTLOAD_DECLARE)
