@@ -9,6 +9,7 @@ from typing import Any
 from fastload.errors import PackError
 from fastload.machine.sizes import parse_size
 from fastload.packing.entries import DEFAULT_SPACING
+from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 
 __all__ = ["PackOptions", "parse_bytes", "parse_pixels"]
@@ -62,6 +63,7 @@ class PackOptions:
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
         restart: throw away an unfinished or finished pack in the output folder.
         fields: of a table: column and kind, as ("boxes", "boxes(xywh)"); "none" leaves a column out.
+        schema: of a table: all of its fields, each from the column of its name; other columns are left out.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
     """
 
@@ -78,6 +80,7 @@ class PackOptions:
     restart: bool = False
     entries: int | None = DEFAULT_SPACING
     fields: tuple[tuple[str, str], ...] = ()
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         checks = [
@@ -88,6 +91,7 @@ class PackOptions:
             (1 <= self.quality <= 100, f"quality is {self.quality}, must be in [1, 100]"),
             (self.on_error in ("raise", "skip"), f"on_error is '{self.on_error}', must be raise or skip"),
             (self.size is None or self.raw, "size needs raw"),
+            (self.schema is None or not self.fields, "schema and fields exclude each other"),
             (not (self.baseline and self.raw), "baseline and raw exclude each other"),
             (self.size is None or self.max_side is None, "size and max_side exclude each other"),
         ]

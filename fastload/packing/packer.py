@@ -95,12 +95,14 @@ def _table_of(source: str | os.PathLike[str], options: PackOptions) -> Table | N
     """The samples of a table that has more than paths and labels, or whose columns are said; else None."""
     path = Path(source).absolute()
     if not path.is_file():
-        if options.fields:
-            raise PackError(f"{path} is no table; only a table's columns have kinds.")
+        if options.fields or options.schema is not None:
+            raise PackError(
+                f"{path} is no table; only a table's columns have kinds. A folder has image and label."
+            )
         return None
-    if not options.fields and not has_fields(path):
+    if not options.fields and options.schema is None and not has_fields(path):
         return None
-    return open_table(path, kinds_of(dict(options.fields)), options.limit)
+    return open_table(path, kinds_of(dict(options.fields)), options.limit, options.schema)
 
 
 def dry_run(

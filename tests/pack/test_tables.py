@@ -16,6 +16,7 @@ from field_samples import photo, sample
 from pack_trees import run_cli, snapshot
 from PIL import Image as Pillow
 
+import fastload
 from fastload.errors import PackError
 from fastload.packing import PackOptions, dry_run, pack
 from fastload.packing.samples.rows import open_rows
@@ -155,6 +156,29 @@ def test_fields_that_are_said(tmp_path: Path) -> None:
         assert message in done.stderr
     done = run_cli("pack", tmp_path, tmp_path / "no", "--field", "label=text")
     assert "is no table" in done.stderr
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_schema_in_python_is_what_field_says(tmp_path: Path, suffix: str) -> None:
+    path = write_table(tmp_path / f"table.{suffix}", rows_of(tmp_path))
+    schema = {"label": "text", "image": "image", "age": "float32"}
+    [found] = fastload.pack(path, tmp_path / "a" / "set", schema, entries=None)
+    assert str(found.manifest.schema) == "label=text, image=image, age=scalar(float32)"
+    others = ("mask", "boxes", "caption", "n", "good", "facts")
+    named = [word for name in others for word in ("--field", f"{name}=none")]
+    done = run_cli("pack", path, tmp_path / "b" / "set", "--quiet", "--entries", "none", *named,
+                   "--field", "label=text", "--field", "age=float32")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ours, theirs = PackedFiles(tmp_path / "a" / "set"), PackedFiles(tmp_path / "b" / "set")
+    assert len(ours) == len(theirs) == 30
+    for name in schema:
+        assert [ours.value_bytes(name, i) for i in range(30)] == [
+            theirs.value_bytes(name, i) for i in range(30)
+        ]
+    with pytest.raises(PackError, match="has no column 'nothing'; its columns: "):
+        fastload.pack(path, tmp_path / "no", {"image": "image", "nothing": "text"})
+    with pytest.raises(PackError, match="is no table; only a table's columns have kinds"):
+        fastload.pack(tmp_path, tmp_path / "no", schema)
 
 
 def test_the_dry_run_prints_the_schema(tmp_path: Path) -> None:

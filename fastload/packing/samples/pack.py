@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,8 @@ def pack(
             path: a folder of images or a table, which is packed as ``fastload pack`` does.
         output: the folder to make.
         schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
-            Boxes("xywh")}``. None: guessed from a few samples and printed. Other keys are left out.
+            Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed, from all
+            rows of a table, or from a few samples, and printed.
         format: "arrow", "lmdb" or "hdf5".
         shard_size: bytes of samples a shard holds at most, or a size as "256MB".
         num_proc: processes that make samples; None: this one. With several, samples must pickle, and a script
@@ -87,14 +89,11 @@ def pack(
         format=format, shard_size=size, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
         entries=entries,
     )  # fmt: skip
+    wanted = None if schema is None else Schema.of(schema)
     if isinstance(samples, (str, os.PathLike)):
-        if schema is not None:
-            raise TypeError("the schema of a table is told by its columns; see 'fastload pack --field'.")
-        return pack_source(samples, output, options, observer)
+        return pack_source(samples, output, replace(options, schema=wanted), observer)
     source = given(samples, os.fsencode(Path.cwd()), limit)
-    if schema is None:
-        found = guess_schema(source)
-        sys.stderr.write(f"schema, guessed from {min(16, len(source.first()))} samples: {found}\n")
-    else:
-        found = Schema.of(schema)
-    return pack_given(source, output, found, options, observer or _Spoken())
+    if wanted is None:
+        wanted = guess_schema(source)
+        sys.stderr.write(f"schema, guessed from {min(16, len(source.first()))} samples: {wanted}\n")
+    return pack_given(source, output, wanted, options, observer or _Spoken())

@@ -133,20 +133,24 @@ class Table:
                         yield path, None
 
 
-def open_table(path: Path, named: Mapping[str, Kind | None], limit: int | None = None) -> Table:
+def open_table(
+    path: Path, named: Mapping[str, Kind | None], limit: int | None = None, wanted: Schema | None = None
+) -> Table:
     """Look through a table, all its rows, for what its columns hold.
 
     Args:
         path: the table.
         named: kinds of columns that are not to be guessed (None: leave the column out).
         limit: only the first so many rows are samples.
+        wanted: the fields, each from the column of its name; all other columns are left out.
 
     Raises:
         PackError: a damaged table, columns that no field can hold, or no column of pictures.
     """
     rows, texts = open_rows(path), table_suffix(path) == ".csv"
     said = _said_by(path, rows)
-    named = {**said, **named}
+    fields_of = _columns_of(wanted, rows) if wanted is not None else {}
+    named = {**said, **named} if wanted is None else {name: f.kind for name, f in fields_of.items()}
 
     def column_of(name: str) -> Column:
         return Column(name, texts, named.get(name), whole=named.get(name) == said.get(name))
@@ -164,15 +168,30 @@ def open_table(path: Path, named: Mapping[str, Kind | None], limit: int | None =
     if missing:
         raise PackError(f"{path} has no column {missing[0]!r}; its columns: {', '.join(columns)}.")
     root = os.fsencode(path.parent)
-    kinds = {name: column.kind(root) for name, column in columns.items() if named.get(name, ...) is not None}
-    fields = [
-        (name if name in said else _field_name(name, kind, kinds), kind) for name, kind in kinds.items()
-    ]
+    taken = [name for name in columns if named.get(name, ...) is not None] if wanted is None else fields_of
+    kinds = {name: columns[name].kind(root) for name in taken}
+
+    def field_name(column: str) -> str:
+        if wanted is not None:
+            return fields_of[column].name
+        return column if column in said else _field_name(column, kinds[column], kinds)
+
     try:
-        schema = Schema(tuple(Field(name, kind) for name, kind in fields))
+        schema = Schema(tuple(Field(field_name(column), kind) for column, kind in kinds.items()))
     except (ValueError, TypeError) as error:
         raise PackError(f"{path}: {error} Say which column is what: --field NAME=image.") from None
     return Table(rows, schema, tuple(kinds), count, texts, table_suffix(path) != ".jsonl")
+
+
+def _columns_of(schema: Schema, rows: Rows) -> dict[str, Field]:
+    """The columns of a schema's fields, in its order; the first image's may be called ``path``."""
+    names = rows.names() or list(next(rows.walk(), {}))
+    paths = [name for name in names if name.lower() in PATH_NAMES and name not in schema.names]
+    columns = {}
+    for field in schema:
+        is_path = field.name not in names and field is schema.index_field and bool(paths)
+        columns[paths[0] if is_path else field.name] = field
+    return columns
 
 
 def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
