@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import MEAN, STD, Job, class_names
+from recipes_dali import RECIPES, augmented, erased
 
 VARIANTS = ("fused", "plain")
 
@@ -45,6 +46,10 @@ def build(job: Job, variant: str, threads: int, folder: Path) -> Any:
     import nvidia.dali
     from nvidia.dali import fn, types
 
+    if job.recipe and job.recipe not in RECIPES:
+        raise SystemExit(f"DALI has no {job.recipe}; it has {', '.join(RECIPES)}.")
+    size = 176 if job.recipe == "trivial_augment" else 224
+
     def pipeline() -> Any:
         files, labels = fn.readers.file(
             file_root=str(folder), dir_filters=class_names(folder), random_shuffle=job.train, name="files"
@@ -55,7 +60,7 @@ def build(job: Job, variant: str, threads: int, folder: Path) -> Any:
             images = fn.resize(images, device="cpu", resize_shorter=256)
         elif variant == "plain":
             images = fn.decoders.image(files, device="cpu", output_type=types.RGB)
-            images = fn.random_resized_crop(images, device="cpu", size=(224, 224))
+            images = fn.random_resized_crop(images, device="cpu", size=(size, size))
         else:
             images = fn.decoders.image_random_crop(
                 files,
@@ -64,12 +69,17 @@ def build(job: Job, variant: str, threads: int, folder: Path) -> Any:
                 random_area=(0.08, 1.0),
                 random_aspect_ratio=(3 / 4, 4 / 3),
             )
-            images = fn.resize(images, device="cpu", size=(224, 224))
+            images = fn.resize(images, device="cpu", size=(size, size))
+        if job.recipe:  # flipped before, as the recipes are
+            images, flip = fn.flip(images, device="cpu", horizontal=flip), 0
+            images = augmented(images, job.recipe, size)
+            if job.recipe == "trivial_augment":
+                images = erased(fn, images, size)
         if job.normalize:
             images = fn.crop_mirror_normalize(
                 images,
                 device="cpu",
-                crop=(224, 224),
+                crop=(size, size),
                 mirror=flip,
                 mean=[255 * value for value in MEAN],
                 std=[255 * value for value in STD],
@@ -82,7 +92,9 @@ def build(job: Job, variant: str, threads: int, folder: Path) -> Any:
             images = fn.crop(images, device="cpu", crop=(224, 224))
         return images, labels
 
-    define: Any = nvidia.dali.pipeline_def(batch_size=job.batch, num_threads=threads, device_id=None)
+    define: Any = nvidia.dali.pipeline_def(
+        batch_size=job.batch, num_threads=threads, device_id=None, enable_conditionals=bool(job.recipe)
+    )
     built = define(pipeline)()
     built.build()
     return built
