@@ -1,25 +1,17 @@
-"""What delivers batches to a DataLoader, and the choice of it."""
+"""What delivers batches to a DataLoader, and the choice of it: a back end is imported when it is chosen."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.backends.dali.backend import DaliBackend
-from fastload.backends.dali.budget import device_plan
-from fastload.backends.device import DeviceBackend, MovedBackend, device_memory_plan
-from fastload.backends.faults import SampleReport
 from fastload.backends.fields import delivers_pairs, record_streams
-from fastload.backends.moved_fields import FieldsOnDevice
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
-from fastload.backends.protocol import Backend
-from fastload.backends.python import PythonBackend
 from fastload.backends.shapes import largest_batch, memory_plan, planned_form, python_workers, runs_python
-from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes
 from fastload.dataset import views
@@ -29,12 +21,15 @@ from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey
 from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
-from fastload.transfer.augment import Augmenter, host_seeded, parameters_of, parts_of
-from fastload.transfer.convert import Converter, crosses_as
 from fastload.transfer.cuda import find_gpu, goes_to_gpu
-from fastload.transfer.outputs import Outputs
-from fastload.transfer.streams import Gpu
 from fastload.transforms.plan import Plan
+
+if TYPE_CHECKING:
+    from fastload.backends.faults import SampleReport
+    from fastload.backends.protocol import Backend
+    from fastload.transfer.augment import Augmenter
+    from fastload.transfer.convert import Converter
+    from fastload.transfer.streams import Gpu
 
 __all__ = [
     "make_backend",
@@ -74,17 +69,38 @@ def make_backend(
             options = replace(options, collate_fn=_OfOne(options.collate_fn))
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
         return _Samples(_packed(dataset, sampler, plan, options, threads, gpu, augmenter))
+    inner = _of_torch(dataset, kind, sampler, options, arguments, pin=gpu is not None)
+    return _moved(inner, gpu, augmenter, sampler)
+
+
+def _of_torch(
+    dataset: Any, kind: Kind, sampler: Sampler, options: Options, arguments: Mapping[str, Any], pin: bool
+) -> Backend:
+    from fastload.backends.torch_workers import StreamBackend, TorchBackend, torch_arguments
+
     passed = torch_arguments(arguments)
-    if gpu is not None:
+    if pin:
         passed["pin_memory"] = True
     every = arguments["snapshot_every_n_steps"]
-    inner: StreamBackend | TorchBackend
     if kind is Kind.STREAM:
         sizes = {"batch_size": arguments["batch_size"], "drop_last": options.drop_last}
-        inner = StreamBackend(dataset, {**passed, **sizes}, arguments["shuffle"], every)
-    else:
-        inner = TorchBackend(dataset, sampler, passed, options.unbatched, every)
-    return MovedBackend(inner, gpu, augmenter, sampler)
+        return StreamBackend(dataset, {**passed, **sizes}, arguments["shuffle"], every)
+    return TorchBackend(dataset, sampler, passed, options.unbatched, every)
+
+
+def _moved(
+    inner: Backend,
+    gpu: Gpu | None,
+    augmenter: Augmenter | None,
+    sampler: Sampler,
+    converter: Converter | None = None,
+) -> Backend:
+    """``inner``, and what is done to its batches behind it."""
+    if gpu is None and augmenter is None:
+        return inner
+    from fastload.backends.device import MovedBackend
+
+    return MovedBackend(inner, gpu, augmenter, sampler, converter)
 
 
 @dataclass(frozen=True)
@@ -119,6 +135,8 @@ class _Samples:
 def _augmenter(sampler: Sampler, options: Options, gpu: Gpu | None) -> Augmenter | None:
     if options.batch_transform is None:
         return None
+    from fastload.transfer.augment import Augmenter, host_seeded, parts_of
+
     parts = parts_of(options.batch_transform)
     return Augmenter(parts, options.seed, sampler, gpu.seeded if gpu is not None else host_seeded)
 
@@ -147,8 +165,14 @@ def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -
     if shape is None:
         return memory_plan(largest_batch(dataset, plan, options), options, workers)
     if options.backend == "dali" and goes_to_gpu(options.device):
+        from fastload.backends.dali.budget import device_plan
+        from fastload.transfer.outputs import Outputs
+
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
     if not runs_python(plan, options) and goes_to_gpu(options.device):
+        from fastload.backends.device import device_memory_plan
+        from fastload.transfer.augment import parameters_of, parts_of
+
         return device_memory_plan(shape, options, parameters_of(parts_of(options.batch_transform)))
     return memory_plan(largest_batch(dataset, plan, options), options, workers)
 
@@ -163,22 +187,34 @@ def _packed(
     augmenter: Augmenter | None,
 ) -> Backend:
     if gpu is not None and options.backend == "dali":
+        from fastload.backends.dali.backend import DaliBackend
+
         return DaliBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if gpu is not None and not runs_python(plan, options):
         if not delivers_pairs(dataset, options.fields, options.sizes, plan):
+            from fastload.backends.moved_fields import FieldsOnDevice
+
             return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu)
+        from fastload.backends.device import DeviceBackend
+
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if augmenter is None or not augmenter.jitters:
-        return MovedBackend(_on_host(dataset, sampler, plan, options, threads), gpu, augmenter, sampler)
+        return _moved(_on_host(dataset, sampler, plan, options, threads), gpu, augmenter, sampler)
+    from fastload.transfer.convert import Converter, crosses_as
+
     inner = _on_host(dataset, sampler, crosses_as(plan), options, threads)
     converter = Converter(plan, torch.device("cpu"), from_unit=True)
-    return MovedBackend(inner, None, augmenter, sampler, converter)
+    return _moved(inner, None, augmenter, sampler, converter)
 
 
 def _on_host(dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan) -> Backend:
     if options.backend == "dali":
+        from fastload.backends.dali.backend import DaliBackend
+
         return DaliBackend(dataset, sampler, plan, options, threads)
     if runs_python(plan, options):
+        from fastload.backends.python import PythonBackend
+
         return PythonBackend(dataset, sampler, plan, options, threads)
     memory = host_memory(planned_form(dataset, plan, options), options)
     return NativeBackend(dataset, sampler, plan, options, threads, memory)

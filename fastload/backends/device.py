@@ -176,7 +176,7 @@ class DeviceBackend:
 
 
 class MovedBackend:
-    """Batches of another back end, moved to the device (unless ``gpu`` is None) and augmented there.
+    """Batches of another back end, moved to the device (unless ``gpu`` is None), and augmented there or here.
 
     Args:
         inner: whose batches may be any nesting of dicts, lists, tuples and tensors.

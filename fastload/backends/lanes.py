@@ -17,13 +17,15 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from fastload.backends.protocol import Backend, PlacedBackend
 from fastload.backends.stats import Counts
 from fastload.errors import StateError
 from fastload.machine.locks import ForkSafeLock
 from fastload.prefetch.feeder import BatchKey
+
+if TYPE_CHECKING:
+    from fastload.backends.protocol import Backend, PlacedBackend
 
 __all__ = ["MOST_LANES", "Lanes"]
 
@@ -104,7 +106,7 @@ class Lanes:
                 lane.is_left = False
             if lane.pending is not None:
                 pending, lane.pending = lane.pending, None
-                cast(PlacedBackend, lane.backend).load_place_state(*pending)
+                cast("PlacedBackend", lane.backend).load_place_state(*pending)
             return lane.backend.batch(key)
 
     def _lane_of(self, user: Any) -> _Lane:
@@ -154,7 +156,7 @@ class Lanes:
             lane = own[0] if own else max(self._lanes, key=lambda lane: lane.used, default=None)
             lane = lane or self._open()
         with lane.lock.held():
-            return cast(PlacedBackend, lane.backend).place_state(key)
+            return cast("PlacedBackend", lane.backend).place_state(key)
 
     def go_on_with(self, key: BatchKey, state: dict[str, Any]) -> None:
         """The iteration that begins next, at ``key``, goes on with a state of :meth:`place_state`."""

@@ -58,7 +58,7 @@ def check_kept(dataset: Any, kept: Mapping[str, Any]) -> None:
     Raises:
         StateError: torchdata is needed for it.
     """
-    if kept and not (keeps_state(dataset) and stateful_loader() is not None):
+    if not (keeps_state(dataset) and stateful_loader() is not None):
         raise StateError(
             f"The state has that of a dataset and its workers ({', '.join(sorted(kept))}), saved with "
             "torchdata's loader inside. Install torchdata ('pip install torchdata') to go on with it."

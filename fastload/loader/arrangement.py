@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.backends.choice import (
     make_backend,
@@ -14,7 +14,6 @@ from fastload.backends.choice import (
 )
 from fastload.backends.fields import delivers_pairs
 from fastload.backends.options import Options, default_prefetch
-from fastload.backends.protocol import Backend
 from fastload.backends.shapes import runs_python
 from fastload.cache.settings import parse_setting
 from fastload.dataset.kind import Kind, kind_of
@@ -27,7 +26,6 @@ from fastload.dataset.views import (
     transforms_of,
 )
 from fastload.loader.beginning import Beginning
-from fastload.loader.explain import Explanation, explain
 from fastload.loader.fitting import check_fit
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.loader.resolve import resolve
@@ -44,6 +42,10 @@ from fastload.sampler import (
     make_sampler,
 )
 from fastload.transforms.compiler import compile_plan
+
+if TYPE_CHECKING:
+    from fastload.backends.protocol import Backend
+    from fastload.loader.explain import Explanation
 
 __all__ = ["Arrangement"]
 
@@ -279,6 +281,8 @@ class Arrangement:
 
     def explain(self, sampler: Sampler) -> Explanation:
         """Each step of the loader."""
+        from fastload.loader.explain import explain
+
         return explain(self.dataset, self.kind, sampler, self.plan, self.options, self.threads)
 
     def plan_memory(self, sampler: Sampler) -> dict[str, int]:

@@ -7,7 +7,7 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
@@ -17,12 +17,10 @@ from fastload.backends.faults import SampleReport
 from fastload.backends.lanes import Lanes
 from fastload.backends.state import LoaderState
 from fastload.backends.stats import stage_stats
-from fastload.backends.torch_workers import check_kept, keeps_state
 from fastload.cache.settings import CacheSetting
 from fastload.dataset.kind import Kind
 from fastload.loader.arrangement import Arrangement
 from fastload.loader.epochs import EpochIterator, Epochs
-from fastload.loader.explain import Explanation
 from fastload.loader.frameworks import (
     accelerate_asks,
     epoch_meant,
@@ -38,6 +36,9 @@ from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import site_of_loader
 from fastload.ranks.preemption import Callbacks
 from fastload.sampler import KeyedSampler, check_position, order_name
+
+if TYPE_CHECKING:
+    from fastload.loader.explain import Explanation
 
 __all__ = ["DataLoader"]
 
@@ -292,7 +293,10 @@ class DataLoader(TorchDataLoader[T_co]):
         """
         own, kept = (state, {}) if self._arranged.packed else LoaderState.divided(state)
         loaded = LoaderState.from_dict(own)
-        check_kept(self.dataset, kept)
+        if kept:
+            from fastload.backends.torch_workers import check_kept
+
+            check_kept(self.dataset, kept)
         if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
         self._state(0, 0).check_fits(loaded)
@@ -359,7 +363,11 @@ class DataLoader(TorchDataLoader[T_co]):
 
     @property
     def _keeps_state(self) -> bool:
-        return not self._arranged.packed and keeps_state(self._arranged.dataset)
+        if self._arranged.packed:
+            return False
+        from fastload.backends.torch_workers import keeps_state
+
+        return keeps_state(self._arranged.dataset)
 
     @property
     def _sampler(self) -> RankSampler:

@@ -20,7 +20,6 @@ from fastload.sample.fields import Boxes, Keypoints
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
 from fastload.sampler import Sampler
-from fastload.transfer.augment import parts_of
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan, Step
 
@@ -71,11 +70,8 @@ def explain(
     return Explanation(tuple(_of_packed(dataset, sampler, plan, options, threads)))
 
 
-def warn_slow_path(plan: Plan, stacklevel: int) -> None:
-    """Warn of the transforms that run in Python, if any."""
-    slow = [step for step in plan.steps if not step.native]
-    if not slow:
-        return
+def warn_slow_path(slow: Sequence[Step], stacklevel: int) -> None:
+    """Warn of the transforms that run in Python."""
     kept = ". ".join(f"To keep {step.name} there: {step.keep}" for step in slow if step.keep)
     warnings.warn(
         f"Not in the core but in Python, for each sample: {'; '.join(map(_because, slow))}. "
@@ -167,6 +163,8 @@ def _behind(options: Options) -> Iterator[Explained]:
         yield Explained("device", f"to {device}", "a copy on a stream of the loader's own")
     if options.batch_transform is not None:
         where = "on the device" if device is not None and str(device) != "cpu" else "Python, on the host"
+        from fastload.transfer.augment import parts_of
+
         for part in parts_of(options.batch_transform):
             what = repr(part) if "fastload" in type(part).__module__ else name_of(part)
             yield Explained("batch_transform", what, where, "once a batch")

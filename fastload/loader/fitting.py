@@ -9,7 +9,6 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe
 
-from fastload.backends.dali.library import find_dali
 from fastload.backends.fields import delivers_pairs, of_channels, viewed
 from fastload.backends.options import Options, warn_ignored
 from fastload.backends.shapes import runs_python
@@ -17,12 +16,9 @@ from fastload.dataset.kind import Kind
 from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import require_pil
 from fastload.dataset.views import why_not_native
-from fastload.loader.explain import warn_slow_path
 from fastload.sample.fields import Image
 from fastload.sample.planned import chosen
 from fastload.shard.dataset import PackedFiles
-from fastload.transfer.augment import check_parts, parts_of
-from fastload.transforms.batch import ColorJitter
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
 
@@ -47,7 +43,11 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
     _check_placement(kind, plan, options)
     _check_fields(dataset if kind is Kind.PACKED else None, plan, options)
     if kind is Kind.PACKED:
-        warn_slow_path(plan, stacklevel=5)
+        slow = [step for step in plan.steps if not step.native]
+        if slow:
+            from fastload.loader.explain import warn_slow_path
+
+            warn_slow_path(slow, stacklevel=5)
         no_workers = not runs_python(plan, options)
         warn_ignored(
             {
@@ -97,6 +97,8 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
                 f"backend='dali' crops, resizes and mirrors; {plan.pixels[0].name} in transform is an "
                 "operation of the native decoder's. Leave it out, or use backend='native'."
             )
+        from fastload.backends.dali.library import find_dali
+
         find_dali()
     if options.device_memory != "fresh" and not native:
         raise ValueError(
@@ -107,6 +109,9 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
         raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
     if options.batch_transform is None:
         return
+    from fastload.transfer.augment import check_parts, parts_of
+    from fastload.transforms.batch import ColorJitter
+
     parts = parts_of(options.batch_transform)
     check_parts(parts, plan.dtype if native else None)
     if not native and any(isinstance(part, ColorJitter) for part in parts):

@@ -17,7 +17,6 @@ from fastload.loader.numbers import at_least, integer
 from fastload.loader.values import check_share, unfolded
 from fastload.ranks.world import check_given
 from fastload.sample.planned import Sizes
-from fastload.transfer.augment import check_parts, parts_of
 from fastload.transfer.cuda import check_device
 from fastload.transforms.compiler import compile_plan
 
@@ -169,4 +168,7 @@ def _check_transforms(given: Mapping[str, Any]) -> None:
     """Their own order, whatever the dataset; what they come to is compiled when it is known."""
     if given["transform"] is not None:
         compile_plan(given["transform"])
-    check_parts(parts_of(given["batch_transform"]), None)
+    if given["batch_transform"] is not None:
+        from fastload.transfer.augment import check_parts, parts_of
+
+        check_parts(parts_of(given["batch_transform"]), None)

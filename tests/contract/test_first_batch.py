@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,30 @@ assert images.shape == (8, 3, 16, 16) and labels.shape == (8,)
 print(json.dumps([name for name in sys.modules if name.startswith("fastload.")]))
 """
 USED = {"random_resized_crop", "random_horizontal_flip"}
+# What other jobs need: other back ends, devices, Python callables, augmentation, explanations. A name ends
+# where a module or a room does.
+OTHERS = [
+    "backends.callables",
+    "backends.dali",
+    "backends.device",
+    "backends.moved_fields",
+    "backends.python",
+    "backends.render",
+    "backends.tail",
+    "backends.torch_workers",
+    "backends.worker_stage",
+    "cli",
+    "integrations",
+    "loader.explain",
+    "packing",
+    "prefetch.shared_slots",
+    "transfer.augment",
+    "transfer.convert",
+    "transfer.outputs",
+    "transfer.pipeline",
+    "transfer.ring",
+    "transforms.batch",
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +75,12 @@ def imported(packed: fastload.PackedDataset) -> set[str]:
 def test_the_plain_job_imports_the_operations_that_it_names(imported: set[str]) -> None:
     operations = {name.rpartition(".")[2] for name in imported if name.startswith("transforms.operations.")}
     assert operations == {*USED, "operation", "registry"}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_the_plain_job_imports_nothing_of_other_jobs(imported: set[str], other: str) -> None:
+    assert find_spec(f"fastload.{other}") is not None, "there is no such module any more"
+    assert [name for name in sorted(imported) if f"{name}.".startswith(f"{other}.")] == []
 
 
 @pytest.mark.parametrize("file", ROWS)

@@ -23,7 +23,7 @@ def test_a_huge_prefetch_factor_looks_no_further_than_there_is_work(folder: Path
     loader = DataLoader(folder, 4, seed=1, num_workers=1, transform=CROP, prefetch_factor=depth)
     iterator = iter(loader)
     next(iterator)
-    queued = len(loader._epochs.backend._inner.feeder._queue)  # type: ignore[union-attr]
+    queued = len(loader._epochs.backend.feeder._queue)  # type: ignore[union-attr]
     assert 13 + 12 <= queued <= 13 + 12 + 256  # this epoch and the next, or enough of many short ones
     assert sum(1 for _ in iterator) == 12
     loader.close()
