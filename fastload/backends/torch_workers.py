@@ -11,7 +11,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any
 
 from torch._utils import ExceptionWrapper
@@ -19,14 +18,14 @@ from torch._utils import ExceptionWrapper
 # By its module: a program may put our DataLoader into torch.utils.data.
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.datapipes.datapipe import IterDataPipe
-from torch.utils.data.dataset import IterableDataset
 
+from fastload.backends.place_state import has_state, stateful_loader
 from fastload.backends.stats import Counts
 from fastload.errors import NotDelivered, StateError
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
 
-__all__ = ["StreamBackend", "TorchBackend", "check_kept", "keeps_state", "torch_arguments"]
+__all__ = ["StreamBackend", "TorchBackend", "torch_arguments"]
 
 _TORCHS_WORDS = ("DataLoader timed out", "DataLoader worker (pid")
 _DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
@@ -43,42 +42,6 @@ def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if not arguments["in_order"]:
         passed["in_order"] = False
     return passed
-
-
-def keeps_state(dataset: Any) -> bool:
-    """Whether a torch Dataset, or an iterator of it, may know its own place, and be asked for it."""
-    if isinstance(dataset, IterableDataset):
-        return stateful_loader() is not None
-    return has_state(dataset)
-
-
-def check_kept(dataset: Any, kept: Mapping[str, Any]) -> None:
-    """Refuse what a state has besides ours, where nothing here can take it.
-
-    Raises:
-        StateError: torchdata is needed for it.
-    """
-    if not (keeps_state(dataset) and stateful_loader() is not None):
-        raise StateError(
-            f"The state has that of a dataset and its workers ({', '.join(sorted(kept))}), saved with "
-            "torchdata's loader inside. Install torchdata ('pip install torchdata') to go on with it."
-        )
-
-
-@lru_cache(maxsize=1)
-def stateful_loader() -> Any:
-    """torchdata's StatefulDataLoader; None where torchdata is not installed."""
-    try:
-        # By its module, for the same reason as torch's.
-        from torchdata.stateful_dataloader.stateful_dataloader import StatefulDataLoader
-    except ImportError:
-        return None
-    return StatefulDataLoader
-
-
-def has_state(value: Any) -> bool:
-    """Whether ``value`` knows its own place, as torchdata's ``Stateful``."""
-    return hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
 
 
 class _Steps:

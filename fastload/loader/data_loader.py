@@ -15,6 +15,7 @@ from typing_extensions import Self, TypeVar
 
 from fastload.backends.faults import SampleReport
 from fastload.backends.lanes import Lanes
+from fastload.backends.place_state import check_kept, keeps_state
 from fastload.backends.state import LoaderState
 from fastload.backends.stats import stage_stats
 from fastload.cache.settings import CacheSetting
@@ -279,7 +280,8 @@ class DataLoader(TorchDataLoader[T_co]):
         It describes the iteration that was asked for a batch last. Where a torch Dataset knows its own place
         and torchdata is installed, the state has torchdata's keys besides, and workers begin for it.
         """
-        kept = self._epochs.place_state() if self._keeps_state else {}
+        keeps = not self._arranged.packed and keeps_state(self._arranged.dataset)
+        kept = self._epochs.place_state() if keeps else {}
         place = self._epochs.place
         place = place if self._companion is None else self._companion.place(*place)
         return {**self._state(*place).to_dict(), **kept}
@@ -293,10 +295,7 @@ class DataLoader(TorchDataLoader[T_co]):
         """
         own, kept = (state, {}) if self._arranged.packed else LoaderState.divided(state)
         loaded = LoaderState.from_dict(own)
-        if kept:
-            from fastload.backends.torch_workers import check_kept
-
-            check_kept(self.dataset, kept)
+        check_kept(self.dataset, kept)
         if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
         self._state(0, 0).check_fits(loaded)
@@ -360,14 +359,6 @@ class DataLoader(TorchDataLoader[T_co]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["arguments"])  # type: ignore[misc]
         self.load_state_dict(state["state"])
-
-    @property
-    def _keeps_state(self) -> bool:
-        if self._arranged.packed:
-            return False
-        from fastload.backends.torch_workers import keeps_state
-
-        return keeps_state(self._arranged.dataset)
 
     @property
     def _sampler(self) -> RankSampler:
