@@ -1,0 +1,225 @@
+#include "transform/pixels/warp.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "transform/pixels/warp_kernels.h"
+
+namespace fastload {
+namespace {
+
+// Column or row of a position; -1: outside.
+int place_of(double at, int size) { return at >= 0.0 && at < size ? static_cast<int>(at) : -1; }
+
+template <size_t kSize>
+void copy_pixel(const uint8_t* from, size_t size, uint8_t* to) {
+  std::memcpy(to, from, kSize == 0 ? size : kSize);
+}
+
+// Pictures by the nearest pixel, of kSize bytes (0: of `size`). Pixels from outside stay as they
+// are.
+template <size_t kSize>
+class Nearest {
+ public:
+  Nearest(const Motion& motion, size_t size, int width, int height, const uint8_t* from,
+          uint8_t* to)
+      : a_(motion.a), size_(size), width_(width), height_(height), from_(from), to_(to) {}
+
+  // Neither turned nor sheared. Pillow's ImagingScaleAffine: columns and rows by adding up.
+  void scale() {
+    const std::vector<int> columns = added_up(a_[0], a_[2], width_);
+    const auto inside = [](int column) { return column >= 0; };
+    const auto first = std::find_if(columns.begin(), columns.end(), inside);
+    const auto last = std::find_if(columns.rbegin(), columns.rend(), inside).base();
+    if (first == columns.end()) return;
+    const int begin = static_cast<int>(first - columns.begin());
+    const int end = static_cast<int>(last - columns.begin());
+    bool in_one = true;  // the columns follow each other
+    for (int x = begin + 1; x < end; ++x) in_one &= columns[x] == columns[x - 1] + 1;
+    const std::vector<int> rows = added_up(a_[4], a_[5], height_);
+    for (int y = 0; y < height_; ++y) {
+      if (rows[y] < 0) continue;
+      if (in_one) {
+        std::memcpy(out(begin, y), in(*first, rows[y]), size() * static_cast<size_t>(end - begin));
+        continue;
+      }
+      for (int x = begin; x < end; ++x) copy(columns[x], rows[y], x, y);
+    }
+  }
+
+  // Pillow's affine_fixed: 16.16 fixed point. `row(x, y, dx, dy, to)` makes one.
+  template <typename Row>
+  void fixed(Row&& row) {
+    uint32_t x = fix(a_[2] + a_[0] * 0.5 + a_[1] * 0.5);
+    uint32_t y = fix(a_[5] + a_[3] * 0.5 + a_[4] * 0.5);
+    const uint32_t dx = fix(a_[0]), dy = fix(a_[3]);
+    for (int i = 0; i < height_; ++i, x += fix(a_[1]), y += fix(a_[4])) {
+      if (dx == 0x10000 && dy == 0) {
+        shift(static_cast<int32_t>(x) >> 16, static_cast<int32_t>(y) >> 16, i);
+      } else {
+        row(x, y, dx, dy, out(0, i));
+      }
+    }
+  }
+
+  void fixed_row(uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* to) {
+    for (int i = 0; i < width_; ++i, to += size(), x += dx, y += dy) {
+      const int column = static_cast<int32_t>(x) >> 16;
+      const int row = static_cast<int32_t>(y) >> 16;
+      if (column < 0 || column >= width_ || row < 0 || row >= height_) continue;
+      copy_pixel<kSize>(in(column, row), size_, to);
+    }
+  }
+
+  // Whether the corners fit into fixed point.
+  [[nodiscard]] bool fits() const {
+    const auto fits = [&](int x, int y) {
+      return std::abs(x * a_[0] + y * a_[1] + a_[2]) < 32768.0 &&
+             std::abs(x * a_[3] + y * a_[4] + a_[5]) < 32768.0;
+    };
+    return fits(0, 0) && fits(width_, height_) && fits(0, height_) && fits(width_, 0);
+  }
+
+  // Pillow's affine motion of what does not fit into fixed point.
+  void floating() {
+    double row_x = a_[2] + a_[1] * 0.5 + a_[0] * 0.5;
+    double row_y = a_[5] + a_[4] * 0.5 + a_[3] * 0.5;
+    for (int y = 0; y < height_; ++y, row_x += a_[1], row_y += a_[4]) {
+      double from_x = row_x, from_y = row_y;
+      for (int x = 0; x < width_; ++x, from_x += a_[0], from_y += a_[3]) {
+        copy(place_of(from_x, width_), place_of(from_y, height_), x, y);
+      }
+    }
+  }
+
+  // Pillow's ImagingGenericTransform.
+  void generic(bool perspective) {
+    for (int y = 0; y < height_; ++y) {
+      const double at_y = y + 0.5;
+      for (int x = 0; x < width_; ++x) {
+        const double at_x = x + 0.5;
+        double from_x = a_[0] * at_x + a_[1] * at_y + a_[2];
+        double from_y = a_[3] * at_x + a_[4] * at_y + a_[5];
+        if (perspective) {
+          const double w = a_[6] * at_x + a_[7] * at_y + 1.0;
+          from_x /= w;
+          from_y /= w;
+        }
+        copy(place_of(from_x, width_), place_of(from_y, height_), x, y);
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] size_t size() const { return kSize == 0 ? size_ : kSize; }
+  [[nodiscard]] size_t offset(int x, int y) const {
+    return size() * (static_cast<size_t>(y) * static_cast<size_t>(width_) + static_cast<size_t>(x));
+  }
+  [[nodiscard]] const uint8_t* in(int x, int y) const { return from_ + offset(x, y); }
+  [[nodiscard]] uint8_t* out(int x, int y) const { return to_ + offset(x, y); }
+  void copy(int from_x, int from_y, int x, int y) {
+    if (from_x >= 0 && from_y >= 0) copy_pixel<kSize>(in(from_x, from_y), size_, out(x, y));
+  }
+
+  static uint32_t fix(double value) {
+    return static_cast<uint32_t>(static_cast<int64_t>(std::floor(value * 65536.0 + 0.5)));
+  }
+
+  static std::vector<int> added_up(double step, double begin, int count) {
+    std::vector<int> places(static_cast<size_t>(count));
+    double at = begin + step * 0.5;
+    for (int& place : places) {
+      place = place_of(at, count);
+      at += step;
+    }
+    return places;
+  }
+
+  // Row y shows row `from_y` from column `from_x` on.
+  void shift(int from_x, int from_y, int y) {
+    const int begin = std::max(0, -from_x);
+    const int end = std::min(width_, width_ - from_x);
+    if (from_y < 0 || from_y >= height_ || begin >= end) return;
+    std::memcpy(out(begin, y), in(from_x + begin, from_y),
+                size() * static_cast<size_t>(end - begin));
+  }
+
+  const std::array<double, 8>& a_;
+  const size_t size_;
+  const int width_, height_;
+  const uint8_t* const from_;
+  uint8_t* const to_;
+};
+
+template <size_t kSize, typename Row>
+void run(Nearest<kSize>& nearest, const Motion& motion, bool wide, Row&& row) {
+  if (motion.perspective || wide) return nearest.generic(motion.perspective);
+  if (motion.a[1] == 0.0 && motion.a[3] == 0.0) return nearest.scale();
+  if (nearest.fits()) return nearest.fixed(row);
+  nearest.floating();
+}
+
+template <size_t kSize>
+void move(const Motion& motion, bool wide, size_t size, int width, int height, const uint8_t* from,
+          uint8_t* to) {
+  Nearest<kSize> nearest(motion, size, width, height, from, to);
+  run(nearest, motion, wide, [&](auto... at) { nearest.fixed_row(at...); });
+}
+
+void fill_with(const uint8_t* pixel, size_t size, size_t count, uint8_t* to) {
+  if (std::all_of(pixel, pixel + size, [&](uint8_t byte) { return byte == *pixel; })) {
+    std::memset(to, *pixel, size * count);
+    return;
+  }
+  std::memcpy(to, pixel, size);
+  for (size_t done = 1; done < count; done *= 2) {
+    std::memcpy(to + done * size, to, std::min(done, count - done) * size);
+  }
+}
+
+size_t area(int width, int height) {
+  return static_cast<size_t>(width) * static_cast<size_t>(height);
+}
+
+}  // namespace
+
+void move_nearest(const Motion& motion, bool wide, size_t pixel_bytes, int width, int height,
+                  const uint8_t* from, const uint8_t* fill, uint8_t* to) {
+  fill_with(fill, pixel_bytes, area(width, height), to);
+  switch (pixel_bytes) {
+    case 1:
+      return move<1>(motion, wide, pixel_bytes, width, height, from, to);
+    case 2:
+      return move<2>(motion, wide, pixel_bytes, width, height, from, to);
+    case 3:
+      return move<3>(motion, wide, pixel_bytes, width, height, from, to);
+    default:
+      return move<0>(motion, wide, pixel_bytes, width, height, from, to);
+  }
+}
+
+void warp(const Warp& warp, Canvas& canvas) {
+  const Motion& motion = warp.motion;
+  if (motion.is_identity()) return;
+  const Picture from = canvas.picture();
+  uint8_t* const to = canvas.spare();
+  fill_with(warp.fill.data(), 3, area(from.width, from.height), to);
+  const WarpKernels& kernels = warp_kernels(simd_level());
+  if (warp.filter == WarpFilter::kNearest) {
+    Nearest<3> nearest(motion, 3, from.width, from.height, from.pixels, to);
+    run(nearest, motion, false, [&](auto... at) { kernels.nearest(from, at...); });
+  } else {
+    const auto row = warp.filter == WarpFilter::kBilinear ? kernels.bilinear : kernels.bicubic;
+    const size_t stride = size_t{3} * static_cast<size_t>(from.width);
+    for (int y = 0; y < from.height; ++y) {
+      row(from, motion, y, to + stride * static_cast<size_t>(y));
+    }
+  }
+  canvas.swap();
+}
+
+const WarpKernels& warp_kernels(SimdLevel) { return kScalarWarp; }
+
+}  // namespace fastload

@@ -1,0 +1,34 @@
+// Pictures whose pixels are moved: bit for bit Pillow's Image.transform(AFFINE or PERSPECTIVE) to
+// the same size (libImaging/Geometry.c).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "transform/pixels/motion.h"
+#include "transform/pixels/operation.h"
+
+namespace fastload {
+
+// As numbers of an operation.
+enum class WarpFilter : uint8_t { kNearest = 0, kBilinear = 1, kBicubic = 2 };
+
+struct Warp {
+  Motion motion;
+  WarpFilter filter = WarpFilter::kNearest;
+  std::array<uint8_t, 3> fill{};  // of what came from outside the picture
+};
+
+// Bilinear and bicubic: in double. x = 0.5 + column, likewise y; X = (a0 x + a1 y) + a2, in this
+// order and divided by a6 x + a7 y + 1 for perspective. Outside [0, width) x [0, height): the fill.
+// From X - 0.5 and its floor come the columns and their fraction; columns are kept inside, and so
+// are rows. l + (r - l) * dx along both (bicubic: all four) rows, then down; truncated, bicubic
+// clamped.
+void warp(const Warp& warp, Canvas& canvas);
+
+// By the nearest pixel, of `pixel_bytes` bytes each; `wide`: as Pillow does it for pixels of 16
+// bits, which it rounds otherwise. `fill` is a pixel. Rows have no gaps; `from` and `to` are apart.
+void move_nearest(const Motion& motion, bool wide, size_t pixel_bytes, int width, int height,
+                  const uint8_t* from, const uint8_t* fill, uint8_t* to);
+
+}  // namespace fastload
