@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "register.h"
 #include "transform/pixels/registry.h"
 #include "transform/pixels/stage.h"
@@ -69,6 +70,27 @@ nb::dict listed() {
   return all;
 }
 
+nb::tuple moving() {
+  nb::list names;
+  for (const PixelOperation* operation : pixel_operations()) {
+    if (operation->motion != nullptr) names.append(operation->name);
+  }
+  return nb::tuple(names);
+}
+
+nb::tuple motion_of(const std::string& name, const std::vector<double>& numbers, int width,
+                    int height, uint64_t seed, uint64_t epoch, uint64_t sample) {
+  const PixelOperation& operation = pixel_operation(name);
+  if (operation.motion == nullptr || numbers.size() != operation.parameters.size()) {
+    throw Error(ErrorKind::kValue, name + " moves nothing, or takes other numbers.");
+  }
+  const SampleRng rng{epoch_key(seed, epoch), sample, 0};
+  const Motion motion =
+      operation.motion(numbers, PixelDraws(rng, operation.number, 0), width, height);
+  return nb::make_tuple(nb::tuple(nb::cast(std::vector(motion.a.begin(), motion.a.end()))),
+                        motion.perspective);
+}
+
 Array operate(const Image& image, const PixelSpec& spec, uint64_t seed, uint64_t epoch,
               uint64_t sample, uint32_t draw, uint8_t view, int repeat) {
   const size_t height = image.shape(0);
@@ -95,6 +117,7 @@ Array operate(const Image& image, const PixelSpec& spec, uint64_t seed, uint64_t
 
 void register_pixels(nb::module_& m) {
   m.attr("PIXEL_OPERATIONS") = listed();
+  m.attr("MOVING_OPERATIONS") = moving();
   nb::class_<PixelSpec>(m, "PixelSpec", "Operations on pixels; see transform/pixels/spec.h.")
       .def("__init__", make_spec, "uses"_a = nb::tuple(),
            "uses: (name, probability, numbers, parts) each. Of an operation: numbers as "
@@ -104,6 +127,10 @@ void register_pixels(nb::module_& m) {
       .def("__len__", &PixelSpec::size)
       .def("drawn", drawn, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
            "What happens to this sample: (name, numbers) of each operation, in order.");
+  m.def("motion_of", motion_of, "name"_a, "numbers"_a, "width"_a, "height"_a, "seed"_a = 0,
+        "epoch"_a = 0, "sample"_a = 0,
+        "Where an operation, the first of its name, moves this sample's pixels: (eight numbers, "
+        "whether it is a perspective); see transform/pixels/motion.h.");
   m.def("operate", operate, "image"_a, "spec"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
         "view"_a = 0, "repeat"_a = 1,
         "An (H, W, 3) uint8 picture after the operations, drawn for this sample; `repeat` times "

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.grayscale import Grayscale
     from fastload.transforms.operations.normalize import Normalize
     from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
+    from fastload.transforms.operations.random_affine import RandomAffine
     from fastload.transforms.operations.random_apply import RandomApply
     from fastload.transforms.operations.random_choice import RandomChoice
     from fastload.transforms.operations.random_crop import RandomCrop
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
     from fastload.transforms.operations.random_invert import RandomInvert
     from fastload.transforms.operations.random_order import RandomOrder
+    from fastload.transforms.operations.random_perspective import RandomPerspective
     from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
+    from fastload.transforms.operations.random_rotation import RandomRotation
     from fastload.transforms.operations.random_solarize import RandomSolarize
+    from fastload.transforms.operations.random_vertical_flip import RandomVerticalFlip
     from fastload.transforms.operations.resize import Resize
     from fastload.transforms.operations.to_dtype import ToDtype
 
@@ -40,6 +44,7 @@ __all__ = [
     "Normalize",
     "PillowGaussianBlur",
     "Plan",
+    "RandomAffine",
     "RandomApply",
     "RandomChoice",
     "RandomCrop",
@@ -47,8 +52,11 @@ __all__ = [
     "RandomHorizontalFlip",
     "RandomInvert",
     "RandomOrder",
+    "RandomPerspective",
     "RandomResizedCrop",
+    "RandomRotation",
     "RandomSolarize",
+    "RandomVerticalFlip",
     "Resize",
     "ToDtype",
     "Views",

@@ -10,13 +10,18 @@ __all__ = [
     "DTYPES",
     "INTERPOLATIONS",
     "MAX_SIDE",
+    "colour",
     "dtype_name",
+    "filter_and_fill",
+    "filter_name",
     "floats",
     "interpolation_name",
+    "ordered",
     "pair",
     "probability",
     "require_antialias",
     "side",
+    "span",
 ]
 
 MAX_SIDE = 65_500  # pixels; JPEG's own limit on a side
@@ -68,6 +73,54 @@ def interpolation_name(where: str, value: Any) -> str:
     if name not in INTERPOLATIONS:
         raise ValueError(f"{where} must be one of {', '.join(INTERPOLATIONS)}. Found: {value!r}.")
     return str(name)
+
+
+def span(where: str, value: Any) -> tuple[float, float]:
+    """A range of numbers: ``(low, high)``, or one number, which means ``(-number, number)``."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{where} must be at least 0 where it is one number. Found: {value!r}.")
+        return -float(value), float(value)
+    low, high = floats(where, value, 2)
+    return ordered(where, low, high)
+
+
+def ordered(where: str, low: float, high: float) -> tuple[float, float]:
+    """Refuses a range whose end is below its start."""
+    if low > high:
+        raise ValueError(f"{where} must rise: (low, high). Found: {(low, high)!r}.")
+    return low, high
+
+
+# What moves pixels: the filters' names and Pillow's numbers, in the order of the core (warp.h).
+_FILTERS = (("nearest", 0), ("bilinear", 2), ("bicubic", 3))
+
+
+def filter_name(where: str, value: Any) -> str:
+    """The filter of an operation that moves pixels, by name, torchvision's InterpolationMode, or Pillow's
+    number."""
+    given = getattr(value, "value", value)
+    for names in _FILTERS:
+        if given in names and not isinstance(given, bool):
+            return names[0]
+    legal = ", ".join(name for name, _ in _FILTERS)
+    raise ValueError(f"{where} must be one of {legal}. Found: {value!r}.")
+
+
+def filter_and_fill(filter: str, fill: tuple[int, int, int]) -> tuple[float, ...]:
+    """The last numbers of an operation that moves pixels, of checked arguments."""
+    return float([name for name, _ in _FILTERS].index(filter)), *map(float, fill)
+
+
+def colour(where: str, value: Any) -> tuple[int, int, int]:
+    """Red, green and blue of what comes from outside a picture: one number for all, or three; cut to whole
+    ones, as torchvision does. None means 0."""
+    given = value if isinstance(value, Sequence) else (0 if value is None else value,)
+    numbers = floats(where, given, len(given))
+    if len(numbers) not in (1, 3) or not all(0 <= number < 256 for number in numbers):
+        raise ValueError(f"{where} must be a number in [0, 255], or three. Found: {value!r}.")
+    red, green, blue = (int(number) for number in (numbers * 3 if len(numbers) == 1 else numbers))
+    return red, green, blue
 
 
 def dtype_name(where: str, value: Any) -> str:

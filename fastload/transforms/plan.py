@@ -61,9 +61,16 @@ class PixelUse:
         """Whether anything of it is drawn for each sample."""
         if 0.0 < self.probability < 1.0 or (self.name in _DRAWING and len(self.parts) > 1):
             return True
+        if self.name in _OF_ITS_OWN:
+            return True
         return any(isinstance(number, Drawn) for number in self.numbers) or any(
             part.is_random for part in self.parts
         )
+
+    @property
+    def moves(self) -> bool:
+        """Whether it moves pixels, so that what stands behind it cannot be done before it."""
+        return self.name in _C.MOVING_OPERATIONS or any(part.moves for part in self.parts)
 
     def as_node(self) -> tuple[Any, ...]:
         """As ``_C.PixelSpec`` takes it."""
@@ -75,6 +82,7 @@ class PixelUse:
 
 
 _DRAWING = ("choice", "order")  # groups that draw
+_OF_ITS_OWN = ("perspective",)  # operations that draw more than their numbers
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from blur_reference import convolved, core_weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from motion_reference import MOVING
 from PIL import Image, ImageFilter, ImageOps
 from pixel_reference import drawn_steps
 from torchvision_likes import from_torchvision, tv_crop
@@ -53,6 +55,7 @@ PILLOW: dict[str, list[tuple[tuple[float, ...], Callable[[Image.Image], Image.Im
     "gaussian_blur_pillow": [((radius,), pillow_blurred(radius)) for radius in (0.5, 1.5, 4.0)],
     "solarize": [((threshold,), solarized(threshold)) for threshold in THRESHOLDS],
     **pillow_points.PILLOW,
+    **{name: [(numbers, partial(run, numbers=numbers))] for name, (run, numbers) in MOVING.items()},
 }
 
 
@@ -74,6 +77,7 @@ def test_every_operation_has_a_reference_and_a_number_of_its_own() -> None:
 def test_the_registry_and_the_core_have_the_same_operations() -> None:
     specs = [T.Grayscale(3), T.RandomGrayscale(), T.RandomInvert(), T.RandomSolarize(128)]
     specs += [T.GaussianBlur(3), T.PillowGaussianBlur()]
+    specs += [T.RandomVerticalFlip(), T.RandomRotation(9), T.RandomAffine(9), T.RandomPerspective()]
     named = set()
     for spec in specs:
         operation = operation_of(spec)
@@ -82,7 +86,7 @@ def test_the_registry_and_the_core_have_the_same_operations() -> None:
         assert len(use.numbers) == len(_C.PIXEL_OPERATIONS[use.name][1])
         named.add(use.name)
     # The others are parts of recipes.
-    assert named | set(pillow_points.PILLOW) == set(_C.PIXEL_OPERATIONS)
+    assert named | set(pillow_points.PILLOW) | set(MOVING) == set(_C.PIXEL_OPERATIONS)
 
 
 @pytest.mark.parametrize("name", list(PILLOW))

@@ -56,7 +56,7 @@ def uses_of(spec: Any, strict: bool) -> tuple[PixelUse, ...]:
 
 
 def _use(where: str, part: Any, strict: bool) -> PixelUse:
-    draft = Draft(stage=Stage.PIXELS)
+    draft = Draft(stage=Stage.PIXELS, in_group=True)
     for spec in part if isinstance(part, tuple) else (part,):
         operation = operation_of(spec)
         assert operation is not None  # as_parts() has seen to it

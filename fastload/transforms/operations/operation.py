@@ -53,11 +53,18 @@ def misplaced(spec: Any) -> Misplaced:
 
 @dataclass(frozen=True)
 class Draft:
-    """What the core does so far, the stage reached, and whether a flip was there."""
+    """What the core does so far, the stage reached, whether a flip was there, and whether this is part of a
+    group, in which nothing is done to the geometry."""
 
     plan: Plan = field(default_factory=Plan)
     stage: Stage = Stage.NOTHING
     flipped: bool = False
+    in_group: bool = False
+
+    @property
+    def moved(self) -> bool:
+        """Whether a flip from here on must be done to the pixels."""
+        return self.in_group or any(use.moves for use in self.plan.pixels)
 
     def then(self, stage: Stage, **fields: Any) -> Draft:
         """The draft with these fields of its plan changed, at ``stage``."""
@@ -94,8 +101,8 @@ def geometry(draft: Draft, spec: Any, stage: Stage, use: GeometryUse, filter: st
 
 
 def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: float | Drawn) -> Draft:
-    """The draft with an operation on pixels. A flip behind it is done before it: all of them are the same
-    for a picture and its mirror image."""
+    """The draft with an operation on pixels. A flip behind it is done before it, unless it moves pixels: all
+    others are the same for a picture and its mirror image."""
     return use_of_pixels(draft, spec, PixelUse(name, probability, numbers))
 
 

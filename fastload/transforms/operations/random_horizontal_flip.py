@@ -9,6 +9,7 @@ from fastload.transforms.operations.operation import (
     Draft,
     Operation,
     misplaced,
+    pixels,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -31,7 +32,10 @@ class RandomHorizontalFlip:
 
 
 def _add(draft: Draft, spec: RandomHorizontalFlip, strict: bool) -> Draft:
-    """At any stage: the core's is the last thing done to the geometry, which equals one at any place."""
+    """At any stage: the core's is the last thing done to the geometry, which equals one at any place where
+    no pixels were moved."""
+    if draft.moved:
+        return pixels(draft, spec, "horizontal_flip", spec.p)
     if draft.flipped:
         raise misplaced(spec)
     use = GeometryUse("horizontal_flip", (spec.p,), keeps_size=True, drawn=0.0 < spec.p < 1.0)

@@ -16,8 +16,7 @@ Motion down(std::span<const double>, const PixelDraws&, int, int height) {
 
 }  // namespace
 
-constinit const PixelOperation kHorizontalFlip{
-    "horizontal_flip", 36, {}, apply_exact<across>, across};
-constinit const PixelOperation kVerticalFlip{"vertical_flip", 37, {}, apply_exact<down>, down};
+constinit const PixelOperation kMirror{"horizontal_flip", 36, {}, apply_exact<across>, across};
+constinit const PixelOperation kUpsideDown{"vertical_flip", 37, {}, apply_exact<down>, down};
 
 }  // namespace fastload

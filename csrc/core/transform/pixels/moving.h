@@ -20,7 +20,7 @@ template <MotionOf kMotion>
 void apply_filtered(std::span<const double> numbers, const PixelDraws& draws, Canvas& canvas) {
   const Picture& picture = canvas.picture();
   const std::span<const double> last = numbers.last(4);
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(last[i]); };
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(static_cast<int>(last[i])); };
   warp({kMotion(numbers, draws, picture.width, picture.height),
         static_cast<WarpFilter>(static_cast<int>(last[0])),
         {byte(1), byte(2), byte(3)}},

@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "base/row_sink.h"
 #include "transform/buffer.h"
+#include "transform/pixels/motion.h"
 
 namespace fastload {
 
@@ -99,6 +100,9 @@ struct PixelOperation {
       parameters;  // what `numbers` are; their ranges are checked in Python
   // `numbers` are those of this sample. Pixels are the same at each SimdLevel.
   void (*apply)(std::span<const double> numbers, const PixelDraws& draws, Canvas& canvas);
+  // Of one that moves pixels, where they go in a picture of that size: masks and points follow.
+  Motion (*motion)(std::span<const double> numbers, const PixelDraws& draws, int width,
+                   int height) = nullptr;
 };
 
 }  // namespace fastload

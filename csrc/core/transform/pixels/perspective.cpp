@@ -46,6 +46,7 @@ Motion through(const Corners& from, const Corners& to) {
       return std::abs(a[k]) < std::abs(b[k]);
     };
     std::swap(rows[k], *std::max_element(rows.begin() + k, rows.end(), larger));
+    if (rows[k][k] == 0) return {};  // one pixel wide or high: there is nothing to pull
     for (size_t i = 0; i < 8; ++i) {
       if (i == k) continue;
       const long double factor = rows[i][k] / rows[k][k];

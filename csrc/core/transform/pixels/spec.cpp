@@ -49,6 +49,7 @@ struct PixelSpec::Use {
   Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>& seen);
   void draw(const SampleRng& rng, std::vector<DrawnPixels::Step>& steps,
             std::vector<double>& values) const;
+  [[nodiscard]] static const PixelOperation* moving(const std::vector<Use>& uses);
 
  private:
   void check_group(std::string_view name);
@@ -144,6 +145,18 @@ PixelSpec::PixelSpec(std::vector<PixelNode> nodes) {
 }
 
 size_t PixelSpec::size() const { return uses_ == nullptr ? 0 : uses_->size(); }
+
+const PixelOperation* PixelSpec::Use::moving(const std::vector<Use>& uses) {
+  for (const Use& use : uses) {
+    if (use.operation != nullptr && use.operation->motion != nullptr) return use.operation;
+    if (const PixelOperation* const found = moving(use.parts)) return found;
+  }
+  return nullptr;
+}
+
+const PixelOperation* PixelSpec::moving() const {
+  return uses_ == nullptr ? nullptr : Use::moving(*uses_);
+}
 
 void PixelSpec::draw(const SampleRng& rng, DrawnPixels& drawn) const {
   drawn.steps_.clear();

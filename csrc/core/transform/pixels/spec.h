@@ -59,6 +59,8 @@ class PixelSpec {
 
   [[nodiscard]] bool empty() const { return uses_ == nullptr; }
   [[nodiscard]] size_t size() const;
+  // The first operation that moves pixels, which masks and points must follow; nullptr: none does.
+  [[nodiscard]] const PixelOperation* moving() const;
   // What happens to this sample.
   void draw(const SampleRng& rng, DrawnPixels& drawn) const;
 
