@@ -162,6 +162,11 @@ def plan_memory(
 
 def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:
     shape = planned_form(dataset, plan, options).shape
+    on_device = goes_to_gpu(options.device) and not runs_python(plan, options)
+    if shape is None and on_device:
+        from fastload.backends.moved_fields import fields_memory_plan
+
+        return fields_memory_plan(dataset, plan, options)
     if shape is None:
         return memory_plan(largest_batch(dataset, plan, options), options, workers)
     if options.backend == "dali" and goes_to_gpu(options.device):
@@ -169,7 +174,7 @@ def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -
         from fastload.transfer.outputs import Outputs
 
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
-    if not runs_python(plan, options) and goes_to_gpu(options.device):
+    if on_device:
         from fastload.backends.device import device_memory_plan
         from fastload.transfer.augment import parameters_of, parts_of
 

@@ -103,14 +103,9 @@ class DeviceBackend:
             raise
         self._converter = Converter(plan, gpu.device, from_unit=jitters)
         shape = replace(self._shape, dtype=self._converter.dtype)
+        self._outputs = Outputs(gpu, shape, options.device_memory)
         self._pipeline = Pipeline(
-            gpu,
-            self._host.feeder,
-            self._ring,
-            self._host,
-            Outputs(gpu, shape, options.device_memory),
-            self._prepare,
-            self._deliver,
+            gpu, self._host.feeder, self._ring, self._host, self._prepare, self._deliver
         )
 
     @property
@@ -124,7 +119,14 @@ class DeviceBackend:
             drawn = self._augmenter.draw(pending.key.epoch, pending.batch, shape.height, shape.width)
             pending.slot.fields[PARAMETERS].numpy()[:] = drawn
 
-    def _deliver(self, fields: Mapping[str, Any], out: tuple[torch.Tensor, torch.Tensor]) -> None:
+    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[Pending, Any, Any, dict[str, Any]]:
+        """The batch, images, labels, and its fields: views of the device slot."""
+        fields = pending.slot.layout.raw(lambda begin, end: memory[begin:end])
+        out = self._outputs.take(len(pending.batch.ids))
+        self._gpu.launch(lambda: self._convert(fields, out))
+        return pending, *out, fields
+
+    def _convert(self, fields: Mapping[str, Any], out: tuple[torch.Tensor, torch.Tensor]) -> None:
         pixels = fields[IMAGE]
         if self._augmenter is not None and self._augmenter.jitters:
             pixels = self._augmenter.jitter(pixels, fields[PARAMETERS])
@@ -163,16 +165,7 @@ class DeviceBackend:
 
     def counts(self) -> Counts:
         """What was counted so far."""
-        clock = self._pipeline.clock
-        transfer = {
-            "seconds": clock.seconds,
-            "count": clock.count,
-            "bytes": clock.bytes,
-            "host_copies": clock.host_copies,
-            "blocked_seconds": self._ring.blocked_seconds,
-            "pinned_bytes": self._ring.nbytes if self._ring.pinned else 0,
-        }
-        return replace(self._host.counts(), transfer=transfer)
+        return replace(self._host.counts(), transfer=self._pipeline.counts())
 
 
 class MovedBackend:

@@ -109,13 +109,13 @@ class SlotPool:
     """
 
     def __init__(self, keep: int, pin: bool = False) -> None:
-        self._pin = pin
+        self.pins = pin
         self._pool = _C.SlotPool(keep)  # more free buffers than ``keep`` go back to the system
 
     def lease(self, layout: BatchLayout, must: bool = False) -> Slot:
         """A slot for a batch; its contents are undefined. There always is one."""
         nbytes = in_steps(layout.nbytes) if layout.layout.is_measured else layout.nbytes
-        if self._pin:
+        if self.pins:
             memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
         else:
             memory = self._pool.lease(nbytes)

@@ -41,13 +41,15 @@ class Converter:
         self.dtype: torch.dtype = getattr(torch, plan.dtype)
         self.copies = not (plan.scale or plan.normalize or from_unit)
         scale, bias = _constants(plan, from_unit)
+        #: Whether what was 0 is 0 afterwards.
+        self.keeps_zero = self.copies or not bias.any()
         # Normal tensors also when the first batch is asked for in inference mode.
         with torch.inference_mode(False):
             self._scale = torch.from_numpy(scale).to(device)
             self._bias = torch.from_numpy(bias).to(device)
 
     def __call__(self, pixels: torch.Tensor, out: torch.Tensor) -> None:
-        """Write ``pixels`` (n, 3, h, w) into ``out``, of the same shape and of ``dtype``, in any layouts."""
+        """Write ``pixels`` (n, channels, h, w) into ``out`` of that shape and of ``dtype``, in any layout."""
         if self.copies:
             out.copy_(pixels)  # the same numbers, cast if asked for
         else:
@@ -55,10 +57,10 @@ class Converter:
 
 
 def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
-    """scale and bias, (1, 3, 1, 1) float32, each rounded once from double, as Store does."""
+    """scale and bias, (1, channels, 1, 1) float32, each rounded once from double, as Store does."""
     mean = np.array(plan.mean if plan.normalize else (0.0, 0.0, 0.0))
     std = np.array(plan.std if plan.normalize else (1.0, 1.0, 1.0))
     span = 255.0 if plan.scale or plan.normalize else 1.0
     unit = 255.0 if from_unit else 1.0
     scale, bias = unit / (span * std), -mean / std
-    return scale.astype(np.float32).reshape(1, 3, 1, 1), bias.astype(np.float32).reshape(1, 3, 1, 1)
+    return scale.astype(np.float32).reshape(1, -1, 1, 1), bias.astype(np.float32).reshape(1, -1, 1, 1)

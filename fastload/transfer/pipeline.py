@@ -27,16 +27,16 @@ import torch
 from fastload.errors import StateError
 from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Feeder, Pending
-from fastload.transfer.outputs import Outputs
-from fastload.transfer.ring import Ring, RingSlot
+from fastload.prefetch.slots import in_steps
+from fastload.transfer.ring import HostSlots, RingSlot
 from fastload.transfer.streams import CAPTURING, FORKED, Gpu
 
 __all__ = ["DEVICE_SLOTS", "Pipeline", "TransferClock"]
 
 DEVICE_SLOTS = 2  # one that the consumer reads, one that the next batch is copied to
 
-Fields = dict[str, Any]  # of a batch in a device slot
-Deliver = Callable[[Fields, tuple[torch.Tensor, torch.Tensor]], None]
+#: Makes the consumer's batch, by work on the current stream, of the bytes that a batch has in a device slot.
+Deliver = Callable[[Pending, torch.Tensor], Any]
 
 
 class HostBatches(Protocol):
@@ -63,7 +63,7 @@ class TransferClock:
 class DeviceSlot:
     """A preallocated buffer on the device, and the event after its last reader."""
 
-    bytes: torch.Tensor  # (layout.nbytes,) uint8
+    bytes: torch.Tensor  # uint8, at least as many as a batch has
     released: Any
 
 
@@ -74,7 +74,6 @@ class Flight:
     pending: Pending
     to: DeviceSlot
     copied: Any
-    size: int
 
 
 class Pipeline:
@@ -85,18 +84,16 @@ class Pipeline:
         feeder: gives filled host slots, in order; its slots are the ring's.
         ring: the host slots.
         host: waits for host batches and applies the error policy.
-        outputs: the consumer's memory.
         prepare: writes a complete host batch's parameters.
-        deliver: writes the fields of a batch in a device slot to the consumer's tensors.
+        deliver: see :data:`Deliver`.
     """
 
     def __init__(
         self,
         gpu: Gpu,
         feeder: Feeder,
-        ring: Ring,
+        ring: HostSlots,
         host: HostBatches,
-        outputs: Outputs,
         prepare: Callable[[Pending], None],
         deliver: Deliver,
     ) -> None:
@@ -106,25 +103,31 @@ class Pipeline:
         self._feeder = feeder
         self._ring = ring
         self._host = host
-        self._outputs = outputs
         self._prepare = prepare
         self._deliver = deliver
         self._stream = gpu.new_stream()
-        self._slots = [self._device_slot() for _ in range(DEVICE_SLOTS)]
+        self._slots = [DeviceSlot(self._memory(), gpu.new_event()) for _ in range(DEVICE_SLOTS)]
         self._issued = 0
         self._flights: deque[Flight] = deque()
         self._faulty: tuple[Pending, list[Fault]] | None = None  # complete, but the policy has not seen it
 
-    def _device_slot(self) -> DeviceSlot:
+    def _memory(self, size: int = 0) -> torch.Tensor:
         # Memory of the copy stream: no kernel of the consumer's can still be using it.
         with torch.inference_mode(False), self._gpu.on_stream(self._stream):
-            memory = self._gpu.empty((self._ring.slot_bytes,), torch.uint8)
-        return DeviceSlot(memory, self._gpu.new_event())
+            return self._gpu.empty((max(size, self._ring.slot_bytes),), torch.uint8)
 
-    def batch(self, key: BatchKey) -> tuple[Pending, torch.Tensor, torch.Tensor, Fields]:
-        """The batch ``key`` for use on the current stream: what it is, images, labels, and its fields.
+    def _slot_for(self, size: int) -> DeviceSlot:
+        """The device slot whose turn it is, large enough for a batch of so many bytes."""
+        slot = self._slots[self._issued % DEVICE_SLOTS]
+        if slot.bytes.numel() < size:
+            self._gpu.wait(self._stream, slot.released)  # what it had goes back to the stream's pool
+            slot.bytes = self._memory(in_steps(size))
+        return slot
 
-        The fields are views of the device slot, for work on the current stream before :meth:`release`.
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key`` as ``deliver`` makes it, for use on the current stream.
+
+        Work on the device slot that ``deliver`` was given ends with :meth:`release`.
 
         Raises:
             StateError: the current stream records a CUDA graph, or the process is a fork.
@@ -162,9 +165,9 @@ class Pipeline:
 
     def _issue(self, pending: Pending) -> None:
         """Start the copy of a complete batch. Its device slot's last reader has been told of in time."""
-        slot, size = pending.slot, len(pending.batch.ids)
+        slot = pending.slot
         assert isinstance(slot, RingSlot)
-        to = self._slots[self._issued % DEVICE_SLOTS]
+        to = self._slot_for(len(slot.bytes))
         started, copied = self._gpu.new_event(timed=True), self._gpu.new_event(timed=True)
         try:
             self._prepare(pending)
@@ -188,20 +191,17 @@ class Pipeline:
         self.clock.count += 1
         self.clock.bytes += len(slot.bytes)
         self.clock.host_copies += not self._ring.pinned
-        self._flights.append(Flight(pending, to, copied, size))
+        self._flights.append(Flight(pending, to, copied))
 
     def _timed(self, started: Any, copied: Any) -> None:
         self.clock.seconds += self._gpu.seconds_between(started, copied)
 
-    def _hand_over(self, flight: Flight) -> tuple[Pending, torch.Tensor, torch.Tensor, Fields]:
-        stream, memory = self._gpu.current_stream(), flight.to.bytes
-        fields = flight.pending.slot.layout.raw(lambda begin, end: memory[begin:end])
-        self._gpu.wait(stream, flight.copied)
-        out = self._outputs.take(flight.size)
+    def _hand_over(self, flight: Flight) -> Any:
+        self._gpu.wait(self._gpu.current_stream(), flight.copied)
         with self._gpu.range("fastload.transfer.convert", flight.pending.key.step):
-            self._gpu.launch(lambda: self._deliver(fields, out))
+            batch = self._deliver(flight.pending, flight.to.bytes)
         self._last = flight
-        return flight.pending, *out, fields
+        return batch
 
     def release(self) -> None:
         """The current stream has been given all its work on the device slot of the last batch."""
@@ -225,6 +225,17 @@ class Pipeline:
         if self._faulty is not None:
             self._ring.give_back(self._faulty[0].slot)
             self._faulty = None
+
+    def counts(self) -> dict[str, float]:
+        """What was moved, for ``stats()``."""
+        return {
+            "seconds": self.clock.seconds,
+            "count": self.clock.count,
+            "bytes": self.clock.bytes,
+            "host_copies": self.clock.host_copies,
+            "blocked_seconds": self._ring.blocked_seconds,
+            "pinned_bytes": self._ring.nbytes if self._ring.pinned else 0,
+        }
 
     def cancel(self) -> None:
         """Drop everything that is under way. Slots that are being copied come back by themselves."""

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from fastload.prefetch.slots import Slot, fields_in
 from fastload.sample.layout import BatchLayout
 from fastload.transfer.streams import Gpu
 
-__all__ = ["Ring", "RingSlot", "SlotState", "ring_bytes", "slot_bytes"]
+__all__ = ["HostSlots", "Ring", "RingSlot", "SlotState", "ring_bytes", "slot_bytes"]
 
 _ALIGN = 512  # bytes; divides the page, and no two slots share a cache line
 _POLL_SECONDS = 1e-4  # between looks at an event
@@ -62,8 +62,8 @@ def round_up(n: int, unit: int) -> int:
 class RingSlot(Slot):
     """A slot of the ring."""
 
-    number: int
     bytes: torch.Tensor  # (layout.device_bytes,) uint8: what crosses the bus
+    number: int = -1  # in the ring
 
 
 def slot_bytes(layout: BatchLayout) -> int:
@@ -89,6 +89,27 @@ def _mapping(size: int) -> mmap.mmap:
         mapping.madvise(mmap.MADV_DONTFORK)
         mapping.madvise(mmap.MADV_HUGEPAGE)
     return mapping
+
+
+class HostSlots(Protocol):
+    """Host memory that a device reads: the ring, or memory for batches that differ in size."""
+
+    slot_bytes: int  # of every batch, at most; 0: they differ
+    nbytes: int
+    pinned: bool
+    blocked_seconds: float
+
+    def collected(self, slot: RingSlot) -> None:
+        """The core has filled it."""
+
+    def copying(self, slot: RingSlot, event: Any, done: Callable[[], None] | None = None) -> None:
+        """The device reads it until ``event`` passes; then ``done`` is called."""
+
+    def give_back(self, slot: Slot) -> None:
+        """It was cancelled; nobody writes it any more."""
+
+    def close(self) -> None:
+        """No more batches are wanted."""
 
 
 class Ring:
@@ -161,7 +182,7 @@ class Ring:
         begin = number * self.slot_bytes
         memory = self._memory[begin : begin + layout.nbytes]
         whole = torch.from_numpy(memory)
-        return RingSlot(memory, layout, fields_in(memory, layout), number, whole[: layout.device_bytes])
+        return RingSlot(memory, layout, fields_in(memory, layout), whole[: layout.device_bytes], number)
 
     def _free(self, must: bool) -> int | None:
         self.reclaim()

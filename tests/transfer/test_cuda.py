@@ -228,6 +228,22 @@ def test_a_callables_random_numbers_are_the_batchs(packed: PackedDataset) -> Non
     assert torch.equal(torch.rand(3), wanted[1])
 
 
+@pytest.mark.parametrize("sizes", ["stack", "list"])
+def test_dicts_of_fields_equal_the_cpus(packed: PackedDataset, sizes: str) -> None:
+    """Through the ring, and through torch's pinned memory."""
+    options: dict[str, Any] = {"fields": ["label", "image"], "sizes": sizes, "dtype": "float32"}
+    with loader_of(packed, device=None, **options) as loader:
+        wanted = list(loader)
+    with loader_of(packed, **options) as loader:
+        found = list(loader)
+    assert len(found) == len(wanted) == 7
+    for batch, same in zip(found, wanted, strict=True):
+        assert batch["label"].device.type == batch["valid"].device.type == "cuda"
+        assert torch.equal(batch["label"].cpu(), same["label"])
+        for pixels, expected in zip(batch["image"], same["image"], strict=True):
+            assert (pixels.cpu() - expected).abs().max() <= UNITS["float32"]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_torch_dataset_arrives_whole(workers: int) -> None:
     data = [{"x": torch.full((1000,), i), "name": str(i)} for i in range(64)]

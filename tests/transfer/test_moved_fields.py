@@ -1,0 +1,228 @@
+"""Batches of any fields on a simulated device that runs everything as late, and as early, as it may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from field_sets import RICH, rich_samples, write_field_set
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pictures import encoded
+from PIL import Image as PilImage
+from simulated_gpu import SimulatedGpu
+
+from fastload import DataLoader, Ragged
+from fastload import transforms as T
+from fastload.sample.fields import Image
+from fastload.sample.schema import Schema
+
+COUNT, BATCH = 31, 4
+Make = Callable[..., DataLoader]
+NORMALIZED = (T.ToDtype("float32", scale=True), T.Normalize([0.4] * 3, [0.25] * 3))
+FLOATS = T.Compose([T.RandomResizedCrop(16), *NORMALIZED])
+EQUAL: dict[str, Any] = {
+    "fields": ["image", "label", "mask", "second", "weight", "pose"],
+    "transform": FLOATS,
+}
+MEASURED: dict[str, Any] = {
+    "fields": ["caption", "image", "boxes", "mask", "track", "label", "notes"],
+    "transform": T.Compose([T.Resize(14)]),
+}
+CASES: dict[str, dict[str, Any]] = {
+    "equal": EQUAL,
+    "uint8": {**EQUAL, "transform": T.Compose([T.RandomResizedCrop(16)])},
+    "rows": {**MEASURED, "transform": FLOATS},
+    "padded": {**MEASURED, "sizes": "pad"},
+    "padded floats": {**MEASURED, "sizes": "pad", "transform": T.Compose([T.Resize(14), *NORMALIZED])},
+    "listed": {**MEASURED, "sizes": "list"},
+    "listed floats": {**MEASURED, "sizes": "list", "transform": T.Compose([*NORMALIZED])},
+    "no pictures": {"fields": ["label", "weight", "boxes", "caption"]},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_field_set(tmp_path_factory.mktemp("moved") / "set", RICH, rich_samples(COUNT))
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """The tensors of a batch, and what is none."""
+    if isinstance(value, Ragged):
+        yield from (value.values, value.offsets)
+    elif isinstance(value, list) and value and isinstance(value[0], torch.Tensor):
+        yield from value
+    else:
+        yield value
+
+
+def close(found: Any, wanted: Any) -> bool:
+    pairs = list(zip(parts(found), parts(wanted), strict=True))
+    assert pairs
+    for one, other in pairs:
+        if not isinstance(other, torch.Tensor):
+            if one != other:
+                return False
+        elif (
+            one.dtype != other.dtype
+            or one.shape != other.shape
+            or (one.numel() and float((one.double() - other.double()).abs().max()) > 2.0**-21)
+        ):
+            return False
+    return True
+
+
+def same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    assert found.keys() == wanted.keys()
+    return all(close(found[name], wanted[name]) for name in wanted)
+
+
+def on_the_host(folder: Path, epochs: int = 2, **options: Any) -> list[list[dict[str, Any]]]:
+    with DataLoader(folder, BATCH, seed=2, shuffle=True, num_workers=1, **options) as loader:
+        return [list(loader) for _ in range(epochs)]
+
+
+def run(gpu: SimulatedGpu, loader: DataLoader, wanted: list[list[dict[str, Any]]]) -> int:
+    """How many batches were wrong, when they were used or when they were looked at again at the end."""
+    wrong: list[int] = []
+    kept: list[tuple[Any, Any]] = []
+
+    def compare(found: Any, expected: Any) -> None:
+        if not same(found, expected):
+            wrong.append(1)
+
+    for batches in wanted:
+        iterator = iter(loader)
+        for batch in batches:
+            with gpu.using(gpu.random.choice(gpu.user_streams)):
+                found = next(iterator)
+                gpu.kernel(lambda found=found, batch=batch: compare(found, batch))  # type: ignore[misc]
+            if gpu.random.random() < 0.4:
+                kept.append((found, batch))
+        assert next(iterator, None) is None
+    gpu.synchronize()
+    for found, batch in kept:
+        compare(found, batch)
+    loader.close()
+    assert gpu.failures == []
+    assert gpu.pinned == {}
+    return len(wrong)
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 0.1, 0.5, 0.9]),
+    st.integers(1, 4),
+    st.sampled_from(list(CASES)),
+)
+def test_every_batch_arrives_whole(
+    folder: Path, on: Make, seed: int, eagerness: float, ahead: int, case: str
+) -> None:
+    wanted = on_the_host(folder, **CASES[case])
+    gpu = SimulatedGpu(seed, eagerness)
+    loader = on(gpu, folder, BATCH, shuffle=True, prefetch_factor=ahead, **{**CASES[case], "seed": 2})
+    assert run(gpu, loader, wanted) == 0
+
+
+@pytest.mark.parametrize(
+    ("broken", "case"),
+    # Memory from the pool is given out again when nobody holds it, whatever events say.
+    [("early_reuse", "equal"), *product(["consumer_wait", "copy_wait"], ["equal", "rows", "listed"])],
+)
+def test_the_simulation_notices(folder: Path, on: Make, broken: str, case: str) -> None:
+    """With a wait left out, or a slot reused before its copy is done, wrong bytes arrive."""
+    wanted, wrong = on_the_host(folder, **CASES[case]), 0
+    for seed in range(12):
+        gpu = SimulatedGpu(seed, 0.3, broken)
+        loader = on(gpu, folder, BATCH, shuffle=True, prefetch_factor=1, **{**CASES[case], "seed": 2})
+        wrong += bool(run(gpu, loader, wanted))
+    assert wrong >= 3
+
+
+@pytest.mark.parametrize("case", ["equal", "rows"])
+def test_copies_are_ahead_of_the_consumer(folder: Path, on: Make, case: str) -> None:
+    gpu = SimulatedGpu(0, eagerness=1.0)
+    loader = on(gpu, folder, BATCH, prefetch_factor=3, **CASES[case])
+    iterator = iter(loader)
+    for done in range(1, 9):
+        next(iterator)
+        while len(loader._epochs.backend._pipeline._flights) < 2:
+            loader._epochs.backend._pipeline.look_ahead()  # as a later next() would, once decoding is done
+        assert loader.stats()["stages"]["transfer"]["count"] == done + 2
+    loader.close()
+
+
+def test_pixels_of_8_bits_cross_as_bytes(folder: Path, on: Make) -> None:
+    """Those of gray pictures, too; and a ring of exactly the planned bytes is pinned."""
+    gpu = SimulatedGpu(0)
+    loader = on(gpu, folder, BATCH, **EQUAL)
+    plan = loader.memory_plan()
+    assert gpu.most_pinned == 0
+    batch = next(iter(loader))
+    assert batch["image"].dtype == batch["second"].dtype == torch.float32
+    stats = loader.stats()["stages"]["transfer"]
+    assert gpu.most_pinned == plan["pinned_bytes"] == stats["pinned_bytes"]
+    assert stats["host_copies"] == 0
+    pixels = BATCH * 16 * 16 * (3 + 1 + 1)  # image, mask, gray picture
+    assert stats["count"] * pixels < stats["bytes"] <= stats["count"] * (pixels + 6 * 64 + 8 * 64)
+    assert plan["batch_bytes"] > BATCH * 16 * 16 * (4 * 3 + 1 + 4 * 1)
+    loader.close()
+    assert gpu.pinned == {}
+
+
+def test_pictures_of_16_bits_cross_as_they_are_delivered(tmp_path: Path, on: Make) -> None:
+    schema = Schema.of({"image": Image(), "deep": Image(1, 16)})
+    deep = [np.full((20, 24), 999 * number, np.uint16) for number in range(8)]
+    pictures = [encoded(PilImage.fromarray(one), "PNG") for one in deep]
+    samples = [{"image": one["image"], "deep": pictures[at]} for at, one in enumerate(rich_samples(8))]
+    folder = write_field_set(tmp_path / "set", schema, samples)
+    wanted = on_the_host(folder, transform=FLOATS)
+    gpu = SimulatedGpu(1)
+    assert run(gpu, on(gpu, folder, BATCH, shuffle=True, transform=FLOATS, seed=2), wanted) == 0
+    assert gpu.copied_bytes > 4 * 8 * 16 * 16 * 4
+
+
+def test_measured_batches_stay_within_the_plan(folder: Path, on: Make) -> None:
+    gpu = SimulatedGpu(0)
+    loader = on(gpu, folder, BATCH, **CASES["listed"])
+    plan = loader.memory_plan()
+    list(loader)
+    slots = loader._epochs.backend._pipeline._slots
+    assert 0 < sum(slot.bytes.nbytes for slot in slots) <= plan["device_bytes"]
+    loader.close()
+
+
+@pytest.mark.parametrize("case", ["equal", "rows"])
+def test_breaking_and_jumping(folder: Path, on: Make, case: str) -> None:
+    """Iterations that end anywhere, epochs that are set: what is under way is dropped, slots come back."""
+    plain = DataLoader(folder, BATCH, shuffle=True, num_workers=1, seed=0, **CASES[case])
+    for seed in range(4):
+        gpu = SimulatedGpu(seed, 0.2)
+        loader = on(gpu, folder, BATCH, shuffle=True, **CASES[case])
+        for _ in range(8):
+            epoch, length = gpu.random.randrange(5), gpu.random.randrange(7)
+            plain.set_epoch(epoch)
+            loader.set_epoch(epoch)
+            for found, wanted, _ in zip(loader, plain, range(length), strict=False):
+                gpu.synchronize()
+                assert same(found, wanted)
+        loader.close()
+        assert gpu.pinned == {}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_samples_are_replaced_or_skipped(folder: Path, tmp_path: Path, on: Make, case: str) -> None:
+    samples = rich_samples(COUNT)
+    samples[6] = {**samples[6], "mask": b"not a picture"}
+    bad = write_field_set(tmp_path / "bad", RICH, samples)
+    for policy in ("skip", "replace"):
+        wanted = on_the_host(bad, on_error=policy, **CASES[case])
+        gpu = SimulatedGpu(3, 0.4)
+        loader = on(gpu, bad, BATCH, shuffle=True, on_error=policy, **{**CASES[case], "seed": 2})
+        assert run(gpu, loader, wanted) == 0
