@@ -19,7 +19,7 @@ from fastload.packing.names import ESCAPED
 from fastload.packing.options import PackOptions
 from fastload.shard.codecs import JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW
 
-__all__ = ["transcoder"]
+__all__ = ["bounded", "smaller_jpeg", "transcoder"]
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
@@ -132,29 +132,31 @@ class _Smaller:
             try:
                 # Pillow fills what a JPEG does not have with gray, and the result would look whole.
                 self._decoder.decode_rgb(data)
-                pieces.append(self._smaller(data))
+                pieces.append(smaller_jpeg(data, self._max_side, self._quality))
             except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
                 failed[i] = f"cannot be re-encoded: {error}"
         records["flags"] &= ESCAPED
         return _rebuild(group, records, pieces, failed)
 
-    def _smaller(self, data: Pixels) -> Pixels:
-        from PIL import Image, JpegImagePlugin
 
-        with Image.open(io.BytesIO(data.tobytes()), formats=PILLOW_FORMATS) as image:
-            size = bounded(image.width, image.height, self._max_side)
-            if size == image.size:
-                return data
-            sampling = JpegImagePlugin.get_sampling(image) if image.format == "JPEG" else -1
-            orientation = image.getexif().get(0x0112)
-            profile = image.info.get("icc_profile")
-            small = image.convert("L" if image.mode == "L" else "RGB").resize(size, Image.Resampling.BICUBIC)
-        exif = Image.Exif()
-        if orientation is not None:
-            exif[0x0112] = orientation
-        encoded = io.BytesIO()
-        small.save(
-            encoded, "JPEG", quality=self._quality, subsampling=sampling if sampling >= 0 else 2,
-            exif=exif.tobytes() if orientation is not None else b"", icc_profile=profile,
-        )  # fmt: skip
-        return np.frombuffer(encoded.getvalue(), np.uint8)
+def smaller_jpeg(data: Pixels, max_side: int, quality: int) -> Pixels:
+    """An encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow."""
+    from PIL import Image, JpegImagePlugin
+
+    with Image.open(io.BytesIO(data.tobytes()), formats=PILLOW_FORMATS) as image:
+        size = bounded(image.width, image.height, max_side)
+        if size == image.size:
+            return data
+        sampling = JpegImagePlugin.get_sampling(image) if image.format == "JPEG" else -1
+        orientation = image.getexif().get(0x0112)
+        profile = image.info.get("icc_profile")
+        small = image.convert("L" if image.mode == "L" else "RGB").resize(size, Image.Resampling.BICUBIC)
+    exif = Image.Exif()
+    if orientation is not None:
+        exif[0x0112] = orientation
+    encoded = io.BytesIO()
+    small.save(
+        encoded, "JPEG", quality=quality, subsampling=sampling if sampling >= 0 else 2,
+        exif=exif.tobytes() if orientation is not None else b"", icc_profile=profile,
+    )  # fmt: skip
+    return np.frombuffer(encoded.getvalue(), np.uint8)

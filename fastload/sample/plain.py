@@ -32,6 +32,11 @@ def plain_value(field: Field, data: bytes) -> Any:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-def is_file(field: Field) -> bool:
-    """Whether the pictures of a field are image files; those of other channels are pixels as they are."""
-    return not isinstance(field.kind, Image) or field.kind.channels in (1, 3)
+def is_file(field: Field, raw: bool = False) -> bool:
+    """Whether the pictures of a field are image files, not pixels as they are.
+
+    Args:
+        field: of kind Image or Mask; images of other than one or three channels are pixels.
+        raw: whether all images are.
+    """
+    return not isinstance(field.kind, Image) or (field.kind.channels in (1, 3) and not raw)

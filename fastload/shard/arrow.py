@@ -41,8 +41,8 @@ def schema_of(spec: ShardSpec) -> pa.Schema:
     if spec.schema is not None:
         from fastload.shard.arrow_fields import feature_of, type_of
 
-        found = [pa.field(field.name, type_of(field)) for field in spec.schema]
-        shown = {field.name: feature_of(field) for field in spec.schema}
+        found = [pa.field(field.name, type_of(field, spec.raw)) for field in spec.schema]
+        shown = {field.name: feature_of(field, spec.raw) for field in spec.schema}
         return pa.schema(found, metadata={"huggingface": json.dumps({"info": {"features": shown}})})
     label: dict[str, Any] = {"dtype": "int64", "_type": "Value"}
     if spec.classes:
@@ -101,11 +101,11 @@ class Writer:
         assert pictures.records is not None
         columns: dict[str, pa.Array] = {}
         first, label = self._fields.index_field, self._fields.label_field
-        columns[first.name] = array_of(first, pictures, keys)
+        columns[first.name] = array_of(first, pictures, keys, self._raw)
         if label is not None:
             columns[label.name] = _integers(pa.int64(), pictures.records["label"].astype(np.int64))
         for (_, field), chunk in zip(self._fields.columns, further, strict=True):
-            columns[field.name] = array_of(field, chunk)
+            columns[field.name] = array_of(field, chunk, raw=self._raw)
         ordered = [columns[field.name] for field in self._fields]
         self._stream.write_batch(pa.record_batch(ordered, schema=self._schema))
 

@@ -24,11 +24,11 @@ _RLE = pa.struct([("size", pa.list_(pa.int32())), ("counts", pa.list_(pa.int64()
 _OUTLINES = pa.list_(pa.list_(pa.float32()))  # of an object: its polygons, each x, y, x, y, ...
 
 
-def type_of(field: Field) -> pa.DataType:
-    """The type of a field's column."""
+def type_of(field: Field, raw: bool = False) -> pa.DataType:
+    """The type of a field's column; ``raw``: images are pixels."""
     kind = field.kind
     if kind.storage == "record":
-        return PICTURE if is_file(field) else RAW_PICTURE
+        return PICTURE if is_file(field, raw) else RAW_PICTURE
     if isinstance(kind, Label):
         return pa.int64()
     if isinstance(kind, Polygons):
@@ -43,14 +43,14 @@ def type_of(field: Field) -> pa.DataType:
     return found
 
 
-def feature_of(field: Field) -> Any:
-    """What the ``huggingface`` metadata says about a field."""
+def feature_of(field: Field, raw: bool = False) -> Any:
+    """What the ``huggingface`` metadata says about a field; ``raw``: images are pixels."""
     kind = field.kind
-    if kind.storage == "record" and is_file(field):
+    if kind.storage == "record" and is_file(field, raw):
         return {"_type": "Image"}
     if isinstance(kind, Label) and kind.classes:
         return {"names": list(kind.classes), "_type": "ClassLabel"}
-    return _feature(type_of(field))
+    return _feature(type_of(field, raw))
 
 
 def _feature(kind: pa.DataType) -> Any:
@@ -62,11 +62,14 @@ def _feature(kind: pa.DataType) -> Any:
     return {"dtype": names.get(str(kind), str(kind)), "_type": "Value"}
 
 
-def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None) -> pa.Array:
-    """The column of some samples; ``keys``: the records' names, where the field has the index's records."""
+def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: bool = False) -> pa.Array:
+    """The column of some samples; ``keys``: the records' names, where the field has the index's records.
+
+    ``raw``: images are pixels.
+    """
     kind = field.kind
     if kind.storage == "record":
-        return _pictures(field, chunk, keys)
+        return _pictures(field, chunk, keys, raw)
     if isinstance(kind, Label):
         return numbers(chunk.data.view("<i4").astype(np.int64))
     if isinstance(kind, Polygons):
@@ -120,16 +123,16 @@ def _texts(kind: pa.DataType, chunk: Chunk, null: bool) -> pa.Array:
     )
 
 
-def _pictures(field: Field, chunk: Chunk, keys: list[bytes] | None) -> pa.Array:
+def _pictures(field: Field, chunk: Chunk, keys: list[bytes] | None, raw: bool) -> pa.Array:
     assert chunk.records is not None
     parts = [_texts(pa.binary(), chunk, False)]
     if keys is None:
         parts.append(pa.nulls(len(chunk), pa.string()))
     else:
         parts.append(_texts(pa.string(), Chunk.of(keys), False))
-    if not is_file(field):
+    if not is_file(field, raw):
         parts += [numbers(chunk.records[name].astype(np.int32)) for name in ("height", "width")]
-    return pa.StructArray.from_arrays(parts, fields=list(type_of(field)))
+    return pa.StructArray.from_arrays(parts, fields=list(type_of(field, raw)))
 
 
 def _values(field: Field, chunk: Chunk) -> list[Any]:

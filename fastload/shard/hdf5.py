@@ -71,10 +71,10 @@ class Writer:
             label = spec.schema.label_field
             index = spec.schema.index_field
             self._names = (index.name, label.name if label else "", self._names[2])
-            self._raw = not is_file(index)
+            self._raw = not is_file(index, spec.raw)
             first, second = (free_name(spec.schema, f"{index.name}_{side}") for side in self._sides)
             self._sides = (first, second)
-            self._fields = FieldDatasets(self._file, spec.schema, self._under.check)
+            self._fields = FieldDatasets(self._file, spec.schema, self._under.check, spec.raw)
         self._labels: list[npt.NDArray[np.int64]] = []
         self._shapes: list[npt.NDArray[np.int32]] = []
         self._keys: list[bytes] = []

@@ -49,9 +49,10 @@ class FieldDatasets:
         file: the shard.
         schema: its fields.
         check: called after each field of each call, so that a failed write is seen before the next one.
+        raw: whether images are pixels.
     """
 
-    def __init__(self, file: h5py.File, schema: Schema, check: Callable[[], None]) -> None:
+    def __init__(self, file: h5py.File, schema: Schema, check: Callable[[], None], raw: bool = False) -> None:
         self._file, self._check, self._schema = file, check, schema
         self._fields = [field for _, field in schema.columns]
         self._fixed: dict[str, list[npt.NDArray[Any]]] = {}
@@ -61,7 +62,7 @@ class FieldDatasets:
                 self._fixed[field.name] = []
             else:
                 self._create(field)
-            if field.kind.storage == "record" and not is_file(field):
+            if field.kind.storage == "record" and not is_file(field, raw):
                 self._shapes[field.name] = []
 
     def _create(self, field: Field) -> None:

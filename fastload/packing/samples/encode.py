@@ -15,6 +15,7 @@ from fastload._native import _C
 from fastload.packing.ingest import as_rows
 from fastload.packing.names import ESCAPED, encode_key, outside_key
 from fastload.packing.samples.pictures import NUMPY_SUFFIX, Picture, path_of, picture_of
+from fastload.packing.samples.transcode import Transcoder
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema
@@ -61,11 +62,13 @@ class Encoder:
         schema: the fields; what else a sample has is left out.
         root: the folder that relative paths start from.
         strings: texts go into C strings, which cannot hold a NUL (HDF5).
+        transcoder: what changes the values before they are stored.
     """
 
     schema: Schema
     root: bytes
     strings: bool = False
+    transcoder: Transcoder | None = None
 
     def encode(self, start: int, samples: Iterable[Mapping[str, Any] | Failed]) -> Iterator[Encoded]:
         """The samples from position ``start`` on, in pieces of bounded size."""
@@ -101,7 +104,7 @@ class Encoder:
             if self.strings and named.kind.name == "text" and b"\0" in data:
                 raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")
             found.append(data)
-        return found
+        return found if self.transcoder is None else self.transcoder.values(found)
 
     def digest(self, sample: Mapping[str, Any] | Failed) -> bytes:
         """16 bytes that tell a sample from others; those that cannot be packed are all the same."""
@@ -189,14 +192,21 @@ class _Piece:
     def _keys(self, kept: list[int], records: npt.NDArray[np.void]) -> list[bytes]:
         keys = []
         for record, i in zip(records, kept, strict=True):
-            path, codec = self._paths[i], int(record["codec"])
-            suffix = NUMPY_SUFFIX if codec == RAW else CODECS[codec].extension.encode()
+            path = self._paths[i]
+            suffix = _suffix_of(record)
             made = f"{self._positions[i]:08d}".encode() + suffix
             key, escaped = encode_key(path or made)
             if escaped:
                 record["flags"] |= ESCAPED
             keys.append(key)
         return keys
+
+
+def _suffix_of(record: np.void) -> bytes:
+    """Of the file that unpacking makes of a record."""
+    if record["codec"] == RAW:
+        return b".png" if record["channels"] in (1, 3) else NUMPY_SUFFIX
+    return CODECS[int(record["codec"])].extension.encode()
 
 
 def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[tuple[int, str]]]:

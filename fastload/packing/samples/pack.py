@@ -48,6 +48,11 @@ def pack(
     on_error: str = "raise",
     restart: bool = False,
     entries: int | None = DEFAULT_SPACING,
+    max_side: int | None = None,
+    quality: int = 90,
+    baseline: bool = False,
+    raw: bool = False,
+    size: tuple[int, int] | None = None,
     observer: Observer | None = None,
 ) -> PackResult | list[PackResult]:
     """Pack samples of any fields into ``output``.
@@ -75,6 +80,13 @@ def pack(
             ``skipped.jsonl``.
         restart: throw away an unfinished or finished pack in the output folder.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
+        max_side: images and masks whose longer side has more pixels are scaled down to it: images of 8 bits
+            as JPEG, others without loss, masks by nearest pixels. What is in pixels of the first image
+            (boxes, keypoints, polygons) scales with it.
+        quality: of those JPEGs, 1 to 100.
+        baseline: progressive JPEGs are stored as baseline ones of the same pixels.
+        raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
+        size: with ``raw``, (width, height) that every image and mask is scaled to.
         observer: hears how far it is.
 
     Returns:
@@ -84,10 +96,10 @@ def pack(
         PackError: samples that cannot be packed, another pack in the folder, a full disk.
         TypeError, ValueError: arguments that are wrong.
     """
-    size = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
+    most = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
     options = PackOptions(
-        format=format, shard_size=size, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
-        entries=entries,
+        format=format, shard_size=most, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
+        entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
     if isinstance(samples, (str, os.PathLike)):

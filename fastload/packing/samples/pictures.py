@@ -19,7 +19,7 @@ from fastload.packing.png_file import png_file
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
 from fastload.shard.codecs import RAW, SIXTEEN_BIT
 
-__all__ = ["NUMPY_SUFFIX", "Picture", "is_path", "is_picture", "path_of", "picture_of"]
+__all__ = ["NUMPY_SUFFIX", "Picture", "is_path", "is_picture", "path_of", "picture_of", "raw_picture"]
 
 MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
 _NUMPY = b"\x93NUMPY"
@@ -144,10 +144,15 @@ def _from_pixels(kind: Image | Mask, pixels: npt.NDArray[Any]) -> Picture:
         return Picture(png_file(pixels))
     if channels != kind.channels:
         raise ValueError(f"the field has {kind.channels} channels. Found: {channels}")
-    return _raw(kind, pixels)
+    return raw_picture(kind, pixels)
 
 
-def _raw(kind: Image, pixels: npt.NDArray[Any]) -> Picture:
+def raw_picture(kind: Image, pixels: npt.NDArray[Any]) -> Picture:
+    """The record of pixels, (height, width, channels), as the field has them.
+
+    Raises:
+        TypeError, ValueError: they have other bits, or more pixels a side than the index has room for.
+    """
     if pixels.dtype != np.dtype(kind.item_dtype):
         raise TypeError(f"the field has {kind.bits} bits a channel. Found: {pixels.dtype}")
     height, width, channels = pixels.shape

@@ -25,6 +25,7 @@ from fastload.packing.samples.feed import encoded
 from fastload.packing.samples.given import Given
 from fastload.packing.samples.publish import publish_samples
 from fastload.packing.samples.shards import Shards
+from fastload.packing.samples.transcode import Transcoder
 from fastload.packing.shard_job import BadFiles
 from fastload.packing.summary import Summary
 from fastload.sample.schema import Schema
@@ -49,9 +50,6 @@ def pack_given(
     Raises:
         PackError: see :func:`fastload.pack`.
     """
-    wrong = [name for name in ("raw", "baseline", "max_side", "size") if getattr(options, name)]
-    if wrong:
-        raise PackError(f"{', '.join(wrong)}: only for folders and lists of images with labels.")
     folder = Path(output).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +69,7 @@ class _Run:
         output: the folder.
         given: the samples.
         schema: their fields.
-        options: those of a pack; pictures are never re-encoded.
+        options: those of a pack.
         observer: hears how far it is.
     """
 
@@ -130,13 +128,15 @@ class _Run:
             return None
 
     def _encoder(self) -> Encoder:
-        return Encoder(self.schema, self.given.root, self.options.format == "hdf5")
+        transcoder = Transcoder(self.schema, self.options) if self.options.transcodes else None
+        return Encoder(self.schema, self.given.root, self.options.format == "hdf5", transcoder)
 
     def _shards(self) -> Shards:
         name = self.options.format
         return Shards(
             self.output / WORK_NAME, format_of(name), FORMATS[name].suffix, self.schema,
             self.options.shard_size, self.options.on_error == "skip", self.observer.advanced,
+            self.options.raw,
         )  # fmt: skip
 
     def _complete(self, manifest: Manifest, identity: dict[str, Any], began: float) -> PackResult:

@@ -41,14 +41,16 @@ class Shards:
         shard_size: bytes of samples a shard holds at most (one sample at least).
         skip: whether samples that cannot be packed are left out.
         advance: called with numbers of samples and bytes that were written.
+        raw: whether images are pixels, not files.
     """
 
     def __init__(
         self, work: Path, shards: Format, suffix: str, schema: Schema, shard_size: int, skip: bool,
-        advance: Callable[[int, int], None],
+        advance: Callable[[int, int], None], raw: bool = False,
     ) -> None:  # fmt: skip
         self._work, self._format, self._suffix = work, shards, suffix
         self._schema, self._shard_size, self._skip, self._advance = schema, shard_size, skip, advance
+        self._raw = raw
         self._failures: list[tuple[int, str, str]] = []
         self._open: _Open | None = None
         self.number = 0  # of the shard that comes next
@@ -117,7 +119,7 @@ class Shards:
             self._open.take(piece.keys[begin:end], [chunk.slice(begin, end) for chunk in piece.fields])
 
     def _begin(self) -> _Open:
-        return _Open(self.path(self.number), self._format, self._schema, self._shard_size)
+        return _Open(self.path(self.number), self._format, self._schema, self._shard_size, self._raw)
 
     def _finish(self, stop: int) -> None:
         """End the shard: all positions before ``stop`` are in it, or in those before it, or failed."""
@@ -134,12 +136,12 @@ class Shards:
 class _Open:
     """A shard that is being written."""
 
-    def __init__(self, final: Path, shards: Format, schema: Schema, about: int) -> None:
+    def __init__(self, final: Path, shards: Format, schema: Schema, about: int, raw: bool) -> None:
         self._final, self._format, self._schema = final, shards, schema
         self._temporary = temporary_of(final)
         remove(self._temporary)
         self._classes = schema.label_field.kind.classes if schema.label_field is not None else ()  # type: ignore[attr-defined]
-        spec = ShardSpec(self._classes, 0, about, schema=None if schema.is_plain else schema)
+        spec = ShardSpec(self._classes, 0, about, raw, schema=None if schema.is_plain else schema)
         self._about = about
         with failed_writes_reported(final, about):
             self._writer: Writer = shards.Writer(self._temporary, spec)
