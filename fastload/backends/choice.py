@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fastload.backends.fields import delivers_pairs, record_streams
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
+from fastload.backends.pairs import delivers_pairs, record_streams
 from fastload.backends.shapes import largest_batch, memory_plan, planned_form, python_workers, runs_python
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import planned_bytes

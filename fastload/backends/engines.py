@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from fastload._native import _C
-from fastload.backends.fields import Streams, field_plans
 from fastload.backends.options import Options
 from fastload.cache.tier import decoded_side
 from fastload.dataset.mixture import Packed
@@ -60,6 +59,8 @@ def make_engine(
             operations=plan.pixel_spec(),
             **common,
         )
+    from fastload.backends.fields import Streams, field_plans
+
     schema, layout = dataset.schema, delivery.layout
     streams = Streams.of(schema, [schema[field.schema_name] for field in layout.fields])
     views = [_view(view, layout, number) for number, view in enumerate(plan.every)]

@@ -17,34 +17,13 @@ from fastload.transforms.plan import Plan
 
 __all__ = [
     "Streams",
-    "delivers_pairs",
     "field_plans",
     "fields_layout",
     "of_channels",
-    "record_streams",
     "viewed",
 ]
 
 _SEEN = (Image, Mask, Boxes, Keypoints, Polygons)  # what a view changes
-
-
-def delivers_pairs(dataset: Packed, fields: Sequence[str] | None, sizes: Any, plan: Plan) -> bool:
-    """Whether batches are (images, labels): of a set of these, where no fields and views are named.
-
-    Args:
-        dataset: what is read.
-        fields, sizes: the DataLoader's.
-        plan: the compiled transform.
-    """
-    return fields is None and sizes == "stack" and dataset.schema.is_plain and not plan.views
-
-
-def record_streams(dataset: Packed, fields: Sequence[str] | None) -> tuple[str | None, ...]:
-    """The records that a loader of these fields reads: None, the index's, and names of further pictures."""
-    schema = dataset.schema
-    wanted = chosen(schema, fields)
-    first: tuple[str | None, ...] = (None,) if schema.index_field in wanted else ()
-    return first + Streams.of(schema, wanted).pictures
 
 
 def fields_layout(

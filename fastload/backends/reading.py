@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fastload._native import _C
-from fastload.backends.fields import record_streams
 from fastload.backends.options import Options
+from fastload.backends.pairs import record_streams
 from fastload.cache.decoded import tier_of
 from fastload.cache.opening import no_cache, open_cache
 from fastload.cache.streams import Streams, kept_of

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from fastload.backends.bounds import most_measured
-from fastload.backends.fields import delivers_pairs, fields_layout
 from fastload.backends.options import Options
+from fastload.backends.pairs import delivers_pairs
 from fastload.backends.worker_counts import slots_for, workers_for
 from fastload.cache.tier import bounded_sizes
 from fastload.dataset.mixture import Packed
@@ -17,7 +16,6 @@ from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.slots import SlotShape, in_steps
 from fastload.sample.delivery import Delivery
 from fastload.sample.layout import BatchLayout, Measured
-from fastload.sample.planned import chosen
 from fastload.transforms.plan import Plan
 
 __all__ = [
@@ -101,6 +99,9 @@ def batch_form(dataset: Packed, plan: Plan, options: Options) -> Form | None:
         if size is None:
             return None
         return Form.of_pairs(SlotShape(options.batch_size, *size, getattr(torch, plan.dtype)))
+    from fastload.backends.fields import fields_layout
+    from fastload.sample.planned import chosen
+
     fields = chosen(dataset.schema, options.fields)
     has_pictures = any(field.storage == "record" for field in fields)
     stacked = has_pictures and options.sizes == "stack"
@@ -143,6 +144,8 @@ def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
     layout, count = planned_form(dataset, plan, options).delivery.layout, options.batch_size
     known: Sequence[Measured] = [None] * len(layout.fields)
     if layout.is_measured:
+        from fastload.backends.bounds import most_measured
+
         known = most_measured(dataset, plan, layout, count, options.cache_decoded)
     return layout.of(count, known)
 

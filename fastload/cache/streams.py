@@ -93,7 +93,11 @@ def stream_bytes(dataset: PackedFiles, field: str | None) -> int:
 def all_streams(datasets: Sequence[PackedFiles]) -> Streams:
     """Every stream that one of the datasets has."""
     named = (
-        field.name for dataset in datasets for _, field in dataset.schema.columns if field.storage == "record"
+        field.name
+        for dataset in datasets
+        if not dataset.is_plain
+        for _, field in dataset.schema.columns
+        if field.storage == "record"
     )
     return (None, *dict.fromkeys(named))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,11 @@ from fastload import errors
 from fastload._native import _C
 from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import decode_with_pil
-from fastload.sample.fields import Image, Mask
 from fastload.shard.codecs import RAW, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
+
+if TYPE_CHECKING:
+    from fastload.sample.fields import Image, Mask
 
 __all__ = [
     "bad_sample",
@@ -67,6 +69,8 @@ def decode_field(
             one of more than ``max_pixels``.
         ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
     """
+    from fastload.sample.fields import Image, Mask
+
     kind = part.schema[field].kind
     if not isinstance(kind, Image | Mask):
         raise TypeError(f"Field {field!r} has no pixels: it is of kind {kind.name}, not image or mask.")
@@ -77,6 +81,8 @@ def decode_field(
 
 def wanted_format(kind: Image | Mask) -> tuple[int, int, bool]:
     """Channels, bits, and whether they are ids: what a field's pictures are decoded to."""
+    from fastload.sample.fields import Mask
+
     return (1, kind.bits, True) if isinstance(kind, Mask) else (kind.channels, kind.bits, False)
 
 

@@ -7,16 +7,18 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.schemas import joined_schema
 from fastload.dataset.selection import Selection
 from fastload.sampler.mixed import MixedOrder, shares
 from fastload.shard.dataset import PackedFiles, checked_id
+
+if TYPE_CHECKING:
+    from fastload.sample.schema import Schema
 
 __all__ = ["MixedFiles", "Packed"]
 
@@ -61,8 +63,23 @@ class MixedFiles:
                 "num_samples, or leave it out."
             )
         self.classes, self._label_maps = _joined_classes(self.parts)
-        #: The fields of all samples; an image and a label where the manifests name none.
-        self.schema = joined_schema(self.parts, self.classes)
+        if not self.is_plain:
+            self.schema = self._schema()  # refuses datasets of different fields
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples are an image and a label."""
+        return all(part.is_plain for part in self.parts)
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The fields of all samples; an image and a label where the manifests name none."""
+        return self._schema()
+
+    def _schema(self) -> Schema:
+        from fastload.dataset.schemas import joined_schema
+
+        return joined_schema(self.parts, self.classes)
 
     def _part(self, folder: str | os.PathLike[str]) -> PackedFiles:
         return PackedFiles(folder)

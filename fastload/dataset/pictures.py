@@ -14,7 +14,6 @@ import torch.utils.data
 
 from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
-from fastload.dataset.samples import read_sample
 from fastload.errors import SlowPathWarning
 from fastload.shard.dataset import PackedFiles, as_integer
 from fastload.shard.tickets import deliver
@@ -132,7 +131,7 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
         if isinstance(index, slice):
             return torch.utils.data.Subset(self, range(*index.indices(len(self))))
         sample = checked_index(index, len(self))
-        if not self.schema.is_plain:
+        if not self.is_plain:
             return _of_fields(self, sample)
         image = _transformed(decode_sample(self, sample), self.transform)
         label: Any = self.label(sample)
@@ -151,6 +150,8 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
             SampleError: a record that is damaged or no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
         """
+        from fastload.dataset.samples import read_sample
+
         return read_sample(self, checked_index(index, len(self)))
 
     def __getitems__(self: Any, indices: Sequence[int]) -> list[Any]:
@@ -305,6 +306,8 @@ def _of_fields(dataset: Any, sample: int) -> Any:
             "index into the dataset itself. Use the loader, a transform that takes a dict, or "
             "dataset.sample(i)."
         )
+    from fastload.dataset.samples import read_sample
+
     found = read_sample(dataset, sample)
     label = dataset.schema.label_field
     if target is not None and label is not None:

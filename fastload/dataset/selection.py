@@ -6,15 +6,16 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.schemas import joined_schema
-from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
+
+if TYPE_CHECKING:
+    from fastload.sample.schema import Schema
 
 __all__ = ["Selection"]
 
@@ -73,6 +74,11 @@ class Selection:
         facts = json.dumps([[member.id for member in self._members], chosen])
         return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples are an image and a label."""
+        return all(part.is_plain for part in self.parts)
+
     @cached_property
     def schema(self) -> Schema:
         """The fields of all samples.
@@ -80,6 +86,8 @@ class Selection:
         Raises:
             ValueError: the datasets have different fields.
         """
+        from fastload.dataset.schemas import joined_schema
+
         return joined_schema(self.parts)
 
     @property

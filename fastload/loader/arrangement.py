@@ -12,8 +12,8 @@ from fastload.backends.choice import (
     makes_empty_batches,
     plan_memory,
 )
-from fastload.backends.fields import delivers_pairs
 from fastload.backends.options import Options, default_prefetch
+from fastload.backends.pairs import delivers_pairs
 from fastload.backends.shapes import runs_python
 from fastload.cache.settings import parse_setting
 from fastload.dataset.kind import Kind, kind_of

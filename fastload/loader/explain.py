@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.backends.fields import delivers_pairs
 from fastload.backends.options import Options
+from fastload.backends.pairs import delivers_pairs
 from fastload.backends.shapes import python_workers, runs_python
 from fastload.dataset.kind import Kind
 from fastload.dataset.mixture import Packed

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from itertools import product
 from typing import Any
 
 from torch.utils.data import IterDataPipe
 
-from fastload.backends.fields import delivers_pairs, of_channels, viewed
 from fastload.backends.options import Options, warn_ignored
+from fastload.backends.pairs import delivers_pairs
 from fastload.backends.shapes import runs_python
 from fastload.dataset.kind import Kind
 from fastload.dataset.mixture import Packed
 from fastload.dataset.pil import require_pil
 from fastload.dataset.views import why_not_native
-from fastload.sample.fields import Image
-from fastload.sample.planned import chosen
 from fastload.shard.dataset import PackedFiles
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
@@ -152,37 +149,11 @@ def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
     if dataset is None:
         _check_no_fields(options)
         return
-    fields = chosen(dataset.schema, options.fields)
     if delivers_pairs(dataset, options.fields, options.sizes, plan):
         return
-    viewed(fields, plan)
-    why = "batches are dicts here: the dataset has other fields, or fields=, sizes= or Views was passed"
-    if options.backend == "dali":
-        raise ValueError(
-            f"backend='dali' makes pairs of an image and a label, and {why}. Use backend='native'."
-        )
-    if options.batch_transform is not None:
-        raise ValueError(
-            f"batch_transform takes pairs of images and labels, and {why}. Transform batches in the training "
-            "loop, or pass a collate_fn."
-        )
-    if options.device_memory != "fresh":
-        raise ValueError(
-            f"device_memory={options.device_memory!r} is for pairs of images and labels, and {why}. "
-            "Leave it out."
-        )
-    images = [field for field in fields if isinstance(field.kind, Image)]
-    for field, view in product(images, plan.every):
-        if view.normalize:
-            channels = field.kind.channels  # type: ignore[attr-defined]
-            of_channels(view.mean, channels)
-            of_channels(view.std, channels)
-    odd = [field for field in images if field.kind != Image()]
-    if odd and any(view.pixels for view in plan.every):
-        raise ValueError(
-            f"The transform changes colours, which is for RGB pictures of 8 bits. Found: {odd[0]}. Leave the "
-            "field out by fields=[...], or the operation."
-        )
+    from fastload.loader.fitting_fields import check_fields
+
+    check_fields(dataset, plan, options)
 
 
 def _check_no_fields(options: Options) -> None:

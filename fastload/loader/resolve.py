@@ -16,7 +16,6 @@ from fastload.cache.tier import check_decoded
 from fastload.loader.numbers import at_least, integer
 from fastload.loader.values import check_share, unfolded
 from fastload.ranks.world import check_given
-from fastload.sample.planned import Sizes
 from fastload.transfer.cuda import check_device
 from fastload.transforms.compiler import compile_plan
 
@@ -154,7 +153,10 @@ def _check_backend(given: Mapping[str, Any]) -> None:
 
 def _check_fields(given: Mapping[str, Any]) -> None:
     """What they are; whether the dataset has them is asked when it is known."""
-    Sizes.of(given["sizes"])
+    if given["sizes"] != "stack":
+        from fastload.sample.planned import Sizes
+
+        Sizes.of(given["sizes"])
     fields = given["fields"]
     if fields is None:
         return

@@ -20,7 +20,6 @@ from fastload.prefetch.announcing import Announcements, BatchKey, following
 from fastload.prefetch.fault import Fault, faults_of_core
 from fastload.prefetch.filling import Filling
 from fastload.prefetch.slots import Slot, Slots, fields_in
-from fastload.sample.mending import mended
 from fastload.sampler import BatchIds, Sampler
 
 __all__ = ["BatchKey", "Feeder", "Pending"]
@@ -148,6 +147,8 @@ class Feeder:
         """Put other samples, or none, at positions of a collected batch; see :func:`mended`."""
         slot = pending.slot
         of = slot.layout.layout
+        from fastload.sample.mending import mended  # rarely needed
+
         raw = mended(of, slot.fields, changes)
         if not of.is_measured:
             return  # written where they are

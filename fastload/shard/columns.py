@@ -16,9 +16,9 @@ from fastload.sample.fields import MAX_VALUE_BYTES
 from fastload.sample.schema import Field, Schema
 from fastload.shard.fields import ColumnFile, Entries, column_file
 from fastload.shard.index import RECORD
-from fastload.shard.paged import write_paged
+from fastload.shard.paged import size_of, write_paged
 
-__all__ = ["Columns", "column_wrong", "open_column", "read_record", "size_of", "write_column"]
+__all__ = ["Columns", "column_wrong", "open_column", "read_record", "write_column"]
 
 MAGIC = b"FLFIELD1"
 # A shuffled batch uses one value of a page. With 16 KiB the page table of a file of 1.2 GB has 0.3 MB.
@@ -227,13 +227,3 @@ def read_record(path: Path, size: int, record: np.void, what: str) -> bytes:
             "Restore the shard."
         )
     return data
-
-
-def size_of(path: str | Path) -> int | None:
-    """Bytes of a file; None: it is not there."""
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise ShardError(f"{path} cannot be opened: {error.strerror}.") from None

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,14 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError, ShardTruncated
 from fastload.machine.sizes import counted
-from fastload.sample.schema import Schema
-from fastload.shard.columns import Columns, read_record, size_of
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
-from fastload.shard.paged import ALIGN, HEADER
+from fastload.shard.paged import ALIGN, HEADER, size_of
+
+if TYPE_CHECKING:  # an image and a label need none of it
+    from fastload.sample.schema import Schema
+    from fastload.shard.columns import Columns
 
 __all__ = ["PackedFiles", "check_fields", "checked_id"]
 
@@ -136,8 +138,8 @@ class PackedFiles:
                 state = "is missing" if found is None else f"has {found} bytes"
                 raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
         self.reader = _C.Reader(self.index, shards)
-        #: The fields that have files of their own, ``_C.Column`` by name; opened when first asked for.
-        self.columns = Columns(self.folder, self.schema, self.manifest.fields, len(self))
+        if self.manifest.fields:
+            self.columns = self._columns()
         self._readers: dict[str, Any] = {}
         self.entries = _entries(self.folder, self.index) if self._wants_entries else None
         #: The node cache's file that records come from (``_C.CacheFile``), None: none; see with_caches().
@@ -164,7 +166,7 @@ class PackedFiles:
 
     def __repr__(self) -> str:
         facts = f"{counted(len(self), 'record')}, {counted(len(self.manifest.classes), 'class')}"
-        if not self.schema.is_plain:
+        if not self.is_plain:
             facts += f", fields {', '.join(self.schema.names)}"
         return f"{type(self).__name__}({str(self.folder)!r}, {facts})"
 
@@ -233,6 +235,21 @@ class PackedFiles:
     def schema(self) -> Schema:
         """The fields of its samples; an image and a label where the manifest names none."""
         return self.manifest.schema
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples are an image and a label."""
+        return self.manifest.is_plain
+
+    @cached_property
+    def columns(self) -> Columns:
+        """The fields that have files of their own, ``_C.Column`` by name; opened when first asked for."""
+        return self._columns()
+
+    def _columns(self) -> Columns:
+        from fastload.shard.columns import Columns
+
+        return Columns(self.folder, self.schema, self.manifest.fields, len(self))
 
     @property
     def classes(self) -> list[str]:
@@ -332,6 +349,8 @@ class PackedFiles:
         return self._readers[field]
 
     def _read_record(self, field: str, sample: int) -> bytes:
+        from fastload.shard.columns import read_record
+
         record = self.record(sample, field)
         number, shards = int(record["shard"]), self.manifest.shards
         if number >= len(shards):

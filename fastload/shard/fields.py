@@ -6,10 +6,10 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastload.sample.fields import Kind, Label
-from fastload.sample.schema import Field, Schema
+if TYPE_CHECKING:  # an image and a label need none of it
+    from fastload.sample.schema import Field, Schema
 
 __all__ = ["ColumnFile", "Entries", "column_file", "column_name", "entries_of", "fields_digest", "schema_of"]
 
@@ -69,6 +69,8 @@ def schema_of(entries: Entries, classes: Sequence[str]) -> Schema:
     Raises:
         ValueError, TypeError: they break a rule of FORMAT.md, in words.
     """
+    from fastload.sample.schema import Schema
+
     if not entries:
         return Schema.plain(classes)
     schema = Schema(tuple(_field(number, entry, classes) for number, entry in enumerate(entries)))
@@ -106,6 +108,9 @@ def column_file(number: int, entry: Mapping[str, Any]) -> ColumnFile:
 
 
 def _field(number: int, entry: Any, classes: Sequence[str]) -> Field:
+    from fastload.sample.fields import Kind, Label
+    from fastload.sample.schema import Field
+
     if not isinstance(entry, Mapping) or not {"name", "kind", "stored"} <= entry.keys():
         raise ValueError(
             f"field {number} must be an object with 'name', 'kind' and 'stored'. Found: {entry!r:.200}."

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
-from fastload.sample.schema import Schema
 from fastload.shard.fields import Entries, fields_digest, schema_of
+
+if TYPE_CHECKING:
+    from fastload.sample.schema import Schema
 
 __all__ = [
     "ENTRIES_NAME",
@@ -78,6 +80,11 @@ class Manifest:
     def schema(self) -> Schema:
         """The fields of its samples."""
         return schema_of(self.fields, self.classes)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples are an image and a label; what follows from the schema, without making one."""
+        return not self.fields or self.schema.is_plain
 
     @property
     def version(self) -> tuple[int, int]:
@@ -185,7 +192,7 @@ class Manifest:
     def check_fields(self) -> None:
         """Raise ValueError, in words, where ``fields`` breaks a rule of FORMAT.md."""
         fields_digest(self.fields)
-        if self.schema.label_field is None and self.classes:
+        if self.fields and self.schema.label_field is None and self.classes:
             raise ValueError("'classes' has names, and there is no label that they could be of.")
 
 

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.errors import ShardError
 
-__all__ = ["DATA_OFFSET", "HEADER", "PAGE_BYTES", "write_paged"]
+__all__ = ["DATA_OFFSET", "HEADER", "PAGE_BYTES", "size_of", "write_paged"]
 
 VERSION = (1, 0)
 DATA_OFFSET = 4096
@@ -163,3 +164,13 @@ def write_paged(
         file.write(header.tobytes())
         file.flush()
         os.fsync(file.fileno())
+
+
+def size_of(path: str | Path) -> int | None:
+    """Bytes of a file; None: it is not there."""
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ShardError(f"{path} cannot be opened: {error.strerror}.") from None

@@ -33,12 +33,14 @@ assert images.shape == (8, 3, 16, 16) and labels.shape == (8,)
 print(json.dumps([name for name in sys.modules if name.startswith("fastload.")]))
 """
 USED = {"random_resized_crop", "random_horizontal_flip"}
-# What other jobs need: other back ends, devices, Python callables, augmentation, explanations. A name ends
-# where a module or a room does.
+# What other jobs need: other fields, other back ends, devices, Python callables, augmentation, explanations.
+# A name ends where a module or a room does.
 OTHERS = [
     "backends.callables",
     "backends.dali",
     "backends.device",
+    "backends.bounds",
+    "backends.fields",
     "backends.moved_fields",
     "backends.python",
     "backends.render",
@@ -46,10 +48,23 @@ OTHERS = [
     "backends.torch_workers",
     "backends.worker_stage",
     "cli",
+    "dataset.samples",
+    "dataset.schemas",
     "integrations",
     "loader.explain",
+    "loader.fitting_fields",
     "packing",
     "prefetch.shared_slots",
+    "sample.fields",
+    "sample.kind_words",
+    "sample.mending",
+    "sample.numbers",
+    "sample.outlines",
+    "sample.plain",
+    "sample.planned",
+    "sample.schema",
+    "sample.values",
+    "shard.columns",
     "transfer.augment",
     "transfer.convert",
     "transfer.outputs",

@@ -1,0 +1,56 @@
+"""Whether the DataLoader's arguments go with batches that are dicts."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from fastload.backends.fields import of_channels, viewed
+from fastload.backends.options import Options
+from fastload.dataset.mixture import Packed
+from fastload.sample.fields import Image
+from fastload.sample.planned import chosen
+from fastload.transforms.plan import Plan
+
+__all__ = ["check_fields"]
+
+
+def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
+    """Refuse what is for pairs of an image and a label.
+
+    Args:
+        dataset: a packed one.
+        plan: the compiled transform.
+        options: the loader's.
+
+    Raises:
+        ValueError: the dataset lacks a field, or an argument does not go with dicts.
+    """
+    fields = chosen(dataset.schema, options.fields)
+    viewed(fields, plan)
+    why = "batches are dicts here: the dataset has other fields, or fields=, sizes= or Views was passed"
+    if options.backend == "dali":
+        raise ValueError(
+            f"backend='dali' makes pairs of an image and a label, and {why}. Use backend='native'."
+        )
+    if options.batch_transform is not None:
+        raise ValueError(
+            f"batch_transform takes pairs of images and labels, and {why}. Transform batches in the training "
+            "loop, or pass a collate_fn."
+        )
+    if options.device_memory != "fresh":
+        raise ValueError(
+            f"device_memory={options.device_memory!r} is for pairs of images and labels, and {why}. "
+            "Leave it out."
+        )
+    images = [field for field in fields if isinstance(field.kind, Image)]
+    for field, view in product(images, plan.every):
+        if view.normalize:
+            channels = field.kind.channels  # type: ignore[attr-defined]
+            of_channels(view.mean, channels)
+            of_channels(view.std, channels)
+    odd = [field for field in images if field.kind != Image()]
+    if odd and any(view.pixels for view in plan.every):
+        raise ValueError(
+            f"The transform changes colours, which is for RGB pictures of 8 bits. Found: {odd[0]}. Leave the "
+            "field out by fields=[...], or the operation."
+        )
