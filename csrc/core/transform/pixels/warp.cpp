@@ -205,21 +205,26 @@ void warp(const Warp& warp, Canvas& canvas) {
   if (motion.is_identity()) return;
   const Picture from = canvas.picture();
   uint8_t* const to = canvas.spare();
-  fill_with(warp.fill.data(), 3, area(from.width, from.height), to);
-  const WarpKernels& kernels = warp_kernels(simd_level());
+  const bool small = static_cast<int64_t>(area(from.width, from.height)) <= kMostWarped;
+  const WarpKernels& kernels = small ? warp_kernels(simd_level()) : kScalarWarp;
   if (warp.filter == WarpFilter::kNearest) {
+    fill_with(warp.fill.data(), 3, area(from.width, from.height), to);
     Nearest<3> nearest(motion, 3, from.width, from.height, from.pixels, to);
     run(nearest, motion, false, [&](auto... at) { kernels.nearest(from, at...); });
   } else {
-    const auto row = warp.filter == WarpFilter::kBilinear ? kernels.bilinear : kernels.bicubic;
-    const size_t stride = size_t{3} * static_cast<size_t>(from.width);
-    for (int y = 0; y < from.height; ++y) {
-      row(from, motion, y, to + stride * static_cast<size_t>(y));
-    }
+    uint8_t* const scratch = canvas.scratch(kernels.scratch_bytes(from.width, from.height));
+    kernels.filtered(from, warp, scratch, to);
   }
   canvas.swap();
 }
 
-const WarpKernels& warp_kernels(SimdLevel) { return kScalarWarp; }
+const WarpKernels& warp_kernels(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level == SimdLevel::kAvx512) return kAvx512Warp;
+  if (level == SimdLevel::kAvx2) return kAvx2Warp;
+#endif
+  static_cast<void>(level);
+  return kScalarWarp;
+}
 
 }  // namespace fastload

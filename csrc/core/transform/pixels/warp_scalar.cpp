@@ -44,7 +44,7 @@ void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t 
 
 double linear(double left, double right, double part) { return left + (right - left) * part; }
 
-void bilinear(const Picture& from, const Motion& motion, int row, uint8_t* to) {
+void bilinear_row(const Picture& from, const Motion& motion, int row, uint8_t* to) {
   for (int column = 0; column < from.width; ++column, to += 3) {
     At at = source_of(motion, column, row);
     if (!is_inside(at, from)) continue;
@@ -69,7 +69,7 @@ double cubic(double v1, double v2, double v3, double v4, double part) {
   return v2 + part * (p2 + part * (p3 + part * p4));
 }
 
-void bicubic(const Picture& from, const Motion& motion, int row, uint8_t* to) {
+void bicubic_row(const Picture& from, const Motion& motion, int row, uint8_t* to) {
   for (int column = 0; column < from.width; ++column, to += 3) {
     At at = source_of(motion, column, row);
     if (!is_inside(at, from)) continue;
@@ -90,8 +90,19 @@ void bicubic(const Picture& from, const Motion& motion, int row, uint8_t* to) {
   }
 }
 
+void filtered(const Picture& from, const Warp& warp, uint8_t*, uint8_t* to) {
+  const auto row = warp.filter == WarpFilter::kBilinear ? bilinear_row : bicubic_row;
+  const size_t stride = size_t{3} * static_cast<size_t>(from.width);
+  for (int y = 0; y < from.height; ++y, to += stride) {
+    for (size_t i = 0; i < stride; ++i) to[i] = warp.fill[i % 3];
+    row(from, warp.motion, y, to);
+  }
+}
+
+size_t no_scratch(int, int) { return 0; }
+
 }  // namespace
 
-const WarpKernels kScalarWarp{nearest, bilinear, bicubic};
+const WarpKernels kScalarWarp{nearest, filtered, no_scratch};
 
 }  // namespace fastload

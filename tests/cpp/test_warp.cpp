@@ -1,0 +1,107 @@
+// transform/pixels/warp: every level's pixels are the scalar code's. What those are is compared
+// with Pillow in tests/transform/test_motion.py.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "check.h"
+#include "levels.h"
+#include "random.h"
+#include "transform/pixels/warp.h"
+#include "transform/pixels/warp_kernels.h"
+
+namespace {
+
+using fastload::Canvas;
+using fastload::Motion;
+using fastload::RowSink;
+using fastload::Warp;
+using fastload::WarpFilter;
+using fastload::test::Random;
+using Bytes = std::vector<uint8_t>;
+
+double part(Random& random) { return random.in(-1000, 1000) / 1000.0; }
+
+// Near to the identity or anything, now and then with fractions that are constant or zero.
+Motion random_motion(Random& random, int width, int height) {
+  Motion motion;
+  auto& a = motion.a;
+  const int kind = random.in(0, 5);
+  a[2] = part(random) * width * (random.coin() ? 1.0 : 0.1);
+  a[5] = part(random) * height * (random.coin() ? 1.0 : 0.1);
+  if (kind == 0) return motion;
+  if (kind == 1) a[1] = part(random);
+  if (kind == 2) a[3] = part(random);
+  if (kind >= 3) {
+    a[0] = 1.5 * part(random);
+    a[1] = 1.5 * part(random);
+    a[3] = 1.5 * part(random);
+    a[4] = 1.5 * part(random);
+  }
+  if (kind == 5) {
+    a[6] = part(random) / width;
+    a[7] = part(random) / height;
+    motion.perspective = true;
+  }
+  if (random.in(0, 30) == 0) a[static_cast<size_t>(random.in(0, 5))] = 1e300;
+  if (random.in(0, 30) == 0) {
+    a[static_cast<size_t>(random.in(0, 5))] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return motion;
+}
+
+Bytes warped(const Bytes& pixels, int width, int height, const Warp& warp) {
+  Canvas canvas;
+  canvas.begin(width, height);
+  std::memcpy(canvas.picture().pixels, pixels.data(), pixels.size());
+  fastload::warp(warp, canvas);
+  const uint8_t* const found = canvas.picture().pixels;
+  return {found, found + pixels.size()};
+}
+
+TEST(every_level_gives_the_scalar_pixels) {
+  const auto levels = fastload::test::machine_levels();
+  Random random(11);
+  int changed = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const int width = random.in(1, 70), height = random.in(1, 40);
+    Bytes pixels(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height));
+    for (uint8_t& value : pixels) value = random.sample();
+    const Warp warp{random_motion(random, width, height),
+                    static_cast<WarpFilter>(random.in(0, 2)),
+                    {random.sample(), random.sample(), random.sample()}};
+    fastload::set_simd_level("scalar");
+    const Bytes wanted = warped(pixels, width, height, warp);
+    changed += wanted != pixels;
+    for (const auto level : levels) {
+      fastload::set_simd_level(fastload::simd_level_name(level));
+      CHECK(warped(pixels, width, height, warp) == wanted);
+    }
+    fastload::set_simd_level(fastload::simd_level_name(levels.back()));
+  }
+  CHECK(changed > 2000);
+}
+
+TEST(pixels_of_any_size_move_as_those_of_three_bytes) {
+  Random random(12);
+  for (int i = 0; i < 500; ++i) {
+    const int width = random.in(1, 40), height = random.in(1, 40);
+    const size_t count = static_cast<size_t>(width) * static_cast<size_t>(height);
+    const Motion motion = random_motion(random, width, height);
+    Bytes pixels(3 * count);
+    for (uint8_t& value : pixels) value = random.sample();
+    Bytes wanted(3 * count), found;
+    const uint8_t fill[] = {7, 7, 7, 7, 7};
+    move_nearest(motion, false, 3, width, height, pixels.data(), fill, wanted.data());
+    for (const size_t size : {size_t{1}, size_t{2}, size_t{4}, size_t{5}}) {
+      Bytes from(size * count, 0);
+      for (size_t k = 0; k < count; ++k) from[size * k] = pixels[3 * k];
+      found.assign(size * count, 0);
+      move_nearest(motion, false, size, width, height, from.data(), fill, found.data());
+      for (size_t k = 0; k < count; ++k) CHECK_EQ(found[size * k], wanted[3 * k]);
+    }
+  }
+}
+
+}  // namespace
