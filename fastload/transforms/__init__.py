@@ -15,11 +15,14 @@ from fastload.transforms.plan import Plan
 
 TYPE_CHECKING = False  # as in fastload: each spec is imported when it is first used
 if TYPE_CHECKING:
+    from fastload.transforms.operations.aug_mix import AugMix
+    from fastload.transforms.operations.auto_augment import AutoAugment
     from fastload.transforms.operations.center_crop import CenterCrop
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
     from fastload.transforms.operations.grayscale import Grayscale
     from fastload.transforms.operations.normalize import Normalize
     from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
+    from fastload.transforms.operations.rand_augment import RandAugment
     from fastload.transforms.operations.random_affine import RandomAffine
     from fastload.transforms.operations.random_apply import RandomApply
     from fastload.transforms.operations.random_choice import RandomChoice
@@ -34,9 +37,13 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.random_solarize import RandomSolarize
     from fastload.transforms.operations.random_vertical_flip import RandomVerticalFlip
     from fastload.transforms.operations.resize import Resize
+    from fastload.transforms.operations.timm_augment import TimmAugment
     from fastload.transforms.operations.to_dtype import ToDtype
+    from fastload.transforms.operations.trivial_augment_wide import TrivialAugmentWide
 
 __all__ = [
+    "AugMix",
+    "AutoAugment",
     "CenterCrop",
     "Compose",
     "GaussianBlur",
@@ -44,6 +51,7 @@ __all__ = [
     "Normalize",
     "PillowGaussianBlur",
     "Plan",
+    "RandAugment",
     "RandomAffine",
     "RandomApply",
     "RandomChoice",
@@ -58,7 +66,9 @@ __all__ = [
     "RandomSolarize",
     "RandomVerticalFlip",
     "Resize",
+    "TimmAugment",
     "ToDtype",
+    "TrivialAugmentWide",
     "Views",
     "compile_plan",
 ]

@@ -22,6 +22,7 @@ __all__ = [
     "require_antialias",
     "side",
     "span",
+    "whole",
 ]
 
 MAX_SIDE = 65_500  # pixels; JPEG's own limit on a side
@@ -36,6 +37,16 @@ def side(where: str, value: Any) -> int:
     number = int(value.__index__())
     if not 1 <= number <= MAX_SIDE:
         raise ValueError(f"{where} must be in [1, {MAX_SIDE}] pixels. Found: {number}.")
+    return number
+
+
+def whole(where: str, value: Any, least: int, most: int) -> int:
+    """``value`` as an int in [least, most]. Raises TypeError or ValueError."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{where} must be an int in [{least}, {most}]. Found: {value!r}.")
+    number = int(value.__index__())
+    if not least <= number <= most:
+        raise ValueError(f"{where} must be in [{least}, {most}]. Found: {number}.")
     return number
 
 

@@ -81,8 +81,8 @@ class PixelUse:
         return self.name, self.probability, numbers, [part.as_node() for part in self.parts]
 
 
-_DRAWING = ("choice", "order")  # groups that draw
-_OF_ITS_OWN = ("perspective",)  # operations that draw more than their numbers
+_DRAWING = ("choice", "order", "some")  # groups that draw
+_OF_ITS_OWN = ("perspective", "augmix", "mix_and_blend", "blend_in_turn")  # draw more than their numbers
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fastload.transforms.operations.registry import operation_of_torchvision
 __all__ = ["advice", "composed", "makes_tensor", "on_tensor", "refusal", "translate"]
 
 _TIMM = "timm.data.transforms"
+_TIMMS = (_TIMM, "timm.data.auto_augment")  # modules of timm's whose classes are named with them
 _TO_RGB = {("clip.clip", "_convert_image_to_rgb"), ("open_clip.transform", "_convert_to_rgb")}
 
 
@@ -23,8 +24,8 @@ def _class_name(item: Any) -> str:
     """The class name of a torchvision transform, timm's with its module, else an empty string."""
     kind = type(item)
     module = kind.__module__ or ""
-    if module == _TIMM:
-        return f"{_TIMM}.{kind.__name__}"
+    if module in _TIMMS:
+        return f"{module}.{kind.__name__}"
     inside = module == "torchvision.transforms" or module.startswith("torchvision.transforms.")
     return kind.__name__ if inside else ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from fastload.transforms.operations.operation import Draft, Misplaced, Stage
@@ -50,18 +51,20 @@ def _is_compose(item: Any) -> bool:
     return (kind.__module__, kind.__name__) == ("fastload.transforms.compose", "Compose")
 
 
-def uses_of(spec: Any, strict: bool) -> tuple[PixelUse, ...]:
-    """The parts of a group as the core takes them; raises Misplaced for what is no operation on pixels."""
-    return tuple(_use(type(spec).__name__, part, strict) for part in spec.transforms)
+def uses_of(before: Draft, spec: Any, strict: bool) -> tuple[PixelUse, ...]:
+    """The parts of a group that stands behind ``before`` as the core takes them; raises Misplaced for what is
+    no operation on pixels."""
+    draft = Draft(replace(before.plan, pixels=()), Stage.PIXELS, in_group=True)
+    return tuple(_use(draft, type(spec).__name__, part, strict) for part in spec.transforms)
 
 
-def _use(where: str, part: Any, strict: bool) -> PixelUse:
-    draft = Draft(stage=Stage.PIXELS, in_group=True)
+def _use(draft: Draft, where: str, part: Any, strict: bool) -> PixelUse:
+    geometry = draft.plan.geometry
     for spec in part if isinstance(part, tuple) else (part,):
         operation = operation_of(spec)
         assert operation is not None  # as_parts() has seen to it
         draft = operation.add(draft, spec, strict)
-        if draft.stage is not Stage.PIXELS or draft.plan.geometry:
+        if draft.stage is not Stage.PIXELS or draft.plan.geometry != geometry:
             raise Misplaced(f"{spec!r} is in {where}, whose parts may only be operations on pixels.")
     uses = draft.plan.pixels
     return uses[0] if len(uses) == 1 else PixelUse("all", 1.0, (), uses)

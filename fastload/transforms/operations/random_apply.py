@@ -36,7 +36,7 @@ class RandomApply:
 
 
 def _add(draft: Draft, spec: RandomApply, strict: bool) -> Draft:
-    return use_of_pixels(draft, spec, PixelUse("all", spec.p, (), uses_of(spec, strict)))
+    return use_of_pixels(draft, spec, PixelUse("all", spec.p, (), uses_of(draft, spec, strict)))
 
 
 OPERATION = Operation(

@@ -44,7 +44,7 @@ class RandomChoice:
 
 
 def _add(draft: Draft, spec: RandomChoice, strict: bool) -> Draft:
-    parts = uses_of(spec, strict)
+    parts = uses_of(draft, spec, strict)
     weights = (1.0,) * len(parts) if spec.p is None else tuple(spec.p)
     return use_of_pixels(draft, spec, PixelUse("choice", 1.0, weights, parts))
 

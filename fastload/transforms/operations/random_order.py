@@ -32,7 +32,7 @@ class RandomOrder:
 
 
 def _add(draft: Draft, spec: RandomOrder, strict: bool) -> Draft:
-    return use_of_pixels(draft, spec, PixelUse("order", 1.0, (), uses_of(spec, strict)))
+    return use_of_pixels(draft, spec, PixelUse("order", 1.0, (), uses_of(draft, spec, strict)))
 
 
 OPERATION = Operation(RandomOrder, _add, {"RandomOrder": lambda item: (RandomOrder(tuple(item.transforms)),)})

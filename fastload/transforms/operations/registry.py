@@ -39,6 +39,16 @@ ROWS: dict[str, tuple[str, ...]] = {
     "random_apply": ("RandomApply",),
     "random_choice": ("RandomChoice",),
     "random_order": ("RandomOrder",),
+    "auto_augment": ("AutoAugment",),
+    "rand_augment": ("RandAugment",),
+    "trivial_augment_wide": ("TrivialAugmentWide",),
+    "aug_mix": ("AugMix",),
+    "timm_augment": (
+        "TimmAugment",
+        "timm.data.auto_augment.AutoAugment",
+        "timm.data.auto_augment.RandAugment",
+        "timm.data.auto_augment.AugMixAugment",
+    ),
     "to_dtype": ("ToDtype", "ToTensor", "ConvertImageDtype", "timm.data.transforms.MaybeToTensor"),
     "normalize": ("Normalize",),
 }

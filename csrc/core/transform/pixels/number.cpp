@@ -3,21 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numbers>
 #include <string>
 
 #include "base/error.h"
+#include "transform/pixels/normal.h"
 
 namespace fastload {
 namespace {
 
 constexpr size_t kLevelValues = 10;
-
-// Standard normal, by Box and Muller, from one block.
-double normal(const PhiloxWords& words) {
-  const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform_double(words[0], words[1])));
-  return radius * std::cos(2.0 * std::numbers::pi * uniform_double(words[2], words[3]));
-}
 
 }  // namespace
 
@@ -57,7 +51,7 @@ double PixelNumber::draw(const PixelDraws& draws, uint32_t place) const {
   }
   const double mean = values_[0];
   const double std = values_[1];
-  double level = std::isinf(std) ? u * mean : std > 0 ? mean + std * normal(words) : mean;
+  double level = std::isinf(std) ? u * mean : std > 0 ? mean + std * standard_normal(words) : mean;
   level = std::clamp(level, 0.0, values_[2]) / values_[3] * values_[4];
   if (values_[5] != 0) level = std::trunc(level);
   if (values_[6] != 0 && draws.uniform(2 + 2 * place) < 0.5) level = -level;

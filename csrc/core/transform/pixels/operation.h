@@ -51,11 +51,17 @@ class Canvas {
     scratch_.reserve(bytes);
     return scratch_.data();
   }
+  // Memory that stays as it is through other operations, aligned to 64 bytes: of a mix.
+  [[nodiscard]] uint8_t* kept(size_t bytes) {
+    kept_.reserve(bytes);
+    return kept_.data();
+  }
 
  private:
   Picture picture_;
   Buffer<uint8_t> memory_[2];
   Buffer<uint8_t> scratch_;
+  Buffer<uint8_t> kept_;
 };
 
 // The random numbers of one operation for one sample. The n-th use of an operation in a transform

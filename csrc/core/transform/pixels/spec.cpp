@@ -6,20 +6,30 @@
 #include <utility>
 
 #include "base/error.h"
+#include "transform/pixels/mix.h"
 #include "transform/pixels/registry.h"
 
 namespace fastload {
 namespace {
 
-enum class Group : uint8_t { kNone, kAll, kChoice, kOrder };
+enum class Group : uint8_t { kNone, kAll, kChoice, kOrder, kSome, kSums, kSumsBlended, kTurns };
 
 struct GroupRow {
   std::string_view name;
   Group group;
   uint32_t number;  // of its draws, as an operation's
 };
-constexpr std::array<GroupRow, 3> kGroups{
-    {{"all", Group::kAll, 128}, {"choice", Group::kChoice, 129}, {"order", Group::kOrder, 130}}};
+constexpr std::array<GroupRow, 7> kGroups{{{"all", Group::kAll, 128},
+                                           {"choice", Group::kChoice, 129},
+                                           {"order", Group::kOrder, 130},
+                                           {"augmix", Group::kSums, 131},
+                                           {"some", Group::kSome, 132},
+                                           {"mix_and_blend", Group::kSumsBlended, 133},
+                                           {"blend_in_turn", Group::kTurns, 134}}};
+
+bool is_mix(Group group) {
+  return group == Group::kSums || group == Group::kSumsBlended || group == Group::kTurns;
+}
 
 const GroupRow* group_of(std::string_view name) {
   const auto* const row = std::find_if(kGroups.begin(), kGroups.end(),
@@ -33,6 +43,9 @@ const GroupRow* group_of(std::string_view name) {
 }
 
 constexpr size_t kMostParts = 256;
+constexpr size_t kMostChains = 16;
+constexpr double kLeastAlpha = 0.05;  // below it all of a mix's variates may underflow
+constexpr double kMostAlpha = 1000.0;
 
 }  // namespace
 
@@ -45,6 +58,7 @@ struct PixelSpec::Use {
   std::vector<PixelNumber> numbers;
   std::vector<double> sums;  // of a choice: the weights up to each of the parts
   std::vector<Use> parts;
+  bool mixes = false;  // it, or a part of it
 
   Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>& seen);
   void draw(const SampleRng& rng, std::vector<DrawnPixels::Step>& steps,
@@ -53,6 +67,14 @@ struct PixelSpec::Use {
 
  private:
   void check_group(std::string_view name);
+  void check_weights(size_t first);
+  void check_mix(std::string_view name);
+  void draw_order(const SampleRng& rng, const PixelDraws& draws,
+                  std::vector<DrawnPixels::Step>& steps, std::vector<double>& values) const;
+  void draw_some(const SampleRng& rng, const PixelDraws& draws,
+                 std::vector<DrawnPixels::Step>& steps, std::vector<double>& values) const;
+  void draw_mix(const SampleRng& rng, const PixelDraws& draws,
+                std::vector<DrawnPixels::Step>& steps, std::vector<double>& values) const;
 };
 
 PixelSpec::Use::Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>& seen)
@@ -81,23 +103,58 @@ PixelSpec::Use::Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>
 }
 
 void PixelSpec::Use::check_group(std::string_view name) {
+  mixes = is_mix(group) ||
+          std::any_of(parts.begin(), parts.end(), [](const Use& part) { return part.mixes; });
+  if (is_mix(group)) return check_mix(name);
   if ((parts.empty() && group != Group::kAll) || parts.size() > kMostParts) {
     refuse(name, "1 to " + std::to_string(kMostParts) + " parts", parts.size());
   }
-  const size_t weights = group == Group::kChoice ? parts.size() : 0;
+  const size_t weights = group == Group::kChoice ? parts.size()
+                         : group == Group::kSome ? parts.size() + 1
+                                                 : 0;
   if (numbers.size() != weights) refuse(name, std::to_string(weights) + " numbers", numbers.size());
+  if (group == Group::kChoice) check_weights(0);
+  if (group != Group::kSome) return;
+  check_weights(1);
+  const auto possible = std::count_if(numbers.begin() + 1, numbers.end(),
+                                      [](const auto& weight) { return weight.constant() > 0; });
+  const double count = numbers[0].constant();
+  if (!(count >= 0 && count <= static_cast<double>(possible))) {
+    throw Error(ErrorKind::kValue, "Of some parts 0 to " + std::to_string(possible) +
+                                       " can be taken, as many as have a weight above 0. Found: " +
+                                       std::to_string(count) + ".");
+  }
+}
+
+// The numbers from `first` on are weights.
+void PixelSpec::Use::check_weights(size_t first) {
   double sum = 0;
-  for (const PixelNumber& weight : numbers) {
-    const double value = weight.constant();
+  for (size_t i = first; i < numbers.size(); ++i) {
+    const double value = numbers[i].constant();
     if (!(value >= 0)) {
       throw Error(ErrorKind::kValue, "The weights of a choice must be at least 0. Found: " +
                                          std::to_string(value) + ".");
     }
     sums.push_back(sum += value);
   }
-  if (group == Group::kChoice && !(sum > 0)) {
+  if (!(sum > 0)) {
     throw Error(ErrorKind::kValue, "The weights of a choice must have a sum above 0. Found: " +
                                        std::to_string(sum) + ".");
+  }
+}
+
+void PixelSpec::Use::check_mix(std::string_view name) {
+  if (parts.empty() || parts.size() > kMostChains) {
+    refuse(name, "1 to " + std::to_string(kMostChains) + " parts", parts.size());
+  }
+  if (numbers.size() != 1) refuse(name, "1 numbers", numbers.size());
+  const double alpha = numbers[0].constant();
+  if (!(alpha >= kLeastAlpha && alpha <= kMostAlpha)) {
+    throw Error(ErrorKind::kValue, "The alpha of a mix must be in [0.05, 1000]. Found: " +
+                                       std::to_string(alpha) + ".");
+  }
+  if (std::any_of(parts.begin(), parts.end(), [](const Use& part) { return part.mixes; })) {
+    throw Error(ErrorKind::kValue, std::string(name) + " cannot have a mix among its parts.");
   }
 }
 
@@ -120,19 +177,89 @@ void PixelSpec::Use::draw(const SampleRng& rng, std::vector<DrawnPixels::Step>& 
       parts[static_cast<size_t>(std::min(found - sums.begin(), last))].draw(rng, steps, values);
       return;
     }
-    case Group::kOrder: {  // Fisher and Yates
-      std::array<uint8_t, kMostParts> order;
-      const auto count = static_cast<uint32_t>(parts.size());
-      for (uint32_t i = 0; i < count; ++i) order[i] = static_cast<uint8_t>(i);
-      const PhiloxKey key = draws.stream();
-      for (uint32_t i = count - 1; i > 0; --i) {
-        const PhiloxWords words = philox4x32({i, 0, 0, 0}, key);
-        std::swap(order[i], order[uniform_below(words[0], words[1], i + 1)]);
-      }
-      for (uint32_t i = 0; i < count; ++i) parts[order[i]].draw(rng, steps, values);
-      return;
-    }
+    case Group::kOrder:
+      return draw_order(rng, draws, steps, values);
+    case Group::kSome:
+      return draw_some(rng, draws, steps, values);
+    case Group::kSums:
+    case Group::kSumsBlended:
+    case Group::kTurns:
+      return draw_mix(rng, draws, steps, values);
   }
+}
+
+void PixelSpec::Use::draw_order(const SampleRng& rng, const PixelDraws& draws,
+                                std::vector<DrawnPixels::Step>& steps,
+                                std::vector<double>& values) const {  // Fisher and Yates
+  std::array<uint8_t, kMostParts> order;
+  const auto count = static_cast<uint32_t>(parts.size());
+  for (uint32_t i = 0; i < count; ++i) order[i] = static_cast<uint8_t>(i);
+  const PhiloxKey key = draws.stream();
+  for (uint32_t i = count - 1; i > 0; --i) {
+    const PhiloxWords words = philox4x32({i, 0, 0, 0}, key);
+    std::swap(order[i], order[uniform_below(words[0], words[1], i + 1)]);
+  }
+  for (uint32_t i = 0; i < count; ++i) parts[order[i]].draw(rng, steps, values);
+}
+
+// One after the other by their weights, from those that are left.
+void PixelSpec::Use::draw_some(const SampleRng& rng, const PixelDraws& draws,
+                               std::vector<DrawnPixels::Step>& steps,
+                               std::vector<double>& values) const {
+  std::array<double, kMostParts> weights;
+  for (size_t i = 0; i < parts.size(); ++i) weights[i] = numbers[i + 1].constant();
+  const PhiloxKey key = draws.stream();
+  const auto count = static_cast<uint32_t>(numbers[0].constant());
+  for (uint32_t i = 0; i < count; ++i) {
+    const PhiloxWords words = philox4x32({i, 0, 0, 0}, key);
+    double total = 0;
+    for (size_t k = 0; k < parts.size(); ++k) total += weights[k];
+    double left = uniform_double(words[0], words[1]) * total;
+    size_t found = parts.size();
+    for (size_t k = 0; k < parts.size(); ++k) {
+      if (!(weights[k] > 0)) continue;
+      found = k;  // the last possible one, where rounding leaves something
+      if (left < weights[k]) break;
+      left -= weights[k];
+    }
+    weights[found] = 0;
+    parts[found].draw(rng, steps, values);
+  }
+}
+
+void PixelSpec::Use::draw_mix(const SampleRng& rng, const PixelDraws& draws,
+                              std::vector<DrawnPixels::Step>& steps,
+                              std::vector<double>& values) const {
+  const double alpha = numbers[0].constant();
+  std::array<double, 2> both;  // of the picture, of the chains
+  std::array<double, kMostChains> shares;
+  std::array<float, kMostChains> weights;
+  const PhiloxKey key = draws.stream();
+  const uint32_t spent = draw_dirichlet(key, 0, alpha, both);
+  draw_dirichlet(key, spent, alpha, {shares.data(), parts.size()});
+  const auto original = static_cast<float>(both[0]);
+  const auto chains = static_cast<float>(both[1]);
+  // As torchvision (augmix) and timm (the others) have them, float32 by float32.
+  float left = 1.0F;
+  for (size_t i = parts.size(); i-- > 0;) {
+    weights[i] = static_cast<float>(shares[i]);
+    if (group == Group::kSumsBlended) continue;
+    weights[i] *= chains;
+    if (group == Group::kSums) continue;
+    weights[i] = left > 0 ? weights[i] / left : 0.0F;
+    left *= 1.0F - weights[i];
+  }
+  const bool turns = group == Group::kTurns;
+  const auto step = [&](const PixelOperation& operation, float number) {
+    steps.push_back({&operation, draws, values.size()});
+    if (!operation.parameters.empty()) values.push_back(number);
+  };
+  step(turns ? kTurnBegin : kMixBegin, group == Group::kSums ? original : 0.0F);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].draw(rng, steps, values);
+    step(turns ? kTurnAdd : kMixAdd, weights[i]);
+  }
+  step(turns ? kTurnEnd : kMixEnd, group == Group::kSums ? 1.0F : chains);
 }
 
 PixelSpec::PixelSpec(std::vector<PixelNode> nodes) {

@@ -19,6 +19,10 @@ namespace fastload {
 //   all     one after the other
 //   choice  one of them; the numbers are their weights
 //   order   all of them, in an order that is drawn for each sample
+//   some    as many as the first number says, none twice; the other numbers are their weights
+//   augmix, mix_and_blend, blend_in_turn
+//           what each of them makes of the picture, mixed with it; the number is the alpha of the
+//           weights. torchvision's mix, timm's, and timm's blended one; see mix.h
 struct PixelNode {
   std::string name;
   double probability = 1.0;  // with which it happens at all
