@@ -82,9 +82,21 @@ PixelNode random_node(Random& random, int depth) {
   return node;
 }
 
+// Chains mixed with the picture, or some of them by weight.
+PixelNode random_mix(Random& random) {
+  constexpr const char* kNames[] = {"some", "augmix", "mix_and_blend", "blend_in_turn"};
+  PixelNode node{kNames[random.in(0, 3)], 1.0, {0.5}, {}};
+  for (int i = random.in(1, 3); i > 0; --i) node.parts.push_back(random_node(random, 1));
+  if (node.name != "some") return node;
+  node.numbers = {random.in(0, static_cast<int>(node.parts.size())) * 1.0};
+  for (size_t i = 0; i < node.parts.size(); ++i) node.numbers.emplace_back(1.0 + random.in(0, 3));
+  return node;
+}
+
 PixelSpec random_spec(Random& random) {
   std::vector<PixelNode> nodes;
   for (int i = random.in(0, 4); i > 0; --i) nodes.push_back(random_node(random, 2));
+  if (random.coin()) nodes.push_back(random_mix(random));
   return PixelSpec(std::move(nodes));
 }
 

@@ -18,6 +18,8 @@ def same_shares(found: Counter[Any], wanted: Counter[Any], least: int = 12) -> b
     ratio = math.sqrt(sum(wanted.values()) / sum(found.values()))
     square = sum((a * ratio - b / ratio) ** 2 / (a + b) for a, b in pairs)
     degrees = len(pairs) - 1
+    if degrees == 0:
+        return set(found) == set(wanted)
     # Wilson and Hilferty: the cube root of chi-square over its degrees is nearly normal.
     spread = 2 / (9 * degrees)
     return bool((square / degrees) ** (1 / 3) < 1 - spread + 3.72 * math.sqrt(spread))

@@ -199,7 +199,7 @@ def test_what_means_something_else_stays_in_python() -> None:
     for item, why in (
         (changed, "sub-policies are not those of its policy"),
         (box, "interpolation must be one of nearest, bilinear, bicubic. Found: 'box'"),
-        (per_type, "fill must be None, or one or three numbers"),
+        (per_type, "TrivialAugmentWide.fill must be 1 numbers. Found: ({<class 'int'>: 3},)"),
         (mix, "its operations work on tensors, also of pictures"),
     ):
         plan = compile_plan(T.Compose([T.CenterCrop(SIZE), item]))
@@ -226,7 +226,10 @@ def test_shifts_by_a_share_need_a_size() -> None:
         (lambda: T.AutoAugment("mnist"), r"policy must be one of imagenet, cifar10, svhn. Found: 'mnist'"),
         (lambda: T.RandAugment(-1), r"RandAugment.num_ops must be in \[0, 64\]. Found: -1"),
         (lambda: T.RandAugment(2, 31), r"RandAugment.magnitude must be in \[0, 30\]. Found: 31"),
-        (lambda: T.RandAugment(fill=300), r"fill must be one or three numbers in \[0, 255\]. Found: 300"),
+        (
+            lambda: T.RandAugment(fill=300),
+            r"RandAugment.fill must be a number in \[0, 255\], or three. Found: 300",
+        ),
         (lambda: T.TrivialAugmentWide(1), r"num_magnitude_bins must be in \[2, 2048\]. Found: 1"),
         (lambda: T.TrivialAugmentWide(version=3), r"version must be 1 or 2. Found: 3"),
         (lambda: T.AugMix(0), r"AugMix.severity must be in \[1, 10\]. Found: 0"),

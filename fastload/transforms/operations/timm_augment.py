@@ -33,9 +33,9 @@ class TimmAugment:
             above 100: uniform from 0), ``mmax`` (greatest magnitude, 10), ``inc`` (1: strength always grows
             with the magnitude), ``t`` (operations: ``weights``, ``3a`` or ``3aw``), as
             ``"rand-m9-mstd0.5-inc1"``. Or ``v0``, ``v0r``, ``original``, ``originalr`` or ``3a``, and
-            perhaps ``mstd``. Or ``augmix`` and any of ``m`` (3), ``w`` (chains, 3), ``d`` (operations of a chain, else
-            one to three), ``a`` (alpha of the weights, 1), ``b`` (1: blended chain by chain), ``mstd`` (else
-            uniform from 0).
+            perhaps ``mstd``. Or ``augmix`` and any of ``m`` (3), ``w`` (chains, 3), ``d`` (operations of a
+            chain, else one to three), ``a`` (alpha of the weights, 1), ``b`` (1: blended chain by chain),
+            ``mstd`` (else uniform from 0).
         mean: of the channels, in [0, 1], as Normalize has it: the colour of what comes from outside the
             picture; None: gray, 128.
         interpolation: ``"bilinear"``, ``"bicubic"``, or ``"random"``: one of them, drawn for each operation.

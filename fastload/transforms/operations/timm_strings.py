@@ -37,8 +37,8 @@ _WEIGHTS: dict[str, dict[str, float]] = {
         "Rotate": 3,
         "ShearX": 2,
         "ShearY": 2,
-        **dict.fromkeys(("PosterizeIncreasing", "AutoContrast", "Equalize", "Invert"), 1),
-        **{f"{name}Increasing": 1 for name in _ENHANCED},
+        **dict.fromkeys(("PosterizeIncreasing", "AutoContrast", "ColorIncreasing", "SharpnessIncreasing"), 1),
+        **dict.fromkeys(("ContrastIncreasing", "BrightnessIncreasing", "Equalize", "Invert"), 1),
     },
 }
 _MIXED = ("AutoContrast", *(f"{name}Increasing" for name in _ENHANCED), "Equalize", "Rotate")

@@ -140,6 +140,8 @@ def drawn_by_torchvision(item: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[
 
     def record(given: Any, name: str, magnitude: float, *_: Any, **__: Any) -> Any:
         if name != "Identity":
+            if name == "Solarize" and isinstance(item, new.Transform):
+                magnitude *= 255.0
             number = leaf(name, [abs(magnitude)], (0.0,) * 4).numbers[:1]
             if number and isinstance(number[0], Drawn):
                 number = (number[0].values[0 if magnitude > 0 else 1],)
