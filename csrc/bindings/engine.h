@@ -88,8 +88,8 @@ inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running runni
 }
 
 inline SamplePlan sample_plan(FieldsPlan fields, uint64_t seed, uint64_t max_pixels,
-                              uint32_t decoded_side) {
-  SamplePlan plan{std::move(fields), seed, {}, decoded_side};
+                              uint32_t decoded_side, DecodeOnce once = DecodeOnce::kCheaper) {
+  SamplePlan plan{std::move(fields), seed, {}, decoded_side, once};
   plan.limits.max_pixels = max_pixels;
   return plan;
 }

@@ -143,10 +143,12 @@ void add_fields(nb::class_<PyEngine>& engine) {
           [](PyEngine* self, const nb::sequence& sources, const nb::list& parts,
              std::vector<ViewPlan> views, std::vector<FieldPlan> fields, uint64_t seed, int threads,
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
-             uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels) {
+             uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
+             const std::string& decode_once) {
             make(self, read_sources(sources, pixels, decoded_side, parts),
                  sample_plan(FieldsPlan(std::move(views), std::move(fields)), seed, max_pixels,
-                             decoded_side),
+                             decoded_side,
+                             by_name<DecodeOnce>("decode_once", kDecodeOnce, decode_once)),
                  {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
                  nb::make_tuple(nb::list(sources), nb::list(parts), nb::list(pixels)));
           },
@@ -154,10 +156,11 @@ void add_fields(nb::class_<PyEngine>& engine) {
           nb::arg("seed"), nb::arg("threads"), nb::arg("max_pixels"), nb::arg("fallback").none(),
           nb::arg("most_threads") = 0, nb::arg("cpus") = std::vector<int>{},
           nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0, nb::arg("decoded_side") = 0,
-          nb::arg("pixels") = nb::tuple(),
+          nb::arg("pixels") = nb::tuple(), nb::arg("decode_once") = "cheaper",
           "Of any fields. parts: for each source (the Readers of its second stream of records and "
           "so on, its Columns). views: [ViewPlan]. fields: [FieldPlan]. Batches of it are measured "
-          "and submitted by measure() and submit_fields().")
+          "and submitted by measure() and submit_fields(). decode_once: several views of a picture "
+          "are decoded together where that is cheaper; always, never: tests and benchmarks.")
       .def("measure", &measure, nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"),
            "For each field None, or where each sample's rows begin (n + 1,) int64, in rows, or "
            "heights and widths of pictures (n, 2) int64. Nothing is decoded.")

@@ -24,6 +24,7 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
       scratch_(scratch.record),
       entries_(scratch.entries),
       bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
+      shared_(scratch.shared),
       ahead_(ahead),
       counted_(scratch.decoder.counts()) {
   decoder_.configure(plan.limits, fallback);
@@ -157,9 +158,8 @@ void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32
     }
   }
   const EntryPoints entries = first ? entries_of(source, own) : EntryPoints{};
-  const Extent size{info.width, info.height};
-  if (first) draw(job, size);
-  for (const uint32_t field : stream.fields) cut(job, field, size, entries);
+  if (first) draw(job, {info.width, info.height});
+  cut_fields(job, stream, info, bytes, entries);
   confirm(job.home, stream.number, bytes, held != nullptr, entries);
   if (recut) ++recut_;
 }
@@ -183,8 +183,51 @@ uint64_t Producer::count_read(uint64_t start, size_t bytes) {
   return now;
 }
 
-// Decodes the field's view of the open picture, of `size`, into the slot.
-void Producer::cut(const Job& job, uint32_t field, Extent size, const EntryPoints& entries) {
+// Cuts the stream's fields from the open picture.
+void Producer::cut_fields(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
+                          Bytes bytes, const EntryPoints& entries) {
+  const Extent size{info.width, info.height};
+  if (stream.fields.size() > 1 && decode_shared(job, stream, info, bytes, entries)) {
+    const auto from_memory = [&](Rect part, RowSink& sink) { shared_.give(part, sink); };
+    for (const uint32_t field : stream.fields) cut(job, field, size, from_memory);
+    return;
+  }
+  const auto decode = [&](Rect part, RowSink& sink) { decoder_.decode(part, sink, entries); };
+  for (const uint32_t field : stream.fields) cut(job, field, size, decode);
+}
+
+// Decodes what the stream's fields need together; false: nothing, because it is not cheaper, or
+// because it is damaged, perhaps where none of them needs it.
+bool Producer::decode_shared(const Job& job, const FieldsPlan::Stream& stream,
+                             const ImageInfo& info, Bytes bytes, const EntryPoints& entries) {
+  if (plan_.once == DecodeOnce::kNever) return false;
+  parts_.clear();
+  for (const uint32_t field : stream.fields) {
+    const FieldPlan& plan = plan_.fields.fields()[field];
+    const View view = scaled(views_[plan.view], job.drawn, {info.width, info.height});
+    parts_.push_back(plan.picture.nearest ? view.crop : source_rect(view, plan.picture.filter));
+  }
+  const size_t pixel_bytes =
+      plan_.fields.fields()[stream.fields.front()].picture.format.pixel_bytes();
+  if (plan_.once == DecodeOnce::kCheaper &&
+      !pays_once(info, bytes.size(), parts_, entries, pixel_bytes)) {
+    return false;
+  }
+  const Rect all = around(parts_);
+  shared_.begin(all, pixel_bytes);
+  try {
+    decoder_.decode(all, shared_, entries);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDecode) throw;
+    return false;
+  }
+  return true;
+}
+
+// Cuts the field's view of the open picture, of `size`, into the slot; `decode(part, sink)` hands
+// over the pixels.
+template <class Decode>
+void Producer::cut(const Job& job, uint32_t field, Extent size, const Decode& decode) {
   const FieldPlan& plan = plan_.fields.fields()[field];
   const FieldPlace& place = job.batch.place(field);
   const View view = scaled(views_[plan.view], job.drawn, size);
@@ -194,7 +237,7 @@ void Producer::cut(const Job& job, uint32_t field, Extent size, const EntryPoint
                 {place.at(job.position), dense ? 0 : place.row_bytes_at(job.position, plan)},
                 rng(job, plan.view));
   TimedSink sink(cutter_);
-  decoder_.decode(cutter_.source(), sink, entries);
+  decode(cutter_.source(), sink);
   resize_ns_ += sink.spent();
   const uint64_t before = now_ns();
   cutter_.end();
@@ -289,6 +332,7 @@ bool Producer::produce_or_say(Batch& batch, uint32_t position, SampleFault& faul
       return false;
     count_paths();
     bounded_.trim();
+    shared_.trim();
     ThreadStats::add(stats_.samples, 1);
     return true;
   } catch (const std::bad_alloc&) {

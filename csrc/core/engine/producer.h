@@ -9,6 +9,7 @@
 #include "collate/batch.h"
 #include "decode/decode.h"
 #include "engine/scratch.h"
+#include "engine/shared_picture.h"
 #include "engine/sources.h"
 #include "engine/stats.h"
 #include "read_ahead/read_ahead.h"
@@ -27,6 +28,7 @@ struct SamplePlan {
   // Crops are cut from the picture scaled to this longest side: kUnbounded, or pixels; 0: as the
   // record has it. Of the first stream's pictures.
   uint32_t decoded_side = 0;
+  DecodeOnce once = DecodeOnce::kCheaper;
 };
 
 // Not thread-safe: each thread has its own. Cheap to make: its memory is in the thread's scratch.
@@ -62,7 +64,12 @@ class Producer {
   void confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
                const EntryPoints& entries);
   uint64_t count_read(uint64_t start, size_t bytes);
-  void cut(const Job& job, uint32_t field, Extent size, const EntryPoints& entries);
+  void cut_fields(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
+                  Bytes bytes, const EntryPoints& entries);
+  bool decode_shared(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
+                     Bytes bytes, const EntryPoints& entries);
+  template <class Decode>
+  void cut(const Job& job, uint32_t field, Extent size, const Decode& decode);
   void draw(Job& job, Extent drawn);
   [[nodiscard]] SampleRng rng(const Job& job, uint32_t view) const;
   void draw_by_index(Job& job);
@@ -80,6 +87,8 @@ class Producer {
   std::vector<uint8_t>& scratch_;
   std::vector<uint8_t>& entries_;
   BoundedPicture bounded_;
+  SharedPicture shared_;
+  std::vector<Rect> parts_;  // of the picture in work, one a field
   ReadAhead& ahead_;
   DecodeCounts counted_;
   uint64_t recut_ = 0;      // pictures that were opened a second time, as raw pixels, to cut from

@@ -20,6 +20,7 @@ struct Scratch {
   std::vector<uint8_t> record;   // encoded bytes from remote file systems
   std::vector<uint8_t> entries;  // entry points of which not all stay in memory
   std::vector<uint8_t> bounded;  // a picture that a crop is cut from; see bounded.h
+  std::vector<uint8_t> shared;   // a part of a picture that several views are cut from
 };
 
 }  // namespace fastload
