@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,15 @@ import numpy as np
 import pytest
 import torch
 from field_reference import Reference, Sizes
-from field_sets import RICH, rich_samples, write_field_set
+from field_sets import RICH, SHARD, rich_samples, write_field_set
+from odd_images import odd_images
+from pictures import encoded, picture
 
 import fastload
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
+from fastload._native import _C
+from fastload.cli import main
 from fastload.errors import SlowPathWarning
 
 COUNT = 19
@@ -283,3 +288,68 @@ def test_what_is_no_transform_is_refused() -> None:
 def test_what_does_not_go_with_views_is_said(plain: Path, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         next(iter(DataLoader(plain, 4, **{"transform": VIEWS, "seed": 0, **arguments})))
+
+
+def decoded(
+    monkeypatch: pytest.MonkeyPatch, how: str, path: Path, transform: Any, **options: Any
+) -> tuple[list[Any], float, list[Any]]:
+    """Three epochs, with several views of a picture decoded so; decodes a sample, and what failed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_C, "Engine", partial(_C.Engine, decode_once=how))
+        with DataLoader(path, 8, transform=transform, seed=5, on_error="skip", **options) as loader:
+            batches = [batch for _ in range(3) for batch in loader]
+            threads = loader._epochs.lanes.counts().threads
+            failed = [(report.epoch, report.sample, report.error) for report in loader.errors]
+    paths = ("jpeg", "jpeg_turbo", "png", "webp", "raw", "pil")
+    decodes = sum(thread["decoded"][name] for thread in threads for name in paths)
+    return batches, decodes / sum(thread["samples"] for thread in threads), failed
+
+
+SMALL = T.Compose(
+    [T.RandomResizedCrop(20, scale=(0.02, 0.5)), T.RandomHorizontalFlip(), T.RandomGrayscale(0.5)]
+)
+CROPS = T.Views(one=T.RandomResizedCrop(32), small=(3, SMALL), float=T.Compose([SMALL, T.ToDtype("float32")]))
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of all kinds, also such as cannot be decoded; and JPEGs that were damaged after their entry
+    points were made, so that only who decodes the damaged part sees it."""
+    samples = [{"image": data, "label": 0} for data in odd_images().values()]
+    good = [encoded(picture(seed, 190, 150), quality=90, subsampling=seed % 3) for seed in range(8)]
+    samples += [{"image": data, "label": 0} for data in good]
+    path = write_field_set(tmp_path_factory.mktemp("odd") / "set", PLAIN, samples)
+    assert main(["index", str(path), "--entries", "16"]) == 0
+    shard = (path / SHARD).read_bytes()
+    for data in good[:4]:
+        holed = bytearray(data)
+        holed[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
+        shard = shard.replace(data, bytes(holed))
+    (path / SHARD).write_bytes(shard)
+    return path
+
+
+@pytest.mark.parametrize("cache_decoded", [None, 64])
+def test_one_decode_gives_the_same_pixels(
+    odd: Path, monkeypatch: pytest.MonkeyPatch, cache_decoded: int | None
+) -> None:
+    options: dict[str, Any] = {"cache_decoded": cache_decoded, "cache": "off"}
+    apart, decodes_apart, failed = decoded(monkeypatch, "never", odd, CROPS, **options)
+    together, decodes_together, failed_together = decoded(monkeypatch, "always", odd, CROPS, **options)
+    cheaper, decodes, _ = decoded(monkeypatch, "cheaper", odd, CROPS, **options)
+    assert len(apart) > 9
+    assert all(same(found, wanted) for found, wanted in zip(together, apart, strict=True))
+    assert all(same(found, wanted) for found, wanted in zip(cheaper, apart, strict=True))
+    assert failed == failed_together
+    assert len(failed) > 20
+    assert decodes_together < decodes_apart / 2
+    assert decodes_together <= decodes <= decodes_apart
+
+
+def test_masks_of_several_views_are_decoded_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options: dict[str, Any] = {"fields": ["mask", "second"], "shuffle": True}
+    apart, decodes_apart, _ = decoded(monkeypatch, "never", folder, VIEWS, **options)
+    together, decodes_together, _ = decoded(monkeypatch, "always", folder, VIEWS, **options)
+    assert len(apart) == 9
+    assert all(same(found, wanted) for found, wanted in zip(together, apart, strict=True))
+    assert (decodes_apart, decodes_together) == (10, 2)

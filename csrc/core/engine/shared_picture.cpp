@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/error.h"
 #include "decode/cost.h"
 #include "decode/rows.h"
 
@@ -53,6 +54,8 @@ void SharedPicture::rows(const uint8_t* pixels, size_t stride, int y, int count)
     std::memcpy(to, pixels, stride_);
   }
 }
+
+void SharedPicture::restart() { throw Error(ErrorKind::kDecode, "damaged somewhere"); }
 
 void SharedPicture::give(Rect part, RowSink& sink) const {
   const auto x = static_cast<size_t>(part.x - area_.x), y = static_cast<size_t>(part.y - area_.y);

@@ -38,7 +38,9 @@ class SharedPicture final : public RowSink {
   // Takes the rows of `area` of a picture, in its coordinates.
   void begin(Rect area, size_t pixel_bytes);
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
-  void restart() override {}  // the same rows come again, over these
+  // Throws Error(kDecode): the picture is damaged, and what another decoder makes of it depends on
+  // the part that it is asked for.
+  void restart() override;
   // Hands the rows of a part of the area to the sink, as Decoder::decode() would.
   void give(Rect part, RowSink& sink) const;
   // Lets go of memory that only a huge picture needs.
