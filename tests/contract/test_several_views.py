@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from field_reference import Reference, Sizes
-from field_sets import RICH, SHARD, rich_samples, write_field_set
+from field_sets import RICH, rich_samples, write_field_set
 from odd_images import odd_images
 from pictures import encoded, picture
 
@@ -315,18 +315,20 @@ CROPS = T.Views(one=T.RandomResizedCrop(32), small=(3, SMALL), float=T.Compose([
 def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of all kinds, also such as cannot be decoded; and JPEGs that were damaged after their entry
     points were made, so that only who decodes the damaged part sees it."""
-    samples = [{"image": data, "label": 0} for data in odd_images().values()]
-    good = [encoded(picture(seed, 190, 150), quality=90, subsampling=seed % 3) for seed in range(8)]
-    samples += [{"image": data, "label": 0} for data in good]
-    path = write_field_set(tmp_path_factory.mktemp("odd") / "set", PLAIN, samples)
-    assert main(["index", str(path), "--entries", "16"]) == 0
-    shard = (path / SHARD).read_bytes()
-    for data in good[:4]:
-        holed = bytearray(data)
-        holed[len(data) // 2 : len(data) // 2 + 40] = bytes(40)
-        shard = shard.replace(data, bytes(holed))
-    (path / SHARD).write_bytes(shard)
-    return path
+    files = [*odd_images().values(), *(encoded(picture(i, 190, 150), quality=90) for i in range(8))]
+    holed = files[:-4] + [
+        data[: len(data) // 2] + bytes(40) + data[len(data) // 2 + 40 :] for data in files[-4:]
+    ]
+    root = tmp_path_factory.mktemp("odd")
+    sound, damaged = (
+        write_field_set(root / name, PLAIN, [{"image": data, "label": 0} for data in found])
+        for name, found in (("sound", files), ("damaged", holed))
+    )
+    reader, build = PackedDataset(sound).sources[0][0], _C.build_entries
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_C, "build_entries", lambda _, *more: build(reader, *more))
+        assert main(["index", str(damaged), "--entries", "16"]) == 0
+    return damaged
 
 
 @pytest.mark.parametrize("cache_decoded", [None, 64])
