@@ -2,6 +2,9 @@
 
 namespace fastload {
 
+const LumaWeights kLumaWeights{{19595 >> 8, 38470 >> 8, 7471 >> 8},
+                               {19595 & 255, 38470 & 255, 7471 & 255}};
+
 const PointKernels& point_kernels(SimdLevel level) {
 #if defined(__x86_64__)
   if (level == SimdLevel::kAvx512) return kPointKernelsAvx512;

@@ -26,9 +26,11 @@ struct PointKernels {
   void (*saturation)(uint8_t* rgb, size_t pixels, float factor);
   // Hue, in 256ths of a turn, moved by `shift`.
   void (*hue)(uint8_t* rgb, size_t pixels, uint8_t shift);
-  // The bytes [3, bytes - 3) of a row, blended with the smoothed ones: those between two rows.
-  void (*sharpen)(const uint8_t* above, const uint8_t* row, const uint8_t* below, size_t bytes,
-                  float factor, uint8_t* out);
+  // All but the outermost rows and columns, blended with their mean by Pillow's filter SMOOTH.
+  // `scratch` holds kSharpenRows rows and kSharpenSlack bytes; past the picture is slack to read.
+  void (*sharpen)(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch);
+  static constexpr size_t kSharpenRows = 5;
+  static constexpr size_t kSharpenSlack = 512;
 };
 
 const PointKernels& point_kernels(SimdLevel level);
@@ -56,6 +58,14 @@ inline ByteTable blend_table(int from, float factor) {
   for (int i = 0; i < 256; ++i) table[static_cast<size_t>(i)] = blended(from, i, factor);
   return table;
 }
+
+// The weights of luma_of(), 256 * coarse + fine each. Defined elsewhere: compilers make chains of
+// shifts and sums of factors that they know, which take longer.
+struct LumaWeights {
+  uint16_t coarse[3];
+  uint16_t fine[3];
+};
+extern const LumaWeights kLumaWeights;
 
 // Pillow's convert("L"): libImaging/Convert.c, ITU-R 601-2 in 16-bit fixed point, rounded.
 inline uint8_t luma_of(uint32_t red, uint32_t green, uint32_t blue) {

@@ -72,6 +72,33 @@ struct Points32 {
     __m256i part_[16];
   };
 
+  class Blend {
+   public:
+    explicit Blend(float factor) : factor_(_mm256_set1_ps(factor)) {}
+    void apply(const uint8_t* from, const uint8_t* to, uint8_t* out) const {
+      const __m256i first = _mm256_packus_epi32(eight(from, to), eight(from + 8, to + 8));
+      const __m256i second =
+          _mm256_packus_epi32(eight(from + 16, to + 16), eight(from + 24, to + 24));
+      const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+      store(out, _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), order));
+    }
+
+   private:
+    // blended() of eight pairs, not negative.
+    [[nodiscard]] __m256i eight(const uint8_t* from, const uint8_t* to) const {
+      const __m256i x = widened(from);
+      const __m256 difference = _mm256_cvtepi32_ps(_mm256_sub_epi32(widened(to), x));
+      const __m256 value = _mm256_add_ps(_mm256_cvtepi32_ps(x), _mm256_mul_ps(factor_, difference));
+      const __m256 positive = _mm256_max_ps(value, _mm256_setzero_ps());
+      return _mm256_cvttps_epi32(_mm256_min_ps(positive, _mm256_set1_ps(255.0f)));
+    }
+    static __m256i widened(const uint8_t* from) {
+      return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+    }
+
+    __m256 factor_;
+  };
+
   static void split(const uint8_t* rgb, uint8_t* r, uint8_t* g, uint8_t* b) {
     const __m256i from[] = {halves(rgb, rgb + 48), halves(rgb + 16, rgb + 64),
                             halves(rgb + 32, rgb + 80)};

@@ -32,6 +32,17 @@ struct Points16 {
     uint8x16x4_t part_[4];
   };
 
+  class Blend {
+   public:
+    explicit Blend(float factor) : factor_(factor) {}
+    void apply(const uint8_t* from, const uint8_t* to, uint8_t* out) const {
+      for (size_t i = 0; i < kPixels; ++i) out[i] = blended(from[i], to[i], factor_);
+    }
+
+   private:
+    float factor_;
+  };
+
   static void split(const uint8_t* rgb, uint8_t* r, uint8_t* g, uint8_t* b) {
     const uint8x16x3_t planes = vld3q_u8(rgb);
     vst1q_u8(r, planes.val[0]);

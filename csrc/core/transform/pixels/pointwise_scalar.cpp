@@ -88,14 +88,22 @@ void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
   for (uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) turn(p, shift);
 }
 
-void sharpen(const uint8_t* above, const uint8_t* row, const uint8_t* below, size_t bytes,
-             float factor, uint8_t* out) {
-  for (size_t i = 3; i + 3 < bytes; ++i) {
-    const int around = above[i - 3] + above[i] + above[i + 3] + row[i - 3] + row[i + 3] +
-                       below[i - 3] + below[i] + below[i + 3];
-    const int sum = around + 5 * row[i];
-    // Pillow's filter SMOOTH, whose weights' sum is 13, rounded.
-    out[i] = blended((2 * sum + 13) / 26, row[i], factor);
+void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch) {
+  uint8_t* above = scratch;  // as it was: the picture has the new one already
+  uint8_t* row = scratch + row_bytes;
+  std::copy_n(rgb, row_bytes, above);
+  uint8_t* out = rgb + row_bytes;
+  for (size_t y = 1; y + 1 < rows; ++y, out += row_bytes) {
+    const uint8_t* below = out + row_bytes;
+    std::copy_n(out, row_bytes, row);
+    for (size_t i = 3; i + 3 < row_bytes; ++i) {
+      const int around = above[i - 3] + above[i] + above[i + 3] + row[i - 3] + row[i + 3] +
+                         below[i - 3] + below[i] + below[i + 3];
+      const int sum = around + 5 * row[i];
+      // The weights' sum is 13; rounded.
+      out[i] = blended((2 * sum + 13) / 26, row[i], factor);
+    }
+    std::swap(above, row);
   }
 }
 

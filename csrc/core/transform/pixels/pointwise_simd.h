@@ -88,22 +88,21 @@ void look_up_each(uint8_t* rgb, size_t pixels, const ByteTable* tables) {
   });
 }
 
-void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
+void extremes(const uint8_t* __restrict__ rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
   constexpr size_t kStep = 192;  // bytes: whole vectors of whole pixels
-  uint8_t low[kStep];
-  uint8_t high[kStep] = {};
+  alignas(64) uint8_t low[kStep];
+  alignas(64) uint8_t high[kStep] = {};
   std::fill_n(low, kStep, uint8_t{255});
+  const auto take = [&](size_t at, size_t k) {
+    const uint8_t value = rgb[at];
+    low[k] = value < low[k] ? value : low[k];
+    high[k] = value > high[k] ? value : high[k];
+  };
   size_t i = 0;
   for (; i + kStep <= 3 * pixels; i += kStep) {
-    for (size_t k = 0; k < kStep; ++k) {
-      low[k] = std::min(low[k], rgb[i + k]);
-      high[k] = std::max(high[k], rgb[i + k]);
-    }
+    for (size_t k = 0; k < kStep; ++k) take(i + k, k);
   }
-  for (size_t k = 0; i < 3 * pixels; ++i, ++k) {
-    low[k] = std::min(low[k], rgb[i]);
-    high[k] = std::max(high[k], rgb[i]);
-  }
+  for (size_t k = 0; i < 3 * pixels; ++i, ++k) take(i, k);
   for (size_t c = 0; c < 3; ++c) {
     least[c] = 255;
     greatest[c] = 0;
@@ -114,16 +113,28 @@ void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greate
   }
 }
 
+// luma_of() in 16 bits: each weight is 256 * coarse + fine, and what is below the upper byte of the
+// fine parts' sum does not reach the result.
 void luma_of_planes(const Planes& planes, uint8_t* __restrict__ luma) {
-  for (size_t i = 0; i < kBlock; ++i) luma[i] = luma_of(planes.r[i], planes.g[i], planes.b[i]);
+  const LumaWeights weights = kLumaWeights;
+  for (size_t i = 0; i < kBlock; ++i) {
+    const uint16_t r = planes.r[i];
+    const uint16_t g = planes.g[i];
+    const uint16_t b = planes.b[i];
+    const auto coarse = static_cast<uint16_t>(weights.coarse[0] * r + weights.coarse[1] * g +
+                                              weights.coarse[2] * b);
+    const auto fine =
+        static_cast<uint16_t>(weights.fine[0] * r + weights.fine[1] * g + weights.fine[2] * b);
+    luma[i] = static_cast<uint8_t>(static_cast<uint16_t>(coarse + (fine >> 8) + 128) >> 8);
+  }
 }
 
 template <class V>
 void grayscale(uint8_t* rgb, size_t pixels) {
   change_planes<V>(rgb, pixels, [](Planes& planes) {
-    luma_of_planes(planes, planes.r);
-    std::memcpy(planes.g, planes.r, kBlock);
-    std::memcpy(planes.b, planes.r, kBlock);
+    alignas(64) uint8_t luma[kBlock];
+    luma_of_planes(planes, luma);
+    for (uint8_t* plane : {planes.r, planes.g, planes.b}) std::memcpy(plane, luma, kBlock);
   });
 }
 
@@ -131,27 +142,24 @@ template <class V>
 uint64_t luma_sum(const uint8_t* rgb, size_t pixels) {
   uint64_t sum = 0;
   for_planes<V>(rgb, pixels, [&](const Planes& planes) {
+    alignas(64) uint8_t luma[kBlock];
+    luma_of_planes(planes, luma);
     uint32_t part = 0;
-    for (size_t i = 0; i < kBlock; ++i) {
-      part += luma_of(planes.r[i], planes.g[i], planes.b[i]);
-    }
+    for (size_t i = 0; i < kBlock; ++i) part += luma[i];
     sum += part;
   });
   return sum;
 }
 
-void blend_plane(const uint8_t* __restrict__ from, float factor, uint8_t* __restrict__ to) {
-  for (size_t i = 0; i < kBlock; ++i) to[i] = blended(from[i], to[i], factor);
-}
-
 template <class V>
 void saturation(uint8_t* rgb, size_t pixels, float factor) {
+  const typename V::Blend blend(factor);
   change_planes<V>(rgb, pixels, [&](Planes& planes) {
     alignas(64) uint8_t luma[kBlock];
     luma_of_planes(planes, luma);
-    blend_plane(luma, factor, planes.r);
-    blend_plane(luma, factor, planes.g);
-    blend_plane(luma, factor, planes.b);
+    for (uint8_t* plane : {planes.r, planes.g, planes.b}) {
+      for (size_t i = 0; i < kBlock; i += V::kPixels) blend.apply(luma + i, plane + i, plane + i);
+    }
   });
 }
 
@@ -174,22 +182,31 @@ struct Hues {
   alignas(64) uint8_t rising[kBlock];
 };
 
+// 255 where it is so: choices between bytes, which compilers vectorise.
+inline uint8_t where(bool so) { return so ? 255 : 0; }
+inline uint8_t pick(uint8_t where, uint8_t yes, uint8_t no) {
+  return static_cast<uint8_t>((yes & where) | (no & ~where));
+}
+
 void hue_terms(const Planes& planes, Hues& hues) {
   for (size_t i = 0; i < kBlock; ++i) {
     const uint8_t r = planes.r[i];
     const uint8_t g = planes.g[i];
     const uint8_t b = planes.b[i];
-    const uint8_t high = std::max(std::max(r, g), b);
-    const uint8_t low = std::min(std::min(r, g), b);
-    const uint8_t middle = std::max(std::min(r, g), std::min(std::max(r, g), b));
-    const bool red = r == high;
-    const bool green = g == high;
-    const bool other = red || green ? b == low : r == low;
+    const uint8_t larger = r > g ? r : g;
+    const uint8_t smaller = r > g ? g : r;
+    const uint8_t high = larger > b ? larger : b;
+    const uint8_t low = smaller < b ? smaller : b;
+    const uint8_t inner = larger < b ? larger : b;
+    const uint8_t middle = smaller > inner ? smaller : inner;
+    const uint8_t red = where(r == high);
+    const uint8_t green = where(g == high);
+    const uint8_t other = pick(red | green, where(b == low), where(r == low));
     // 1 - q, q - 1; 1 + q, 3 - q; 3 + q, 5 - q
-    const int8_t first = red || green ? 1 : 3;
-    const int8_t second = red ? -1 : green ? 3 : 5;
-    hues.base[i] = other ? first : second;
-    hues.sign[i] = other == red ? -1 : 1;
+    const uint8_t first = pick(red | green, 1, 3);
+    const uint8_t second = pick(red, 255, pick(green, 3, 5));
+    hues.base[i] = static_cast<int8_t>(pick(other, first, second));
+    hues.sign[i] = static_cast<int8_t>(pick(other ^ red, 1, 255));
     hues.most[i] = high;
     hues.range[i] = static_cast<uint8_t>(high - low);
     hues.part[i] = static_cast<uint8_t>(high - middle);
@@ -229,9 +246,14 @@ void colours_of(const Hues& hues, Planes& planes) {
     const uint8_t p = hues.low[i];
     const uint8_t q = hues.falling[i];
     const uint8_t t = hues.rising[i];
-    planes.r[i] = at == 1 ? q : at == 2 || at == 3 ? p : at == 4 ? t : v;
-    planes.g[i] = at == 1 || at == 2 ? v : at == 3 ? q : at == 4 || at == 5 ? p : t;
-    planes.b[i] = at == 2 ? t : at == 3 || at == 4 ? v : at == 5 ? q : p;
+    const uint8_t one = where(at == 1);
+    const uint8_t two = where(at == 2);
+    const uint8_t three = where(at == 3);
+    const uint8_t four = where(at == 4);
+    const uint8_t five = where(at == 5);
+    planes.r[i] = pick(one, q, pick(two | three, p, pick(four, t, v)));
+    planes.g[i] = pick(one | two, v, pick(three, q, pick(four | five, p, t)));
+    planes.b[i] = pick(two, t, pick(three | four, v, pick(five, q, p)));
   }
 }
 
@@ -245,24 +267,64 @@ void hue(uint8_t* rgb, size_t pixels, uint8_t shift) {
   });
 }
 
-void sharpen(const uint8_t* __restrict__ above, const uint8_t* __restrict__ row,
-             const uint8_t* __restrict__ below, size_t bytes, float factor,
-             uint8_t* __restrict__ out) {
-  for (size_t i = 3; i < bytes - 3; ++i) {
-    const int column = above[i] + row[i] + below[i];
-    const int sum = above[i - 3] + row[i - 3] + below[i - 3] + column + above[i + 3] + row[i + 3] +
-                    below[i + 3] + 4 * row[i];
-    const auto twice = static_cast<uint16_t>(2 * sum + 13);
-    // / 26, exact for all sums
-    const auto smooth = static_cast<uint16_t>((uint32_t{twice} * 20165u) >> 19);
-    out[i] = blended(smooth, row[i], factor);
+constexpr size_t kRun = 64;  // bytes; loops over rows do whole runs, past the end of the row
+
+size_t whole_runs(size_t bytes) { return (bytes + kRun - 1) / kRun * kRun; }
+
+// Sums of three rows' bytes.
+void add_rows(const uint8_t* __restrict__ above, const uint8_t* __restrict__ row,
+              const uint8_t* __restrict__ below, size_t bytes, uint16_t* __restrict__ sums) {
+  for (size_t from = 0; from < bytes; from += kRun) {
+    for (size_t i = from; i < from + kRun; ++i) {
+      sums[i] = static_cast<uint16_t>(above[i] + row[i] + below[i]);
+    }
+  }
+}
+
+// The smoothed bytes of the middle row from such sums, which begin a pixel further left.
+void smooth_row(const uint16_t* __restrict__ sums, const uint8_t* __restrict__ row, size_t bytes,
+                uint8_t* __restrict__ smooth) {
+  for (size_t from = 0; from < bytes; from += kRun) {
+    for (size_t i = from; i < from + kRun; ++i) {
+      const auto sum = static_cast<uint16_t>(sums[i] + sums[i + 3] + sums[i + 6] + 4 * row[i]);
+      const auto twice = static_cast<uint16_t>(2 * sum + 13);
+      // / 26, exact for all sums
+      smooth[i] = static_cast<uint8_t>(static_cast<uint16_t>((twice * 20165u) >> 16) >> 3);
+    }
+  }
+}
+
+template <class V>
+void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t* scratch) {
+  const typename V::Blend blend(factor);
+  const size_t run_bytes = whole_runs(row_bytes);
+  uint8_t* above = scratch;  // as it was: the picture has the new one already
+  uint8_t* row = above + run_bytes;
+  uint8_t* const smooth = row + run_bytes;
+  auto* const sums = reinterpret_cast<uint16_t*>(smooth + run_bytes);  // and a run that nobody uses
+  std::memcpy(above, rgb, row_bytes);
+  const size_t end = row_bytes - 3;
+  uint8_t* out = rgb + row_bytes;
+  for (size_t y = 1; y + 1 < rows; ++y, out += row_bytes) {
+    std::memcpy(row, out, row_bytes);
+    add_rows(above, row, out + row_bytes, run_bytes, sums);
+    smooth_row(sums, row + 3, end - 3, smooth);
+    const auto step = [&](size_t i) { blend.apply(smooth + i - 3, row + i, out + i); };
+    size_t i = 3;
+    for (; i + V::kPixels <= end; i += V::kPixels) step(i);
+    if (i < end && end >= V::kPixels + 3) {
+      step(end - V::kPixels);  // some again: it comes from `row`
+      i = end;
+    }
+    for (; i < end; ++i) out[i] = blended(smooth[i - 3], row[i], factor);
+    std::swap(above, row);
   }
 }
 
 template <class V>
 constexpr PointKernels kernels_of() {
   return {look_up<V>,  look_up_each<V>, extremes, grayscale<V>,
-          luma_sum<V>, saturation<V>,   hue<V>,   sharpen};
+          luma_sum<V>, saturation<V>,   hue<V>,   sharpen<V>};
 }
 
 }  // namespace
