@@ -18,20 +18,27 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.aug_mix import AugMix
     from fastload.transforms.operations.auto_augment import AutoAugment
     from fastload.transforms.operations.center_crop import CenterCrop
+    from fastload.transforms.operations.color_jitter import ColorJitter
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
     from fastload.transforms.operations.grayscale import Grayscale
     from fastload.transforms.operations.normalize import Normalize
     from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
     from fastload.transforms.operations.rand_augment import RandAugment
+    from fastload.transforms.operations.random_adjust_sharpness import RandomAdjustSharpness
     from fastload.transforms.operations.random_affine import RandomAffine
     from fastload.transforms.operations.random_apply import RandomApply
+    from fastload.transforms.operations.random_autocontrast import RandomAutocontrast
+    from fastload.transforms.operations.random_channel_permutation import RandomChannelPermutation
     from fastload.transforms.operations.random_choice import RandomChoice
     from fastload.transforms.operations.random_crop import RandomCrop
+    from fastload.transforms.operations.random_equalize import RandomEqualize
     from fastload.transforms.operations.random_grayscale import RandomGrayscale
     from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
     from fastload.transforms.operations.random_invert import RandomInvert
     from fastload.transforms.operations.random_order import RandomOrder
     from fastload.transforms.operations.random_perspective import RandomPerspective
+    from fastload.transforms.operations.random_photometric_distort import RandomPhotometricDistort
+    from fastload.transforms.operations.random_posterize import RandomPosterize
     from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
     from fastload.transforms.operations.random_rotation import RandomRotation
     from fastload.transforms.operations.random_solarize import RandomSolarize
@@ -45,6 +52,7 @@ __all__ = [
     "AugMix",
     "AutoAugment",
     "CenterCrop",
+    "ColorJitter",
     "Compose",
     "GaussianBlur",
     "Grayscale",
@@ -52,15 +60,21 @@ __all__ = [
     "PillowGaussianBlur",
     "Plan",
     "RandAugment",
+    "RandomAdjustSharpness",
     "RandomAffine",
     "RandomApply",
+    "RandomAutocontrast",
+    "RandomChannelPermutation",
     "RandomChoice",
     "RandomCrop",
+    "RandomEqualize",
     "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomInvert",
     "RandomOrder",
     "RandomPerspective",
+    "RandomPhotometricDistort",
+    "RandomPosterize",
     "RandomResizedCrop",
     "RandomRotation",
     "RandomSolarize",

@@ -23,6 +23,7 @@ __all__ = [
     "side",
     "span",
     "whole",
+    "spread",
 ]
 
 MAX_SIDE = 65_500  # pixels; JPEG's own limit on a side
@@ -76,6 +77,20 @@ def probability(where: str, value: Any) -> float:
     if not 0.0 <= number <= 1.0:
         raise ValueError(f"{where} must be in [0, 1]. Found: {value!r}.")
     return number
+
+
+def spread(where: str, value: Any, center: float, low: float, high: float) -> tuple[float, float]:
+    """``value``, (least, greatest) or how far from ``center``, as (least, greatest) within [low, high]."""
+    if isinstance(value, Sequence):
+        least, greatest = floats(where, value, 2)
+    else:
+        (reach,) = floats(where, (value,), 1)
+        if reach < 0:
+            raise ValueError(f"{where} must be at least 0. Found: {value!r}.")
+        least, greatest = max(low, center - reach), center + reach
+    if not low <= least <= greatest <= high:
+        raise ValueError(f"{where} must be in [{low:g}, {high:g}]. Found: {(least, greatest)}.")
+    return least, greatest
 
 
 def interpolation_name(where: str, value: Any) -> str:

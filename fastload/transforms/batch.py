@@ -146,21 +146,8 @@ class ColorJitter:
 
     def __post_init__(self) -> None:
         for name in ("brightness", "contrast", "saturation"):
-            _set(self, name, _factors(f"ColorJitter.{name}", getattr(self, name), 1.0, 0.0, math.inf))
-        _set(self, "hue", _factors("ColorJitter.hue", self.hue, 0.0, -0.5, 0.5))
-
-
-def _factors(where: str, value: Any, center: float, low: float, high: float) -> tuple[float, float]:
-    if isinstance(value, Sequence):
-        least, greatest = arguments.floats(where, value, 2)
-    else:
-        (spread,) = arguments.floats(where, (value,), 1)
-        if spread < 0:
-            raise ValueError(f"{where} must be at least 0. Found: {value!r}.")
-        least, greatest = max(low, center - spread), center + spread
-    if not low <= least <= greatest <= high:
-        raise ValueError(f"{where} must be in [{low:g}, {high:g}]. Found: {(least, greatest)}.")
-    return least, greatest
+            _set(self, name, arguments.spread(f"ColorJitter.{name}", getattr(self, name), 1.0, 0.0, math.inf))
+        _set(self, "hue", arguments.spread("ColorJitter.hue", self.hue, 0.0, -0.5, 0.5))
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,6 @@ _CONVERTERS = {"PILToTensor", "ToImage", f"{_TIMM}.MaybePILToTensor"}
 _BATCHES = "works on whole batches, on the device if there is one: batch_transform="
 _ADVICE = {
     "RandomErasing": f"fastload.transforms.batch.RandomErasing {_BATCHES}RandomErasing(...)",
-    "ColorJitter": f"fastload.transforms.batch.ColorJitter {_BATCHES}ColorJitter(...)",
     "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",
     "CutMix": f"fastload.transforms.batch.CutMix {_BATCHES}CutMix(num_classes)",
 }

@@ -4,6 +4,7 @@ call it."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
@@ -42,12 +43,28 @@ def added(add: int, threshold: int) -> Run:
     return lambda picture: picture.point(table * 3)
 
 
+def permuted(which: float) -> Run:
+    """torchvision's permute_channels, by the number of the order among all in rising order."""
+    order = list(permutations(range(3)))[int(which)]
+    return lambda picture: Image.fromarray(np.ascontiguousarray(np.asarray(picture)[..., order]))
+
+
+# Of operations whose numbers recipes draw: what Pillow does for these numbers.
+BY_NUMBERS: dict[str, Callable[..., Run]] = {
+    "brightness": lambda factor: enhanced(ImageEnhance.Brightness, factor),
+    "contrast": lambda factor: enhanced(ImageEnhance.Contrast, factor),
+    "saturation": lambda factor: enhanced(ImageEnhance.Color, factor),
+    "sharpness": lambda factor: enhanced(ImageEnhance.Sharpness, factor),
+    "hue": turned,
+    "channel_permutation": permuted,
+}
 PILLOW: dict[str, list[tuple[tuple[float, ...], Run]]] = {
-    "brightness": [((factor,), enhanced(ImageEnhance.Brightness, factor)) for factor in FACTORS],
-    "contrast": [((factor,), enhanced(ImageEnhance.Contrast, factor)) for factor in FACTORS],
-    "saturation": [((factor,), enhanced(ImageEnhance.Color, factor)) for factor in FACTORS],
-    "sharpness": [((factor,), enhanced(ImageEnhance.Sharpness, factor)) for factor in FACTORS],
+    **{
+        name: [((factor,), BY_NUMBERS[name](factor)) for factor in FACTORS]
+        for name in ("brightness", "contrast", "saturation", "sharpness")
+    },
     "hue": [((factor,), turned(factor)) for factor in HUES],
+    "channel_permutation": [((float(which),), permuted(which)) for which in range(6)],
     "posterize": [((float(bits),), posterized(bits)) for bits in range(9)],
     "autocontrast": [((), ImageOps.autocontrast)],
     "equalize": [((), ImageOps.equalize)],

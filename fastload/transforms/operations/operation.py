@@ -16,6 +16,7 @@ __all__ = [
     "Operation",
     "Stage",
     "as_pair",
+    "drawn_between",
     "from_torchvision_antialias",
     "geometry",
     "misplaced",
@@ -111,6 +112,11 @@ def use_of_pixels(draft: Draft, spec: Any, use: PixelUse) -> Draft:
     if draft.stage > Stage.PIXELS:
         raise misplaced(spec)
     return draft.then(Stage.PIXELS, pixels=(*draft.plan.pixels, use))
+
+
+def drawn_between(low: float, high: float) -> float | Drawn:
+    """A number that is uniform in [low, high]."""
+    return low if low == high else Drawn("uniform", (low, high))
 
 
 def as_pair(size: Any) -> tuple[int, int]:

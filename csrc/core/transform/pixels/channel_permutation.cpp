@@ -1,0 +1,31 @@
+// The channels in another order: torchvision's permute_channels.
+#include <algorithm>
+#include <iterator>
+
+#include "transform/pixels/registry.h"
+
+namespace fastload {
+namespace {
+
+constexpr const char* kParameters[] = {"order"};
+
+// Which channel comes first, second and third; in rising order.
+constexpr uint8_t kOrders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+
+void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
+  const Picture picture = canvas.picture();  // a copy: bytes may alias the canvas's
+  const double last = static_cast<double>(std::size(kOrders)) - 1.0;
+  const uint8_t* order = kOrders[static_cast<size_t>(std::clamp(numbers[0], 0.0, last))];
+  const size_t bytes = picture.bytes();
+  for (size_t i = 0; i < bytes; i += 3) {
+    uint8_t* const pixel = picture.pixels + i;
+    const uint8_t channels[] = {pixel[0], pixel[1], pixel[2]};
+    for (size_t c = 0; c < 3; ++c) pixel[c] = channels[order[c]];
+  }
+}
+
+}  // namespace
+
+constinit const PixelOperation kChannelPermutation{"channel_permutation", 12, kParameters, apply};
+
+}  // namespace fastload

@@ -1,0 +1,27 @@
+"""The channels in a random order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastload.transforms.operations.operation import Draft, Operation, pixels
+from fastload.transforms.plan import Drawn
+
+__all__ = ["OPERATION", "PERMUTED", "RandomChannelPermutation"]
+
+#: Which of the six orders, as csrc/core/transform/pixels/channel_permutation.cpp has them.
+PERMUTED = Drawn("among", tuple(map(float, range(6))))
+
+
+@dataclass(frozen=True)
+class RandomChannelPermutation:
+    """Red, green and blue in an order that is drawn for each sample, all six as likely."""
+
+
+def _add(draft: Draft, spec: RandomChannelPermutation, strict: bool) -> Draft:
+    return pixels(draft, spec, "channel_permutation", 1.0, PERMUTED)
+
+
+OPERATION = Operation(
+    RandomChannelPermutation, _add, {"RandomChannelPermutation": lambda item: (RandomChannelPermutation(),)}
+)
