@@ -22,8 +22,8 @@ __all__ = [
     "require_antialias",
     "side",
     "span",
-    "whole",
     "spread",
+    "whole",
 ]
 
 MAX_SIDE = 65_500  # pixels; JPEG's own limit on a side
