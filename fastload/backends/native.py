@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,7 +17,6 @@ from fastload.backends.shapes import Form
 from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
-from fastload.prefetch.autotune import Autotuner, Bounds, Setting
 from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Feeder, Pending
 from fastload.prefetch.filling import Filling
@@ -26,6 +25,9 @@ from fastload.prefetch.slots import SlotPool, Slots
 from fastload.sample.delivery import Delivery
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
+
+if TYPE_CHECKING:
+    from fastload.prefetch.autotune import Autotuner
 
 __all__ = ["BatchMemory", "NativeBackend", "host_memory"]
 
@@ -103,6 +105,7 @@ class NativeBackend:
         """
         if not self._options.autotune:
             return
+        from fastload.prefetch.autotune import Autotuner, Bounds, Setting
 
         def measure() -> tuple[float, float]:
             return waited(), float(sum(thread["seconds"]["idle"] for thread in self._engine.stats()))

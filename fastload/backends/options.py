@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.cache.settings import CacheSetting
-from fastload.prefetch.autotune import EXTRA_DEPTH
 
 __all__ = ["Options", "default_prefetch", "warn_ignored"]
 
@@ -65,7 +64,11 @@ class Options:
     @property
     def most_prefetch(self) -> int:
         """Batches that may be in work ahead of the consumer."""
-        return self.prefetch_factor + (EXTRA_DEPTH if self.autotune else 0)
+        if not self.autotune:
+            return self.prefetch_factor
+        from fastload.prefetch.autotune import EXTRA_DEPTH
+
+        return self.prefetch_factor + EXTRA_DEPTH
 
 
 _warned: set[str] = set()

@@ -70,6 +70,11 @@ class Exchange:
     given_up: threading.Event = field(default_factory=threading.Event)  # by the loader, or with it
     word: str = field(default_factory=lambda: secrets.token_hex(8))
 
+    @property
+    def missing_in_words(self) -> str:
+        """The ranks that have not come yet."""
+        return in_words(self.missing)
+
     def run(self) -> None:
         """The whole exchange; ``done`` is set at its end."""
         try:

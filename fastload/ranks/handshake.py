@@ -17,17 +17,19 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fastload._version import __version__
 from fastload.backends.options import Options
 from fastload.errors import WorldError
-from fastload.ranks.exchange import Exchange, in_words
 from fastload.ranks.world import World
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
+
+if TYPE_CHECKING:
+    from fastload.ranks.exchange import Exchange
 
 __all__ = ["Handshake", "describe", "site_of_loader"]
 
@@ -173,7 +175,7 @@ class Handshake:
         if exchange.verdict is not None:
             return int(exchange.agreed)
         exchange.given_up.set()
-        who = in_words(exchange.missing) if exchange.missing else "the process group's store"
+        who = exchange.missing_in_words if exchange.missing else "the process group's store"
         raise WorldError(
             f"The ranks could not agree on a seed for the loader made in {self._site}: {who} did not answer "
             f"within {_limit(exchange):g} s. Pass seed=, the same on all ranks, or process_group=, the group "
@@ -195,6 +197,8 @@ class Handshake:
             site = f"fastload/{hashlib.sha256(site.encode()).hexdigest()}"
         key = f"{site}/{_met[site]}"
         _met[site] += 1
+        from fastload.ranks.exchange import Exchange
+
         exchange = Exchange(store, members, own, key, description, proposal)
         weakref.finalize(self, exchange.given_up.set)
         threading.Thread(target=exchange.run, name="fastload-handshake", daemon=True).start()
@@ -209,7 +213,7 @@ class Handshake:
             if self._seeds is not None and self._seeds.verdict:
                 self._settle(self._seeds)
         if exchange.missing:
-            text = f"{in_words(exchange.missing)} did not come to the first batch of the loader"
+            text = f"{exchange.missing_in_words} did not come to the first batch of the loader"
         else:
             text = "the process group's store did not answer at the first batch of the loader"
         text = f"After {limit:g} s {text} made in {self._site}. "

@@ -10,7 +10,6 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload.sample.layout import VALID, FieldLayout, SampleLayout, sizes_name
-from fastload.sample.ragged import Ragged
 
 __all__ = ["IMAGE", "LABEL", "Delivery"]
 
@@ -72,6 +71,8 @@ def _kept(value: Any, nbytes: int) -> Any:
     """``value`` in memory of its own, where it is a small part of ``nbytes``."""
     if isinstance(value, torch.Tensor):
         return value.clone() if value.nbytes * _SMALL < nbytes else value
+    from fastload.sample.ragged import Ragged
+
     if isinstance(value, Ragged):
         values, offsets = (_kept(part, nbytes) for part in (value.values, value.offsets))
         return Ragged.trusted(values, offsets)
@@ -96,6 +97,8 @@ def _collated(field: FieldLayout | None, values: list[Any]) -> Any:
         return values
     tensors = all(isinstance(value, torch.Tensor) for value in values)
     if field.form == "rows" and tensors:
+        from fastload.sample.ragged import Ragged
+
         return Ragged.from_list(values)
     if tensors and len({value.shape for value in values}) > 1:
         return values  # pictures of several sizes

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from fastload.sample.ragged import Ragged
+if TYPE_CHECKING:
+    from fastload.sample.ragged import Ragged
 
 __all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Measured", "Place", "SampleLayout", "sizes_name"]
 
@@ -303,11 +304,11 @@ class BatchLayout:
             if field.form == "objects":
                 assert place.offsets is not None
                 data = (objects or cut)(place.begin, place.begin + place.nbytes)
-                found[field.name] = Ragged.trusted(data, torch.from_numpy(place.offsets))
+                found[field.name] = _ragged(data, torch.from_numpy(place.offsets))
             elif field.form == "rows":
                 values = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
                 ends = self._numbers(place, self.size + 1, cut)
-                found[field.name] = Ragged.trusted(values.view(-1, *field.shape), ends)
+                found[field.name] = _ragged(values.view(-1, *field.shape), ends)
             elif field.form == "picture":
                 found[field.name] = self._pictures(field, place, cut)
             else:
@@ -326,7 +327,7 @@ class BatchLayout:
             if isinstance(into, list):
                 for picture, found in zip(into, value, strict=True):
                     picture.copy_(found)
-            elif isinstance(into, Ragged):
+            elif field.form in ("objects", "rows"):
                 into.values.copy_(value.values)
             else:
                 into.copy_(value)
@@ -355,3 +356,9 @@ def _pixels(
     if len(field.shape) == 2:
         return flat.view(*first, *size)
     return flat.view(*first, *size, field.channels).movedim(-1, -3)
+
+
+def _ragged(values: torch.Tensor, offsets: torch.Tensor) -> Ragged:
+    from fastload.sample.ragged import Ragged  # no batch of images and labels has any
+
+    return Ragged.trusted(values, offsets)

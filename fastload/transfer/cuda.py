@@ -6,12 +6,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from fastload.machine.ranges import profiled
-from fastload.transfer.streams import Gpu
+
+if TYPE_CHECKING:
+    from fastload.transfer.streams import Gpu
 
 __all__ = ["CudaGpu", "check_device", "find_gpu", "goes_to_gpu"]
 

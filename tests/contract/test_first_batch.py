@@ -54,7 +54,9 @@ OTHERS = [
     "loader.explain",
     "loader.fitting_fields",
     "packing",
+    "prefetch.autotune",
     "prefetch.shared_slots",
+    "ranks.exchange",
     "sample.fields",
     "sample.kind_words",
     "sample.mending",
@@ -62,6 +64,7 @@ OTHERS = [
     "sample.outlines",
     "sample.plain",
     "sample.planned",
+    "sample.ragged",
     "sample.schema",
     "sample.values",
     "shard.columns",
@@ -70,6 +73,7 @@ OTHERS = [
     "transfer.outputs",
     "transfer.pipeline",
     "transfer.ring",
+    "transfer.streams",
     "transforms.batch",
 ]
 
