@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -142,19 +144,48 @@ void register_geometry(nb::module_& m) {
                    [](const GeometrySpec& s) { return kFilters[static_cast<size_t>(s.filter)]; });
 }
 
+// (probability, area, log of the ratio, count, fill, value), as EraseSpec's.
+using EraseTuple = std::tuple<double, std::array<double, 2>, std::array<double, 2>,
+                              std::array<int, 2>, std::string, std::array<float, 3>>;
+constexpr std::array kFills{"value", "color", "noise"};
+
+EraseSpec to_erase(const EraseTuple& given) {
+  const auto& [probability, area, log_ratio, count, fill, value] = given;
+  return {probability, area, log_ratio, count, by_name<EraseSpec::Fill>("fill", kFills, fill),
+          value};
+}
+
 void make_store(StoreSpec* self, const std::string& dtype, bool channels_last, bool scale,
-                bool normalize, const std::vector<double>& mean, const std::vector<double>& std) {
-  const StoreSpec spec{
-      by_name<DType>("dtype", kDTypes, dtype), channels_last, scale, normalize, mean, std};
+                bool normalize, const std::vector<double>& mean, const std::vector<double>& std,
+                const std::optional<EraseTuple>& erased) {
+  StoreSpec spec;
+  spec.dtype = by_name<DType>("dtype", kDTypes, dtype);
+  spec.channels_last = channels_last;
+  spec.scale = scale;
+  spec.normalize = normalize;
+  spec.mean = mean;
+  spec.std = std;
+  if (erased) spec.erase = to_erase(*erased);
   channel_scales(spec, {static_cast<int>(mean.size()), 8, false});  // throws what it finds wrong
   new (self) StoreSpec(spec);
+}
+
+void run_erase(nb::ndarray<uint8_t, nb::ndim<3>, nb::c_contig, nb::device::cpu> picture,
+               const StoreSpec& spec, uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw,
+               uint8_t view) {
+  const auto height = static_cast<int>(picture.shape(0));
+  const auto width = static_cast<int>(picture.shape(1));
+  if (!spec.channels_last || picture.shape(2) != 3 * dtype_size(spec.dtype)) {
+    throw Error(ErrorKind::kValue, "erase() takes (h, w, 3 * itemsize) bytes, channels last.");
+  }
+  erase(spec, {epoch_key(seed, epoch), sample, draw, view}, {picture.data()}, width, height);
 }
 
 void register_store(nb::module_& m) {
   nb::class_<StoreSpec>(m, "StoreSpec", "dtype, layout and scaling; see transform/store.h.")
       .def("__init__", make_store, nb::kw_only(), "dtype"_a = "uint8", "channels_last"_a = true,
            "scale"_a = false, "normalize"_a = false, "mean"_a = std::vector{0.0, 0.0, 0.0},
-           "std"_a = std::vector{1.0, 1.0, 1.0})
+           "std"_a = std::vector{1.0, 1.0, 1.0}, "erase"_a = nb::none())
       .def_prop_ro("dtype",
                    [](const StoreSpec& s) { return kDTypes[static_cast<size_t>(s.dtype)]; })
       .def_ro("channels_last", &StoreSpec::channels_last)
@@ -162,6 +193,8 @@ void register_store(nb::module_& m) {
       .def_ro("normalize", &StoreSpec::normalize)
       .def_ro("mean", &StoreSpec::mean)
       .def_ro("std", &StoreSpec::std);
+  m.def("erase", run_erase, "picture"_a, "spec"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0,
+        "view"_a = 0, "Erases of a stored picture, (h, w, 3 * itemsize) bytes, in place.");
 }
 
 }  // namespace

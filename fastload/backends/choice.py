@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastload.backends.erasing import batch_parts, of_core
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
 from fastload.backends.pairs import delivers_pairs, record_streams
@@ -60,7 +61,10 @@ def make_backend(
     """
     gpu = find_gpu(options.device)
     sampler = views.read_by(dataset, sampler)
-    augmenter = _augmenter(sampler, options, gpu)
+    pairs = kind is Kind.PACKED and delivers_pairs(dataset, options.fields, options.sizes, plan)
+    parts = batch_parts(plan, options, gpu is not None, pairs)
+    plan = of_core(plan, options, gpu is not None, pairs)
+    augmenter = _augmenter(sampler, parts, options.seed, gpu)
     if kind is Kind.PACKED:
         if not options.unbatched:
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
@@ -132,13 +136,12 @@ class _Samples:
         return images[0], int(labels[0])
 
 
-def _augmenter(sampler: Sampler, options: Options, gpu: Gpu | None) -> Augmenter | None:
-    if options.batch_transform is None:
+def _augmenter(sampler: Sampler, parts: tuple[Any, ...], seed: int, gpu: Gpu | None) -> Augmenter | None:
+    if not parts:
         return None
-    from fastload.transfer.augment import Augmenter, host_seeded, parts_of
+    from fastload.transfer.augment import Augmenter, host_seeded
 
-    parts = parts_of(options.batch_transform)
-    return Augmenter(parts, options.seed, sampler, gpu.seeded if gpu is not None else host_seeded)
+    return Augmenter(parts, seed, sampler, gpu.seeded if gpu is not None else host_seeded)
 
 
 def makes_empty_batches(options: Options) -> bool:
@@ -176,9 +179,9 @@ def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -
         return device_plan(shape, options, Outputs.planned_bytes(shape, options.device_memory))
     if on_device:
         from fastload.backends.device import device_memory_plan
-        from fastload.transfer.augment import parameters_of, parts_of
+        from fastload.transfer.augment import parameters_of
 
-        return device_memory_plan(shape, options, parameters_of(parts_of(options.batch_transform)))
+        return device_memory_plan(shape, options, parameters_of(batch_parts(plan, options, True, True)))
     return memory_plan(largest_batch(dataset, plan, options), options, workers)
 
 

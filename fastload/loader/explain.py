@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fastload.backends.erasing import erases_batches
 from fastload.backends.options import Options
 from fastload.backends.pairs import delivers_pairs
 from fastload.backends.shapes import python_workers, runs_python
@@ -20,6 +21,7 @@ from fastload.sample.fields import Boxes, Keypoints
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
 from fastload.sampler import Sampler
+from fastload.transfer.cuda import goes_to_gpu
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan, Step
 
@@ -58,7 +60,9 @@ class Explanation:
     @property
     def slow(self) -> tuple[Explained, ...]:
         """The transforms that run in Python."""
-        return tuple(step for step in self.steps if step.stage == "transform" and step.where != _CORE)
+        return tuple(
+            step for step in self.steps if step.stage == "transform" and step.where.startswith("Python")
+        )
 
 
 def explain(
@@ -108,7 +112,14 @@ def _of_packed(
         yield Explained("decode", cut, _CORE, count)
     if not pairs:
         yield from _fields(chosen(dataset.schema, options.fields), plan)
+    gpu = goes_to_gpu(options.device)
+    late = erases_batches(plan, options, gpu, pairs)
     for step in plan.steps:
+        if step.erases and late:
+            where = "on the device" if gpu else "Python, on the host"
+            why = "whole batches are erased of, where they are normalised"
+            yield Explained("transform", step.name, where, why)
+            continue
         yield Explained("transform", step.name, _CORE if step.native else python, step.why, step.keep)
     if isinstance(options.collate_fn, TargetCollate):
         yield Explained("collate", options.collate_fn.in_words, python, "the dataset has a target_transform")

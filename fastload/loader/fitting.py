@@ -97,6 +97,12 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
         from fastload.backends.dali.library import find_dali
 
         find_dali()
+    erases = any(view.erase is not None for view in plan.every)
+    if options.device_memory != "fresh" and erases:
+        raise ValueError(
+            f"device_memory={options.device_memory!r} and RandomErasing in transform exclude each other: it "
+            "makes tensors of its own."
+        )
     if options.device_memory != "fresh" and not native:
         raise ValueError(
             f"device_memory={options.device_memory!r} is for batches that the core alone makes: a packed "
@@ -107,10 +113,15 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
     if options.batch_transform is None:
         return
     from fastload.transfer.augment import check_parts, parts_of
-    from fastload.transforms.batch import ColorJitter
+    from fastload.transforms.batch import ColorJitter, RandomErasing
 
     parts = parts_of(options.batch_transform)
     check_parts(parts, plan.dtype if native else None)
+    if erases and any(isinstance(part, RandomErasing) for part in parts):
+        raise ValueError(
+            "RandomErasing stands in transform and in batch_transform: both would draw the same rectangles. "
+            "Leave one out."
+        )
     if not native and any(isinstance(part, ColorJitter) for part in parts):
         raise ValueError(
             "ColorJitter works on pictures before normalisation, which only the core's transforms leave "

@@ -16,6 +16,7 @@ from fastload.sampler import BatchIds, Sampler
 from fastload.transfer.color import color_jitter
 from fastload.transfer.draws import BatchKeyed, erasing_boxes, jitter_factors
 from fastload.transforms.batch import BATCH_SPECS, ColorJitter, CutMix, MixUp, RandomChoice, RandomErasing
+from fastload.transforms.plan import Erasing
 
 __all__ = ["Augmenter", "check_parts", "host_seeded", "parameters_of", "parts_of"]
 
@@ -39,7 +40,13 @@ def parts_of(transform: Any) -> tuple[Any, ...]:
 
 def parameters_of(parts: tuple[Any, ...]) -> int:
     """Numbers drawn for each sample."""
-    return 4 * sum(isinstance(part, (ColorJitter, RandomErasing)) for part in parts)
+    boxes = (part.count[1] for part in map(_planned, parts) if isinstance(part, Erasing))
+    return 4 * (sum(isinstance(part, ColorJitter) for part in parts) + sum(boxes))
+
+
+def _planned(part: Any) -> Any:
+    """Erasing in one form: what a transform's became stands beside that of ``batch_transform``."""
+    return part.planned if isinstance(part, RandomErasing) else part
 
 
 def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
@@ -66,6 +73,8 @@ def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
             raise ValueError(
                 f"{type(part).__name__} needs float images: add ToDtype or Normalize to the transform."
             )
+        if isinstance(part, RandomErasing) and isinstance(part.value, str) and dtype == "uint8":
+            raise ValueError("RandomErasing with noise needs float images: add Normalize to the transform.")
     if sum(isinstance(part, RandomErasing) for part in parts) > 1:
         raise ValueError("RandomErasing can be there once: two would draw the same rectangles.")
 
@@ -83,12 +92,12 @@ class Augmenter:
     def __init__(
         self, parts: tuple[Any, ...], seed: int, sampler: Sampler, seeded: Seeded = host_seeded
     ) -> None:
-        self._parts = parts
+        self._parts = tuple(map(_planned, parts))
         self._seed = seed
         self._sampler = sampler
         self._seeded = seeded
-        self._jitter = next((part for part in parts if isinstance(part, ColorJitter)), None)
-        self._erasing = next((part for part in parts if isinstance(part, RandomErasing)), None)
+        self._jitter = next((part for part in self._parts if isinstance(part, ColorJitter)), None)
+        self._erasing = next((part for part in self._parts if isinstance(part, Erasing)), None)
         self._values: torch.Tensor | None = None  # to erase with, on the images' device
 
     @property
@@ -149,8 +158,9 @@ class Augmenter:
         for part in self._parts:
             if isinstance(part, ColorJitter):
                 continue
-            if isinstance(part, RandomErasing):
-                batch = self._erase(batch[0], parameters[:, -4:], part), batch[1]
+            if isinstance(part, Erasing):
+                boxes = parameters[:, -4 * part.count[1] :].reshape(len(parameters), -1, 4)
+                batch = self._erase(batch[0], boxes, part, keyed), batch[1]
             elif isinstance(part, (MixUp, CutMix, RandomChoice)):
                 batch = _mixed(part, batch[0], batch[1], keyed)
             else:
@@ -158,16 +168,48 @@ class Augmenter:
                     batch = part(*batch)
         return batch
 
-    def _erase(self, images: torch.Tensor, boxes: torch.Tensor, spec: RandomErasing) -> torch.Tensor:
-        """The pictures with rows boxes[0] to boxes[1] and columns boxes[2] to boxes[3] filled."""
+    def _erase(
+        self, images: torch.Tensor, boxes: torch.Tensor, spec: Erasing, keyed: BatchKeyed
+    ) -> torch.Tensor:
+        """The pictures with rows boxes[:, k, 0] to boxes[:, k, 1] and columns boxes[:, k, 2] to
+        boxes[:, k, 3] filled, rectangle after rectangle."""
+        if spec.fill != "value":
+            with self._seeded(keyed.seed()):
+                return _filled_with_noise(images, boxes, spec.fill)
         if self._values is None or self._values.device != images.device or self._values.dtype != images.dtype:
             values = torch.tensor(spec.value, device="cpu").to(images.dtype)
             self._values = values.to(images.device).view(1, 3, 1, 1)
-        top, bottom, left, right = boxes.view(-1, 4, 1, 1).unbind(1)
-        rows = torch.arange(images.shape[2], device=images.device).view(1, -1, 1)
-        columns = torch.arange(images.shape[3], device=images.device).view(1, 1, -1)
-        inside = (rows >= top) & (rows < bottom) & (columns >= left) & (columns < right)
-        return torch.where(inside.unsqueeze(1), self._values, images)
+        inside = _inside(images, boxes[:, 0])
+        for number in range(1, boxes.shape[1]):
+            inside = inside | _inside(images, boxes[:, number])
+        return torch.where(inside, self._values, images)
+
+
+def _inside(images: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
+    """(n, 1, h, w): whether a pixel is in the picture's rectangle."""
+    top, bottom, left, right = boxes.view(-1, 4, 1, 1).unbind(1)
+    rows = torch.arange(images.shape[2], device=images.device).view(1, -1, 1)
+    columns = torch.arange(images.shape[3], device=images.device).view(1, 1, -1)
+    inside = (rows >= top) & (rows < bottom) & (columns >= left) & (columns < right)
+    return inside.unsqueeze(1)
+
+
+def _filled_with_noise(images: torch.Tensor, boxes: torch.Tensor, fill: str) -> torch.Tensor:
+    """Rectangles of standard normal numbers, by torch's generator. On the host only what is filled is drawn;
+    on a device whole batches, which is one kernel instead of a wait for where the rectangles are."""
+    if images.device.type != "cpu":
+        for number in range(boxes.shape[1]):
+            wide = images.shape if fill == "noise" else (*images.shape[:2], 1, 1)
+            noise = torch.randn(wide, device=images.device, dtype=images.dtype)
+            images = torch.where(_inside(images, boxes[:, number]), noise, images)
+        return images
+    images = images.clone()
+    for image, own in zip(images, boxes.long().tolist(), strict=True):
+        for top, bottom, left, right in own:
+            if bottom > top and right > left:
+                place = image[:, top:bottom, left:right]
+                place.copy_(torch.randn(place.shape if fill == "noise" else (3, 1, 1), device="cpu"))
+    return images
 
 
 def _mixed(

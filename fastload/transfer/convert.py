@@ -15,9 +15,10 @@ __all__ = ["Converter", "crosses_as"]
 def crosses_as(plan: Plan) -> Plan:
     """The plan for the host: the same pixels, left in uint8.
 
-    A plan with a tail of Python callables stays as it is: they were promised the plan's dtype.
+    A plan with a tail of Python callables stays as it is: they were promised the plan's dtype. So does one
+    that erases: what it fills in is in the plan's units.
     """
-    if plan.tail:
+    if plan.tail or plan.erase is not None:
         return plan
     views = tuple((name, crosses_as(view)) for name, view in plan.views)
     return replace(plan, dtype="uint8", scale=False, normalize=False, views=views)
@@ -39,7 +40,8 @@ class Converter:
 
     def __init__(self, plan: Plan, device: torch.device, from_unit: bool = False) -> None:
         self.dtype: torch.dtype = getattr(torch, plan.dtype)
-        self.copies = not (plan.scale or plan.normalize or from_unit)
+        finished = crosses_as(plan) is plan
+        self.copies = finished or not (plan.scale or plan.normalize or from_unit)
         scale, bias = _constants(plan, from_unit)
         #: Whether what was 0 is 0 afterwards.
         self.keeps_zero = self.copies or not bias.any()

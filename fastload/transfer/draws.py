@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.sampler import BatchIds
-from fastload.transforms.batch import ColorJitter, RandomErasing
+from fastload.transforms.batch import ColorJitter
+from fastload.transforms.plan import Erasing
 
 __all__ = ["BatchKeyed", "erasing_boxes", "jitter_factors", "philox", "sample_words"]
 
@@ -71,27 +72,36 @@ def jitter_factors(spec: ColorJitter, seed: int, epoch: int, batch: BatchIds) ->
     return np.stack([_uniform(words[:, i], *ranges[i]) for i in range(4)], axis=1)
 
 
-def erasing_boxes(
-    spec: RandomErasing, seed: int, epoch: int, batch: BatchIds, height: int, width: int
-) -> Floats:
-    """(n, 4): first and last (exclusive) row, first and last column to erase; zeros: nothing.
+def erasing_boxes(spec: Erasing, seed: int, epoch: int, batch: BatchIds, height: int, width: int) -> Floats:
+    """(n, 4 * most rectangles): of each first and last (exclusive) row, first and last column; zeros: none.
 
-    torchvision's ``RandomErasing.get_params``: a try fits if both its sides are below the picture's.
+    torchvision's ``RandomErasing.get_params``, with timm's several rectangles: a try fits if both its sides
+    are below the picture's. The core's erase() draws the same.
     """
-    words = sample_words(seed, epoch, batch, _ERASE_OP, _TRIES + 1)
-    applies = _uniform(words[:, 0, 0]) < spec.p
-    tries = words[:, 1:]
-    area = height * width * _uniform(tries[..., 0], *spec.scale)
-    aspect = np.exp(_uniform(tries[..., 1], math.log(spec.ratio[0]), math.log(spec.ratio[1])))
+    least, most = spec.count
+    words = sample_words(seed, epoch, batch, _ERASE_OP, _TRIES * most + 1)
+    counts = least + np.floor(_uniform(words[:, 0, 1]) * (most - least + 1))
+    counts = np.where(_uniform(words[:, 0, 0]) < spec.probability, counts, 0)
+    boxes = []
+    for number in range(most):
+        tries = words[:, 1 + _TRIES * number : 1 + _TRIES * (number + 1)]
+        found = _erasing_box(spec, tries, height, width, np.maximum(counts, 1))
+        boxes.append(np.where((number < counts)[:, None], found, 0.0))
+    return np.concatenate(boxes, axis=1)
+
+
+def _erasing_box(spec: Erasing, tries: Words, height: int, width: int, counts: Floats) -> Floats:
+    """(n, 4): the first of (n, tries, 4) words that fits."""
+    area = (height * width / counts)[:, None] * _uniform(tries[..., 0], *spec.area)
+    aspect = np.exp(_uniform(tries[..., 1], *spec.log_ratio))
     h, w = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
-    fits = (h < height) & (w < width)
+    fits: npt.NDArray[np.bool_] = np.logical_and(h < height, w < width)
     first = fits.argmax(axis=1)
     rows = np.arange(len(first))
     h, w = h[rows, first], w[rows, first]
     top = np.floor(_uniform(tries[rows, first, 2]) * (height - h + 1))
     left = np.floor(_uniform(tries[rows, first, 3]) * (width - w + 1))
-    boxes = np.stack([top, top + h, left, left + w], axis=1)
-    return np.where((applies & fits.any(axis=1))[:, None], boxes, 0.0)
+    return np.where(fits.any(axis=1, keepdims=True), np.stack([top, top + h, left, left + w], axis=1), 0.0)
 
 
 class BatchKeyed:

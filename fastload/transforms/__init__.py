@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.random_choice import RandomChoice
     from fastload.transforms.operations.random_crop import RandomCrop
     from fastload.transforms.operations.random_equalize import RandomEqualize
+    from fastload.transforms.operations.random_erasing import RandomErasing
     from fastload.transforms.operations.random_grayscale import RandomGrayscale
     from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
     from fastload.transforms.operations.random_invert import RandomInvert
@@ -68,6 +69,7 @@ __all__ = [
     "RandomChoice",
     "RandomCrop",
     "RandomEqualize",
+    "RandomErasing",
     "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomInvert",

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms import arguments
+from fastload.transforms.operations.random_erasing import RandomErasing
 
 __all__ = ["BATCH_SPECS", "ColorJitter", "CutMix", "MixUp", "RandomChoice", "RandomErasing"]
 
@@ -83,43 +84,6 @@ class CutMix:
 
     def __post_init__(self) -> None:
         _check_mix("CutMix", self.alpha, self.num_classes)
-
-
-@dataclass(frozen=True)
-class RandomErasing:
-    """A random rectangle of a picture filled with ``value``, as torchvision's on the normalised picture.
-
-    Zhong et al., "Random Erasing Data Augmentation" (2017). Ten tries at an area of ``scale`` times the
-    picture's and a height over width uniform in logarithm over ``ratio``; if none fits, the picture stays.
-
-    Args:
-        p: probability, in [0, 1].
-        scale: least and greatest share of the area, ``0 <= least <= greatest <= 1``.
-        ratio: least and greatest height over width, ``0 < least <= greatest``.
-        value: a number, or three, in the units of the delivered images.
-
-    Raises:
-        TypeError, ValueError: an argument outside its range.
-    """
-
-    p: float = 0.5
-    scale: Sequence[float] = (0.02, 0.33)
-    ratio: Sequence[float] = (0.3, 3.3)
-    value: float | Sequence[float] = 0.0
-
-    def __post_init__(self) -> None:
-        where = "RandomErasing"
-        _set(self, "p", _in_range(f"{where}.p", self.p, 0.0, 1.0))
-        low, high = arguments.floats(f"{where}.scale", self.scale, 2)
-        if not 0 <= low <= high <= 1:
-            raise ValueError(f"{where}.scale must be 0 <= least <= greatest <= 1. Found: {(low, high)}.")
-        _set(self, "scale", (low, high))
-        low, high = arguments.floats(f"{where}.ratio", self.ratio, 2)
-        if not 0 < low <= high:
-            raise ValueError(f"{where}.ratio must be 0 < least <= greatest. Found: {(low, high)}.")
-        _set(self, "ratio", (low, high))
-        values = self.value if isinstance(self.value, Sequence) else (self.value,) * 3
-        _set(self, "value", arguments.floats(f"{where}.value", values, 3))
 
 
 @dataclass(frozen=True)

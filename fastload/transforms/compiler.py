@@ -144,7 +144,7 @@ class _Compiler:
             why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
             self._leave(item, why, "put it before what makes tensors")
             return
-        draft = self._draft
+        before, draft = self._draft.plan.erase, self._draft
         try:
             for operation, spec in found:
                 draft = operation.add(draft, spec, not own)
@@ -155,7 +155,7 @@ class _Compiler:
             self._leave(item, str(error), f"the order {ORDER}")
             return
         why = _SAME if specs else "nothing to do: pictures are RGB, and become tensors at the end"
-        self._steps.append(Step(name_of(item), True, why))
+        self._steps.append(Step(name_of(item), True, why, erases=draft.plan.erase is not before))
         made = any(operation.makes_tensor for operation, _ in found)
         self._is_tensor |= made or torchvision_objects.makes_tensor(item)
 

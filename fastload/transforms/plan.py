@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload._native import _C
 
-__all__ = ["Drawn", "GeometryUse", "PixelUse", "Plan", "Step"]
+__all__ = ["Drawn", "Erasing", "GeometryUse", "PixelUse", "Plan", "Step"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class Step:
     native: bool  # in the core; else in Python
     why: str
     keep: str = ""  # what would keep it in the core; empty where nothing is known to
+    erases: bool = False  # of what is stored: behind normalisation, wherever that is
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,22 @@ _OF_ITS_OWN = ("perspective", "augmix", "mix_and_blend", "blend_in_turn")  # dra
 
 
 @dataclass(frozen=True)
+class Erasing:
+    """Rectangles of a stored picture that are filled, as csrc/core/transform/erase.h has them."""
+
+    probability: float
+    area: tuple[float, float]
+    log_ratio: tuple[float, float]
+    count: tuple[int, int]
+    fill: str
+    value: tuple[float, float, float]
+
+    def as_tuple(self) -> tuple[Any, ...]:
+        """As ``_C.StoreSpec`` takes it."""
+        return (self.probability, self.area, self.log_ratio, self.count, self.fill, self.value)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What the core does to each picture, operation by operation: ``geometry``, ``pixels``, and how they are
     stored (the fields of StoreSpec); then the ``tail``.
@@ -102,6 +119,7 @@ class Plan:
     normalize: bool = False
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    erase: Erasing | None = None  # of what is stored
     tail: tuple[Callable[[Any], Any], ...] = ()
     picture: bool = False
     steps: tuple[Step, ...] = field(default=(), compare=False)
@@ -134,6 +152,8 @@ class Plan:
         """Whether the core draws for each sample."""
         if self.views:
             return any(plan.is_random for plan in self.every)
+        if self.erase is not None and self.erase.probability > 0.0:
+            return True
         return any(use.drawn for use in self.geometry) or any(use.is_random for use in self.pixels)
 
     def geometry_spec(self) -> _C.GeometrySpec:
@@ -157,6 +177,7 @@ class Plan:
             normalize=self.normalize,
             mean=self.mean,
             std=self.std,
+            erase=self.erase.as_tuple() if self.erase is not None else None,
         )
 
     def made_of(self, picture: Any, seed: int, epoch: int = 0, sample: int = 0, draw: int = 0) -> Any:
@@ -164,7 +185,12 @@ class Plan:
         bytes of ``dtype``."""
         geometry, (height, width) = self.geometry_spec(), picture.shape[:2]
         view = _C.draw_view(geometry, width, height, seed, epoch, sample, draw)
-        if not self.pixels:
-            return _C.resize_store(picture, view, geometry.filter, self.store_spec())
-        pixels = _C.resize(picture, view, geometry.filter)
-        return _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), self.store_spec())
+        store = self.store_spec()
+        if self.pixels:
+            pixels = _C.resize(picture, view, geometry.filter)
+            made = _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), store)
+        else:
+            made = _C.resize_store(picture, view, geometry.filter, store)
+        if self.erase is not None:
+            _C.erase(made, store, seed, epoch, sample, draw)
+        return made

@@ -16,7 +16,8 @@ from fastload.transforms.operations.registry import operation_of_torchvision
 __all__ = ["advice", "composed", "makes_tensor", "on_tensor", "refusal", "translate"]
 
 _TIMM = "timm.data.transforms"
-_TIMMS = (_TIMM, "timm.data.auto_augment")  # modules of timm's whose classes are named with them
+# Modules of timm's whose classes are named with them.
+_TIMMS = (_TIMM, "timm.data.auto_augment", "timm.data.random_erasing")
 _TO_RGB = {("clip.clip", "_convert_image_to_rgb"), ("open_clip.transform", "_convert_to_rgb")}
 
 
@@ -127,7 +128,6 @@ _NO_OPS = {"PILToTensor", "ToImage", "RGB", "Identity", "ToPureTensor", f"{_TIMM
 _CONVERTERS = {"PILToTensor", "ToImage", f"{_TIMM}.MaybePILToTensor"}
 _BATCHES = "works on whole batches, on the device if there is one: batch_transform="
 _ADVICE = {
-    "RandomErasing": f"fastload.transforms.batch.RandomErasing {_BATCHES}RandomErasing(...)",
     "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",
     "CutMix": f"fastload.transforms.batch.CutMix {_BATCHES}CutMix(num_classes)",
 }

@@ -68,14 +68,14 @@ def test_a_native_loader_is_the_cores(folder: Path) -> None:
 
 
 def test_python_steps_say_where_why_and_what_would_keep_them(folder: Path) -> None:
-    erasing = from_torchvision("RandomErasing")
+    mixing = from_torchvision("CutMix")
     loader = DataLoader(
-        folder, 4, num_workers=2, transform=T.Compose([CROP, from_torchvision("ToTensor"), erasing])
+        folder, 4, num_workers=2, transform=T.Compose([CROP, from_torchvision("ToTensor"), mixing])
     )
     [step] = loader.explain().slow
-    assert step.what.endswith("RandomErasing")
-    assert (step.where, step.why) == ("Python, in 2 worker processes", "the core has no RandomErasing")
-    assert "batch_transform=RandomErasing" in step.keep
+    assert step.what.endswith("CutMix")
+    assert (step.where, step.why) == ("Python, in 2 worker processes", "the core has no CutMix")
+    assert "batch_transform=CutMix" in step.keep
     assert f"To keep it in the core: {step.keep}." in str(loader.explain())
     assert lines(loader)["collate torch's default_collate"] == "Python, in 2 worker processes"
     inline = DataLoader(folder, 4, num_workers=0, transform=blur)

@@ -22,27 +22,32 @@ def uniform32(word: int, low: float = 0.0, high: float = 1.0) -> float:
     return low + (high - low) * (int(word) / 2**32)
 
 
-def box(
+def boxes(
     spec: RandomErasing, seed: int, epoch: int, sample: int, draw: int, height: int, width: int
-) -> list[int]:
-    """torchvision's RandomErasing.get_params, with the words of the sample."""
+) -> list[list[int]]:
+    """torchvision's RandomErasing.get_params, and timm's loop around it, with the words of the sample; as
+    many as there may be."""
 
     def words(block: int) -> Sequence[int]:
         return _C.sample_words(seed, epoch, sample, draw, ERASE, block)
 
-    if uniform32(words(0)[0]) >= spec.p:
-        return [0, 0, 0, 0]
-    for attempt in range(10):
-        a, r, i, j = words(attempt + 1)
-        area = height * width * uniform32(a, *spec.scale)
-        aspect = math.exp(uniform32(r, math.log(spec.ratio[0]), math.log(spec.ratio[1])))
-        h, w = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
-        if not (h < height and w < width):
-            continue
-        top = math.floor(uniform32(i) * (height - h + 1))
-        left = math.floor(uniform32(j) * (width - w + 1))
-        return [top, top + h, left, left + w]
-    return [0, 0, 0, 0]
+    least, most = spec.count  # type: ignore[misc]
+    first, found = words(0), [[0, 0, 0, 0] for _ in range(most)]
+    if uniform32(first[0]) >= spec.p:
+        return found
+    count = least + math.floor(uniform32(first[1]) * (most - least + 1))
+    for number in range(count):
+        for attempt in range(10):
+            a, r, i, j = words(10 * number + attempt + 1)
+            area = height * width / count * uniform32(a, *spec.scale)
+            aspect = math.exp(uniform32(r, math.log(spec.ratio[0]), math.log(spec.ratio[1])))
+            h, w = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+            if h < height and w < width:
+                top = math.floor(uniform32(i) * (height - h + 1))
+                left = math.floor(uniform32(j) * (width - w + 1))
+                found[number] = [top, top + h, left, left + w]
+                break
+    return found
 
 
 def erased(image: Array, where: list[int], values: Sequence[float]) -> Array:

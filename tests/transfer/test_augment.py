@@ -50,12 +50,20 @@ def test_philox_by_numpy_is_the_cores() -> None:
 
 @pytest.mark.parametrize("size", [(6, 6), (40, 17), (2, 3)])
 @pytest.mark.parametrize(
-    "spec", [RandomErasing(), EVERYWHERE, RandomErasing(1.0, (1.0, 1.0), (0.9, 1.1)), RandomErasing(0.0)]
+    "spec",
+    [
+        RandomErasing(),
+        EVERYWHERE,
+        RandomErasing(1.0, (1.0, 1.0), (0.9, 1.1)),
+        RandomErasing(0.0),
+        RandomErasing(0.8, count=3),
+        RandomErasing(0.9, count=(1, 4)),
+    ],
 )
 def test_boxes_are_torchvisions(spec: RandomErasing, size: tuple[int, int]) -> None:
     batch = ids_of(*range(300), draws=[i % 3 for i in range(300)])
-    found = draws.erasing_boxes(spec, 9, 4, batch, *size)
-    wanted = [slow.box(spec, 9, 4, i, i % 3, *size) for i in range(300)]
+    found = draws.erasing_boxes(spec.planned, 9, 4, batch, *size)
+    wanted = [[side for box in slow.boxes(spec, 9, 4, i, i % 3, *size) for side in box] for i in range(300)]
     assert found.tolist() == wanted
 
 
@@ -77,7 +85,7 @@ def test_erasing(tiny: PackedDataset) -> None:
         assert torch.equal(labels, same)
         assert images.stride() == wanted.stride()
         for image, base in zip(images.numpy(), wanted.numpy(), strict=True):
-            where = slow.box(EVERYWHERE, 3, 0, sample, 0, 6, 6)
+            (where,) = slow.boxes(EVERYWHERE, 3, 0, sample, 0, 6, 6)
             assert np.array_equal(image, slow.erased(base, where, EVERYWHERE.value))
             changed += not np.array_equal(image, base)
             sample += 1
@@ -303,6 +311,12 @@ def test_options_are_checked_at_once(tiny: PackedDataset, options: dict[str, Any
         (lambda: RandomErasing(1.5), r"RandomErasing.p must be in \[0, 1\]. Found: 1.5"),
         (lambda: RandomErasing(scale=(0.5, 0.1)), r"RandomErasing.scale must be 0 <= least"),
         (lambda: RandomErasing(ratio=(0, 1)), r"RandomErasing.ratio must be 0 < least"),
+        (lambda: RandomErasing(value="noise"), r"value must be one or three numbers, 'random' or 'color'"),
+        (lambda: RandomErasing(count=0), r"count must be 1 <= least <= greatest <= 255. Found: 0"),
+        (
+            lambda: RandomErasing(count=(3, 2)),
+            r"count must be 1 <= least <= greatest <= 255. Found: \(3, 2\)",
+        ),
         (lambda: RandomErasing(value=(1, 2)), r"RandomErasing.value must be 3 finite numbers"),
         (lambda: ColorJitter(brightness=-1), r"ColorJitter.brightness must be at least 0. Found: -1"),
         (lambda: ColorJitter(contrast=(2, 1)), r"ColorJitter.contrast must be in \[0, inf\]"),

@@ -34,7 +34,7 @@ enum class DrawOp : uint32_t {
   kFlip = 2,
   kSubstitute = 3,  // drawn in Python: of a bad sample
   kCallable = 4,    // in Python: seeds of users' callables
-  kErase = 5,       // in Python: 5 to 7 are of batch transforms
+  kErase = 5,       // in Python, too: 5 to 7 are of batch transforms
   kJitter = 6,
   kBatch = 7,
   kDecoder = 8,

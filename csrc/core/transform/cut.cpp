@@ -23,6 +23,10 @@ CutSpec checked(CutSpec spec) {
     throw Error(ErrorKind::kValue, "Operations on pixels take 3 channels of 8 bits. Found: " +
                                        format_text(spec.format) + ".");
   }
+  if (spec.store.erase.probability > 0 && !spec.format.is_rgb8()) {
+    throw Error(ErrorKind::kValue,
+                "Erasing takes 3 channels of 8 bits. Found: " + format_text(spec.format) + ".");
+  }
   const int most = !spec.nearest ? 0 : spec.format.bits == 16 ? 65535 : 255;
   if (spec.fill < 0 || spec.fill > most) {
     throw Error(ErrorKind::kValue, "fill must be in [0, " + std::to_string(most) + "] for " +
@@ -42,6 +46,10 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
   const CutSpec& spec = plan.spec();
   store_ = plan.store();
   is_nearest_ = spec.nearest;
+  spec_ = &spec;
+  place_ = place;
+  rng_ = rng;
+  size_ = {view.window.width, view.window.height};
   const auto start = [&](auto& store) {
     const auto [width, height] = std::pair(view.window.width, view.window.height);
     store.begin(place, width, height);
@@ -62,6 +70,8 @@ void Cutter::restart() { is_nearest_ ? nearest_.restart() : resampler_.restart()
 void Cutter::end() {
   is_nearest_ ? nearest_.end() : resampler_.end();
   stage_.end();
+  const StoreSpec& store = spec_->store;
+  if (store.erase.probability > 0) erase(store, rng_, place_, size_.first, size_.second);
 }
 
 }  // namespace fastload

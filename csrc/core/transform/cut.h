@@ -7,6 +7,7 @@
 //   cutter.end();
 #pragma once
 
+#include <utility>
 #include <variant>
 
 #include "base/pixel_format.h"
@@ -34,7 +35,7 @@ class CutPlan {
  public:
   // Throws Error(kValue) for ids that are not cut by the nearest pixel, for a fill that the format
   // does not hold, for a fill of pictures that are not cut so (they have 0), for operations on
-  // pixels of other formats than RGB of 8 bits, and as channel_scales().
+  // pixels, and erasing, of other formats than RGB of 8 bits, and as channel_scales().
   explicit CutPlan(CutSpec spec);
   [[nodiscard]] const CutSpec& spec() const { return spec_; }
   // By vector kernels where the format is RGB of 8 bits.
@@ -68,6 +69,10 @@ class Cutter final : public RowSink {
   NearestSampler nearest_;
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};
   bool is_nearest_ = false;
+  const CutSpec* spec_ = nullptr;
+  StorePlace place_;
+  SampleRng rng_;
+  std::pair<int, int> size_;  // width, height
   Rect source_;
 };
 

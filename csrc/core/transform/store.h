@@ -8,6 +8,7 @@
 
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
+#include "transform/erase.h"
 
 namespace fastload {
 
@@ -30,6 +31,7 @@ struct StoreSpec {
   bool normalize = false;     // (x / 255 - mean) / std per channel; implies scale
   std::vector<double> mean;   // normalize: one for each channel
   std::vector<double> std;
+  EraseSpec erase;  // of the stored picture, by Cutter
 };
 
 // Where a picture's pixels go: each row is dense, rows lie `row_bytes` apart, and without

@@ -27,7 +27,8 @@ __all__ = [
 
 ORDER = (
     "[RandomResizedCrop | Resize] -> [CenterCrop | RandomCrop] -> [operations on pixels, as "
-    "RandomGrayscale] -> [ToDtype] -> [Normalize] -> [ToDtype], with one RandomHorizontalFlip anywhere"
+    "RandomGrayscale] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], with one "
+    "RandomHorizontalFlip anywhere"
 )
 
 
@@ -41,6 +42,7 @@ class Stage(IntEnum):
     DTYPE = 4
     NORMALIZE = 5
     FINAL_DTYPE = 6
+    ERASED = 7
 
 
 class Misplaced(ValueError):

@@ -58,6 +58,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "to_dtype": ("ToDtype", "ToTensor", "ConvertImageDtype", "timm.data.transforms.MaybeToTensor"),
     "normalize": ("Normalize",),
+    "random_erasing": ("RandomErasing", "timm.data.random_erasing.RandomErasing"),
 }
 _FILES = {name: file for file, names in ROWS.items() for name in names}
 
