@@ -14,6 +14,7 @@ from field_reference import Reference, Sizes
 from field_sets import RICH, rich_samples, write_field_set
 from odd_images import odd_images
 from pictures import encoded, picture
+from simulated_gpu import SimulatedGpu
 
 import fastload
 from fastload import DataLoader, PackedDataset
@@ -355,3 +356,19 @@ def test_masks_of_several_views_are_decoded_once(folder: Path, monkeypatch: pyte
     assert len(apart) == 9
     assert all(same(found, wanted) for found, wanted in zip(together, apart, strict=True))
     assert (decodes_apart, decodes_together) == (10, 2)
+
+
+@pytest.mark.parametrize("fields", [["image", "label", "caption"], ["image", "mask", "boxes"]])
+def test_on_a_device_it_is_the_same(folder: Path, fields: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Views of uint8 and of float32, which cross as uint8."""
+    gpu = SimulatedGpu(0, 0.3)
+    monkeypatch.setattr("fastload.backends.choice.find_gpu", lambda _: gpu)
+    options: dict[str, Any] = {"transform": VIEWS, "seed": 0, "shuffle": True, "fields": fields}
+    met = 0
+    with DataLoader(folder, 5, **options) as loader, DataLoader(folder, 5, **options, device="cuda") as moved:
+        for found, wanted in zip(moved, loader, strict=True):
+            gpu.synchronize()
+            assert list(found) == list(wanted)
+            assert all(same(found[name], wanted[name]) for name in wanted)
+            met += 1
+    assert met == 4
