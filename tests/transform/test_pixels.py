@@ -101,13 +101,21 @@ def test_the_core_equals_pillow(name: str, width: int, height: int, seed: int) -
     assert np.array_equal(pixels, before)
 
 
-def test_all_colours_are_as_gray_as_pillows() -> None:
+COLOURS: list[tuple[str, tuple[float, ...]]] = [
+    ("grayscale", ()),
+    *(("hue", (factor,)) for factor in (0.0, -0.1, 0.5)),
+    *(("saturation", (factor,)) for factor in (0.3, 1.1, 1.4)),
+]
+
+
+@pytest.mark.parametrize(("name", "numbers"), COLOURS)
+def test_all_colours_are_pillows(name: str, numbers: tuple[float, ...]) -> None:
     values = np.arange(1 << 24, dtype=np.uint32)
-    pixels = (
-        np.stack([values >> 16, values >> 8 & 255, values & 255], -1).astype(np.uint8).reshape(4096, 4096, 3)
-    )
-    found = _C.operate(pixels, _C.PixelSpec([("grayscale", 1.0, [])]), 0, 0, 0)
-    assert np.array_equal(found, np.asarray(gray(Image.fromarray(pixels))))
+    channels = [values >> 16, values >> 8 & 255, values & 255]
+    pixels = np.stack(channels, -1).astype(np.uint8).reshape(4096, 4096, 3)
+    run = pillow_points.BY_NUMBERS[name](*numbers) if numbers else gray
+    found = _C.operate(pixels, _C.PixelSpec([(name, 1.0, list(numbers))]), 0, 0, 0)
+    assert np.array_equal(found, np.asarray(run(Image.fromarray(pixels))))
 
 
 CHAIN = T.Compose(
