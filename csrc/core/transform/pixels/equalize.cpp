@@ -23,15 +23,33 @@ ByteTable spread(const Histogram& counts, uint64_t pixels) {
   return table;
 }
 
+// Pixels are counted by turns in two sets of histograms: where neighbours are equal, a count need
+// not wait for the one before it.
+struct Counts {
+  Histogram of[2][3] = {};
+
+  void add(const uint8_t* pixel, size_t turn) {
+    for (size_t c = 0; c < 3; ++c) ++of[turn][c][pixel[c]];
+  }
+};
+
 void apply(std::span<const double>, const PixelDraws&, Canvas& canvas) {
   const Picture& picture = canvas.picture();
+  const uint8_t* const rgb = picture.pixels;
   const size_t pixels = picture.bytes() / 3;
-  Histogram counts[3] = {};
-  for (const uint8_t* p = picture.pixels; p != picture.pixels + picture.bytes(); p += 3) {
-    for (size_t c = 0; c < 3; ++c) ++counts[c][p[c]];
+  Counts counts;
+  size_t i = 0;
+  for (; i + 2 <= pixels; i += 2) {
+    counts.add(rgb + 3 * i, 0);
+    counts.add(rgb + 3 * i + 3, 1);
   }
+  if (i < pixels) counts.add(rgb + 3 * i, 0);
   ByteTable tables[3];
-  for (size_t c = 0; c < 3; ++c) tables[c] = spread(counts[c], pixels);
+  for (size_t c = 0; c < 3; ++c) {
+    Histogram& all = counts.of[0][c];
+    for (size_t v = 0; v < all.size(); ++v) all[v] += counts.of[1][c][v];
+    tables[c] = spread(all, pixels);
+  }
   point_kernels().look_up_each(picture.pixels, pixels, tables);
 }
 
