@@ -2,7 +2,8 @@
 
     python benchmarks/bench_views.py IMAGE_FOLDER
 
-SimCLR has two views of 224, DINO two of 224 and eight of 96. The pictures are packed with entry points and
+SimCLR has two views of 224, DINO two of 224 and eight of 96, without and with their colours and blur (those
+of examples/recipes, pixels left in uint8). The pictures are packed with entry points and
 without. Loaders take turns (A B C, then C B A), each measured from its third batch to the end of an epoch:
 "once" and "apart" are forced, "cheaper" is what users have, and "one view" a loader of the first view alone.
 """
@@ -33,14 +34,42 @@ WAYS = {"cheaper": "cheaper", "once": "always", "apart": "never"}
 
 
 def recipes() -> dict[str, T.Views]:
-    """The geometry of two recipes."""
-    both = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])
-    large = T.Compose([T.RandomResizedCrop(224, scale=(0.4, 1.0)), T.RandomHorizontalFlip()])
-    small = T.Compose([T.RandomResizedCrop(96, scale=(0.05, 0.4)), T.RandomHorizontalFlip()])
-    return {
-        "SimCLR": T.Views(first=both, second=both),
-        "DINO": T.Views({"global_0": large, "global_1": large, "local": (8, small)}),
-    }
+    """Two recipes: their geometry, and the whole of them."""
+    simclr = [
+        T.RandomApply([T.ColorJitter(0.8, 0.8, 0.8, 0.2)], p=0.8),
+        T.RandomGrayscale(p=0.2),
+        T.RandomApply([T.GaussianBlur(23, (0.1, 2.0))], p=0.5),
+    ]
+    found = {}
+    for name, colours in {"": [], ", colours": simclr}.items():
+        both = crop(224, (0.08, 1.0), *colours)
+        found[f"SimCLR{name}"] = T.Views(first=both, second=both)
+    for name, chance in {"": None, ", colours": 1.0}.items():
+        views = {
+            "global_0": dino(224, (0.4, 1.0), chance),
+            "global_1": dino(224, (0.4, 1.0), chance and 0.1, 0.2),
+        }
+        found[f"DINO{name}"] = T.Views({**views, "local": (8, dino(96, (0.05, 0.4), chance and 0.5))})
+    return found
+
+
+def crop(size: int, scale: tuple[float, float], *more: Any) -> T.Compose:
+    """A view with ``more`` behind its crop and flip."""
+    return T.Compose([T.RandomResizedCrop(size, scale=scale), T.RandomHorizontalFlip(), *more])
+
+
+def dino(size: int, scale: tuple[float, float], blur: float | None, solarize: float = 0.0) -> T.Compose:
+    """A view of DINO's; ``blur``: probability, None for no colours at all."""
+    if blur is None:
+        return crop(size, scale)
+    return crop(
+        size,
+        scale,
+        T.RandomApply([T.ColorJitter(0.4, 0.4, 0.2, 0.1)], p=0.8),
+        T.RandomGrayscale(p=0.2),
+        T.RandomApply([T.PillowGaussianBlur((0.1, 2.0))], p=blur),
+        T.RandomSolarize(128, p=solarize),
+    )
 
 
 @contextmanager
@@ -85,6 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--count", type=int, default=1000, help="at least so many, the images again and again"
     )
     parser.add_argument("--batch-size", type=int, default=50)
+    parser.add_argument("--only", default="", help="recipes whose name has this")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     options = parser.parse_args(arguments)
     check_repeats(options.repeats)
@@ -95,7 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for entries, arguments_of_pack in ENTRIES.items():
             path = Path(work) / entries.replace(" ", "-")
             pack_folder(Path(work) / "images", path, *arguments_of_pack)
-            for recipe, views in recipes().items():
+            chosen = [(name, views) for name, views in recipes().items() if options.only in name]
+            for recipe, views in chosen:
                 found = turns(path, views, options.batch_size, options.repeats)
                 apart = [cpu for _, cpu in found["apart"]]
                 for way, runs in found.items():
