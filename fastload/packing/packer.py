@@ -133,7 +133,7 @@ def _free(target: Path) -> int:
 
 
 def _dry_table(table: Table, target: Path, options: PackOptions) -> DryRun:
-    size = table.about_bytes()
+    size = table.file_bytes() + table.rows.path.stat().st_size
     label = table.schema.label_field
     classes = len(label.kind.classes) if label is not None else 0  # type: ignore[attr-defined]
     shards = -(-size // options.shard_size)

@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,23 +15,6 @@ from pack_trees import SlowDisk, class_tree, command, environment, run_cli, snap
 from fastload import PackedDataset
 from fastload.errors import PackError
 from fastload.packing import PackOptions, pack, packer, pool
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 3 MB."""
-    if os.geteuid() != 0:
-        pytest.skip(
-            "mounting a small file system needs root; the limit on file sizes is tested for everybody"
-        )
-    folder = tmp_path / "tiny"
-    folder.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", folder], check=False).returncode:
-        pytest.skip("this machine does not let root mount a tmpfs")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", folder], check=True)
 
 
 def big_tree(folder: Path) -> Path:

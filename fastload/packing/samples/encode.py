@@ -120,6 +120,15 @@ class Encoder:
             hashed.update(len(data).to_bytes(8, "little") + data)
         return hashed.digest()
 
+    def size(self, sample: Mapping[str, Any] | Failed) -> int:
+        """Bytes that a sample takes on disk until it is packed; 0 of one that cannot be."""
+        try:
+            values = [] if isinstance(sample, Failed) else self.values(sample)
+        except Exception:  # Pillow and users' code raise anything
+            return 0
+        # What is no picture lies in the shard, in its part of the index, and in the column's file.
+        return sum(len(v.data) if isinstance(v, Picture) else 3 * len(v) for v in values)
+
     def key(self, sample: Mapping[str, Any]) -> bytes:
         """The path of the record's file below the root; empty: it has no file."""
         path = path_of(sample[self.schema.index_field.name])

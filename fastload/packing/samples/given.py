@@ -12,7 +12,7 @@ import numpy as np
 from fastload.errors import PackError
 from fastload.packing.samples.encode import Encoder, Failed
 
-__all__ = ["Given", "Positions", "Stream", "given"]
+__all__ = ["Given", "Positions", "Stream", "at_least", "given"]
 
 _LOOKED_AT = 16  # samples that tell one sequence from another, and whose fields are guessed from
 Sample = Mapping[str, Any]
@@ -39,6 +39,9 @@ class Given(Protocol):
 
     def compared(self) -> int:
         """How many samples :meth:`identity` looks at."""
+
+    def about_bytes(self, encoder: Encoder) -> int:
+        """At least about so many bytes will be stored; 0: nobody knows."""
 
     def newest_ns(self) -> int:
         """The latest modification time of the files that they are known to come from; 0: there are none."""
@@ -74,6 +77,9 @@ class Stream:
     def compared(self) -> int:
         return 0
 
+    def about_bytes(self, encoder: Encoder) -> int:
+        return 0
+
     def newest_ns(self) -> int:
         return 0
 
@@ -85,6 +91,15 @@ class Stream:
                 f"the iterable of samples raised {type(error).__name__} after {self._position} samples: "
                 f"{error}. Nothing can be asked of it again: mend it and pack anew."
             ) from error
+
+
+def at_least(encoder: Encoder, some: Iterable[Sample | Failed], count: int) -> int:
+    """Bytes that ``count`` samples have at least, by some of them: half of what they would have on average.
+
+    A pack is refused for it, so it must not be too much where a few of those looked at are large.
+    """
+    sizes = [size for size in map(encoder.size, some) if size]
+    return sum(sizes) * count // (2 * len(sizes)) if sizes else 0
 
 
 class Positions:
@@ -114,6 +129,9 @@ class Positions:
 
     def compared(self) -> int:
         return len(self._spread())
+
+    def about_bytes(self, encoder: Encoder) -> int:
+        return at_least(encoder, map(self._one, self._spread()), self._count)
 
     def newest_ns(self) -> int:
         return 0

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.packing.files import remove, sync_folder
+from fastload.packing.files import failed_writes_reported, remove, sync_folder
 from fastload.packing.output import OutputFolder
 from fastload.packing.part import ShardPart
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
@@ -64,10 +64,17 @@ def publish_samples(
         raise PackError(f"none of {len(skipped)} samples can be packed; the first is {key}: {reason}.")
     names = _name(folder, shards, kept, schema, FORMATS[format_name].suffix)
     parts = [shards.part_path(number) for number in kept]
-    entries = entries_of(schema, _write_columns(folder.path, schema, parts, summary.records))
-    keys = _Each(lambda _, path: ShardPart.read(path).keys, parts)
-    index = publish_index(folder.path, _Each(_records, parts), keys, fields_digest(entries))
-    write_skipped(folder.path, skipped)
+    about = sum(os.stat(path).st_size for path in parts)
+    try:
+        with failed_writes_reported(folder.path, about):
+            entries = entries_of(schema, _write_columns(folder.path, schema, parts, summary.records))
+            keys = _Each(lambda _, path: ShardPart.read(path).keys, parts)
+            index = publish_index(folder.path, _Each(_records, parts), keys, fields_digest(entries))
+            write_skipped(folder.path, skipped)
+    except BaseException:
+        for temporary in folder.path.glob(".tmp-*"):
+            remove(temporary)
+        raise
     data_file = format_of(format_name).data_file
     listed = [
         Shard(str(data_file(folder.path / name).relative_to(folder.path)), size, records)

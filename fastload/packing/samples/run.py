@@ -14,7 +14,7 @@ from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
 from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import entry_facts
-from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.files import publish, remove, require_space, temporary_of
 from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import RUN_NAME, OutputFolder
@@ -98,6 +98,7 @@ class _Run:
         by_position = self._take_up(folder, identity)
         shards = self._shards()
         first = shards.finished()
+        require_space(self.output, self._about_bytes(first))
         self.observer.samples_started(self.output, first, self._length())
         processes = self.options.num_proc or 1
         try:
@@ -126,6 +127,11 @@ class _Run:
             return len(self.given)
         except TypeError:
             return None
+
+    def _about_bytes(self, done: int) -> int:
+        """What is still to be written, about, if anybody knows."""
+        about = self.given.about_bytes(self._encoder())
+        return about * (len(self.given) - done) // len(self.given) if about else 0
 
     def _encoder(self) -> Encoder:
         transcoder = Transcoder(self.schema, self.options) if self.options.transcodes else None

@@ -129,7 +129,14 @@ class Shards:
         self._open = None
         mine = [(key, reason) for position, key, reason in self._failures if position < stop]
         self._failures = [failure for failure in self._failures if failure[0] >= stop]
-        replace(part, skipped=mine, stop=stop).write(self.part_path(self.number))
+        path = self.part_path(self.number)
+        try:
+            with failed_writes_reported(path, self._shard_size):  # it holds the values of the columns
+                replace(part, skipped=mine, stop=stop).write(path)
+        except BaseException:
+            remove(temporary_of(path))
+            remove(self.path(self.number))
+            raise
         self.number += 1
 
 

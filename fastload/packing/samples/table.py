@@ -15,6 +15,7 @@ from typing import Any
 from fastload.errors import PackError
 from fastload.packing.samples.columns import Column, value_of
 from fastload.packing.samples.encode import Encoder, Failed
+from fastload.packing.samples.given import at_least
 from fastload.packing.samples.pictures import path_of
 from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES
@@ -114,10 +115,14 @@ class Table:
     def newest_ns(self) -> int:
         return max((status.st_mtime_ns for _, status in self._files() if status is not None), default=0)
 
-    def about_bytes(self) -> int:
-        """About how many bytes its samples have: the files' and the table's."""
-        files = sum(status.st_size for _, status in self._files() if status is not None)
-        return files + self.rows.path.stat().st_size
+    def about_bytes(self, encoder: Encoder) -> int:
+        if encoder.transcoder is not None:
+            return at_least(encoder, self.first(), self.count)
+        return self.file_bytes()  # what the table has as text may become fewer bytes
+
+    def file_bytes(self) -> int:
+        """Bytes of the files that it names."""
+        return sum(status.st_size for _, status in self._files() if status is not None)
 
     def _files(self) -> Iterator[tuple[bytes, os.stat_result | None]]:
         """The files that the table names, and what the system says of them."""
