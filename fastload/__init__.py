@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from fastload.sample.ragged import Ragged
     from fastload.sample.schema import Field, Schema
-    from fastload.sampler import SubsetSampler, WeightedSampler
+    from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
 
 __all__ = [
     "IGNORE_LABEL",
@@ -53,6 +53,7 @@ __all__ = [
     "PackedDataset",
     "Polygons",
     "Ragged",
+    "RepeatedSampler",
     "Scalar",
     "Schema",
     "SubsetSampler",
@@ -88,6 +89,7 @@ _LAZY = {
     "PackedDataset": "fastload.dataset.pictures",
     "Polygons": "fastload.sample.fields",
     "Ragged": "fastload.sample.ragged",
+    "RepeatedSampler": "fastload.sampler",
     "Scalar": "fastload.sample.fields",
     "Schema": "fastload.sample.schema",
     "SubsetSampler": "fastload.sampler",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, order_name
 from fastload.sampler.keyed import KeyedSampler, SubsetSampler, WeightedSampler
 from fastload.sampler.partition import Partition
+from fastload.sampler.repeated import RepeatedSampler
 from fastload.sampler.sampler import BatchIds, BatchSampler, Sampler, check_position, make_sampler
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "BlockSampler",
     "KeyedSampler",
     "Partition",
+    "RepeatedSampler",
     "Sampler",
     "SubsetSampler",
     "WeightedSampler",

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from fastload.machine.sizes import counted
 from fastload.sampler.order import IdArray, random_words, shuffled
+from fastload.sampler.partition import Partition
 
 __all__ = ["KeyedSampler", "SubsetSampler", "WeightedSampler"]
 
@@ -30,6 +31,10 @@ class KeyedSampler:
             ValueError, IndexError: the sampler does not fit the dataset.
         """
         raise NotImplementedError
+
+    def divided(self, partition: Partition) -> Partition:
+        """How ranks share the order's positions, where the loader would do it by ``partition``."""
+        return partition
 
 
 class WeightedSampler(KeyedSampler):

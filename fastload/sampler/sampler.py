@@ -275,7 +275,8 @@ def make_sampler(
     if batch_sampler is not None:
         return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition, share)
     if isinstance(sampler, KeyedSampler):
-        return Sampler(sampler.order(length() if length is not None else n, seed), partition)  # type: ignore[arg-type]
+        samples: Any = length() if length is not None else n
+        return Sampler(sampler.order(samples, seed), sampler.divided(partition))
     if sampler is not None:
         return Sampler(DrawnOrder(sampler, n, seed), partition, share)
     if length is not None:
