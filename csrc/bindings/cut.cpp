@@ -27,10 +27,11 @@ nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_
                                     const FormatArg& format, const StoreSpec* wanted, bool nearest,
                                     const std::string& filter, int fill, const RawArg& raw,
                                     size_t gap, const PixelSpec* pixels, int repeat) {
-  const View view = to_view(view_tuple);
+  View view = to_view(view_tuple);
+  view.filter = by_name<Filter>("filter", kFilters, filter);
   const StoreSpec store = wanted == nullptr ? StoreSpec() : *wanted;
-  const CutPlan plan({to_format(format), nearest, by_name<Filter>("filter", kFilters, filter),
-                      pixels == nullptr ? PixelSpec() : *pixels, store, fill});
+  const CutPlan plan(
+      {to_format(format), nearest, pixels == nullptr ? PixelSpec() : *pixels, store, fill});
   const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
   const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
   const size_t channels = static_cast<size_t>(plan.spec().format.channels);

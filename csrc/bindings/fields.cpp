@@ -107,7 +107,7 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                        part,
                        width,
                        {},
-                       {to_format(format), nearest, Filter::kBilinear, {}, store, fill},
+                       {to_format(format), nearest, {}, store, fill},
                        by_name<PointFormat>("points", kPointFormats, points),
                        relative};
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());

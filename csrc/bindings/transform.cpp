@@ -213,6 +213,15 @@ void register_transform(nb::module_& m) {
       "A view: (crop, (resized width, height), window, flip); rectangles are (x, y, width, "
       "height).");
   m.def(
+      "drawn_filter",
+      [](const GeometrySpec& spec, int width, int height, uint64_t seed, uint64_t epoch,
+         uint64_t sample, uint32_t draw, uint8_t view) {
+        const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw, view});
+        return kFilters[static_cast<size_t>(v.filter)];
+      },
+      "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
+      "The filter by which draw_view's view is resized.");
+  m.def(
       "source_rect",
       [](const ViewTuple& view, const std::string& filter) {
         return to_tuple(source_rect(to_view(view), by_name<Filter>("filter", kFilters, filter)));

@@ -23,8 +23,7 @@ def create_loader(
     Args:
         dataset: a folder made by ``fastload pack``, or an open ``PackedDataset``; its ``transform`` is set,
             as timm does.
-        arguments, named: timm's. With ``interpolation="random"``, timm's default in training, the crop runs
-            in Python; ``"bilinear"`` and ``"bicubic"`` run in the core.
+        arguments, named: timm's.
         engine: options of :class:`fastload.DataLoader`, as ``seed`` and ``cache``.
 
     Returns:

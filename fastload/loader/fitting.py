@@ -94,6 +94,11 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
                 f"backend='dali' crops, resizes and mirrors; {plan.pixels[0].name} in transform is an "
                 "operation of the native decoder's. Leave it out, or use backend='native'."
             )
+        if any(use.name == "random_filter" for use in plan.geometry):
+            raise ValueError(
+                "backend='dali' resizes by one filter. Found: interpolation='random'. Say 'bilinear' or "
+                "'bicubic', or use backend='native'."
+            )
         from fastload.backends.dali.library import find_dali
 
         find_dali()

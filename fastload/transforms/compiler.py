@@ -160,7 +160,9 @@ class _Compiler:
         self._is_tensor |= made or torchvision_objects.makes_tensor(item)
 
     def _leave(self, item: Any, why: str, keep: str) -> None:
-        run = torchvision_objects.on_tensor(item) if self._is_tensor else item
+        from fastload.transforms.other_objects import adapted
+
+        run = torchvision_objects.on_tensor(item) if self._is_tensor else adapted(item)
         self._tail.append(_callable(run))
         self._steps.append(Step(name_of(item), False, why, keep))
 

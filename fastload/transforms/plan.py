@@ -112,7 +112,7 @@ class Plan:
     """
 
     geometry: tuple[GeometryUse, ...] = ()  # which pixels of the picture, and how many are made of them
-    filter: str = "bilinear"  # that resizes them
+    filter: str = "bilinear"  # that resizes them, unless a step of the geometry draws it
     pixels: tuple[PixelUse, ...] = ()  # on the cut picture, in order, before it is stored
     dtype: str = "uint8"
     scale: bool = False
@@ -184,13 +184,14 @@ class Plan:
         """What the core makes of one (height, width, 3) uint8 picture outside a batch: (h, w, 3 * itemsize)
         bytes of ``dtype``."""
         geometry, (height, width) = self.geometry_spec(), picture.shape[:2]
-        view = _C.draw_view(geometry, width, height, seed, epoch, sample, draw)
+        key = (geometry, width, height, seed, epoch, sample, draw)
+        view, filter = _C.draw_view(*key), _C.drawn_filter(*key)
         store = self.store_spec()
         if self.pixels:
-            pixels = _C.resize(picture, view, geometry.filter)
+            pixels = _C.resize(picture, view, filter)
             made = _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), store)
         else:
-            made = _C.resize_store(picture, view, geometry.filter, store)
+            made = _C.resize_store(picture, view, filter, store)
         if self.erase is not None:
             _C.erase(made, store, seed, epoch, sample, draw)
         return made

@@ -67,14 +67,22 @@ def refusal(item: Any) -> str:
             make(item)
         except (AttributeError, TypeError, ValueError) as error:
             return f"the core does not take its parameters: {str(error).rstrip('.')}"
-    return f"the core has no {name.rpartition('.')[2]}" if name else "a callable that the core does not know"
+    if name:
+        return f"the core has no {name.rpartition('.')[2]}"
+    from fastload.transforms.other_objects import other_refusal
+
+    return other_refusal(item) or "a callable that the core does not know"
 
 
 def advice(item: Any) -> str:
     """What would keep a transform off the Python path; empty where nothing does."""
     name = _class_name(item)
     operation, short = operation_of_torchvision(name), name.rpartition(".")[2]
-    return operation.advice.get(short, "") if operation is not None else _ADVICE.get(short, "")
+    if operation is not None:
+        return operation.advice.get(short, "")
+    from fastload.transforms.other_objects import other_advice
+
+    return _ADVICE.get(short, "") or other_advice(item)
 
 
 def _maker(name: str) -> Callable[[Any], tuple[Any, ...]] | None:
@@ -95,7 +103,9 @@ def on_tensor(item: Any) -> Any:
         return scale_to_float32
     if name == "PILToTensor":
         return unchanged
-    return item
+    from fastload.transforms.other_objects import adapted
+
+    return adapted(item)
 
 
 def scale_to_float32(tensor: Any) -> Any:

@@ -38,6 +38,7 @@ enum class DrawOp : uint32_t {
   kJitter = 6,
   kBatch = 7,
   kDecoder = 8,
+  kFilter = 9,
   kPixels = 64,  // and up: see transform/pixels/operation.h
 };
 struct DrawName {

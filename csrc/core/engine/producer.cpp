@@ -205,7 +205,7 @@ bool Producer::decode_shared(const Job& job, const FieldsPlan::Stream& stream,
   for (const uint32_t field : stream.fields) {
     const FieldPlan& plan = plan_.fields.fields()[field];
     const View view = scaled(views_[plan.view], job.drawn, {info.width, info.height});
-    parts_.push_back(plan.picture.nearest ? view.crop : source_rect(view, plan.picture.filter));
+    parts_.push_back(plan.picture.nearest ? view.crop : source_rect(view, view.filter));
   }
   const size_t pixel_bytes =
       plan_.fields.fields()[stream.fields.front()].picture.format.pixel_bytes();

@@ -90,7 +90,6 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
       field.width = sizeof(int64_t);
       if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
     }
-    field.picture.filter = views_[field.view].geometry.filter;
     if (!field.picture.nearest) field.picture.pixels = views_[field.view].pixels;
     if (field.form == FieldPlan::Form::kPicture && field.picture.fill != 0 && field.blank.empty()) {
       field.blank = bytes_of(field.picture.fill);

@@ -59,7 +59,7 @@ struct FieldPlan {
   // What positions without a sample have: an element of a picture, repeated, or the value. Empty:
   // of a picture its fill, else zeros.
   std::vector<uint8_t> blank;
-  CutSpec picture;                          // of a picture; filter and operations are its view's
+  CutSpec picture;                          // of a picture; the operations are its view's
   PointFormat points = PointFormat::kXyxy;  // of kPoints
   bool relative = false;                    // in parts of the picture's width and height
 

@@ -55,10 +55,10 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
     store.begin(place, width, height);
     RowSink& out = stage_.begin(spec.pixels, rng, width, height, store);
     if (is_nearest_) return nearest_.begin(view, spec.format, spec.fill, out);
-    resampler_.begin(view, spec.filter, out, spec.format);
+    resampler_.begin(view, view.filter, out, spec.format);
   };
   std::visit(start, store_);
-  source_ = is_nearest_ ? nearest_.source() : source_rect(view, spec.filter);
+  source_ = is_nearest_ ? nearest_.source() : source_rect(view, view.filter);
 }
 
 void Cutter::rows(const uint8_t* pixels, size_t stride, int y, int count) {

@@ -22,10 +22,9 @@
 namespace fastload {
 
 struct CutSpec {
-  PixelFormat format;  // as which the picture is opened
-  bool nearest = false;
-  Filter filter = Filter::kBilinear;  // unless nearest; antialiased
-  PixelSpec pixels;                   // of RGB of 8 bits only; none: nothing happens
+  PixelFormat format;    // as which the picture is opened
+  bool nearest = false;  // else by the view's filter
+  PixelSpec pixels;      // of RGB of 8 bits only; none: nothing happens
   StoreSpec store;
   int fill = 0;  // nearest: what pixels outside the picture have, before they are stored
 };

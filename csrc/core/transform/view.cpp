@@ -15,6 +15,7 @@ View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng&
                     " x " + std::to_string(height) + ".");
   }
   View view;
+  view.filter = spec.filter;
   view.crop = {0, 0, width, height};
   resize_to(view, width, height);
   for (const GeometrySpec::Step& step : spec.steps()) {

@@ -22,12 +22,13 @@ struct View {
   int resized_height = 0;
   Rect window;
   bool flip = false;
+  Filter filter = Filter::kBilinear;  // that resizes, antialiased
 };
 
 struct GeometryOperation;  // transform/geometry/operation.h
 
 // The geometric part of the transforms: steps of transform/geometry/registry.h, in order. One
-// filter does for all of them, because one of them resizes.
+// filter does for all of them, because one of them resizes; random_filter draws another.
 class GeometrySpec {
  public:
   // One more step. Throws Error(kValue) for a name that the registry does not have, or another

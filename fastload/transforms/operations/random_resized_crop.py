@@ -33,7 +33,8 @@ class RandomResizedCrop:
         size: ``(height, width)`` of the result in pixels; an int for a square.
         scale: least and greatest share of the picture's area, ``0 < least <= greatest``.
         ratio: least and greatest width over height, ``0 < least <= greatest``.
-        interpolation: ``"bilinear"`` or ``"bicubic"`` (or torchvision's ``InterpolationMode``).
+        interpolation: ``"bilinear"`` or ``"bicubic"`` (or torchvision's ``InterpolationMode``), or as timm
+            has it ``"random"``: one of the two, drawn for each sample.
         antialias: only ``True``.
 
     Raises:
@@ -57,15 +58,20 @@ class RandomResizedCrop:
                     f"Found: {(low, high)}."
                 )
             set_field(self, name, (low, high))
-        name = arguments.interpolation_name(f"{where}.interpolation", self.interpolation)
-        set_field(self, "interpolation", name)
+        if self.interpolation != "random":
+            name = arguments.interpolation_name(f"{where}.interpolation", self.interpolation)
+            set_field(self, "interpolation", name)
         arguments.require_antialias(f"{where}.antialias", self.antialias)
 
 
 def _add(draft: Draft, spec: RandomResizedCrop, strict: bool) -> Draft:
     size = as_pair(spec.size)
     use = GeometryUse("random_resized_crop", (*size, *spec.scale, *spec.ratio), size, drawn=True)
-    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
+    if spec.interpolation != "random":
+        return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
+    drawn = GeometryUse("random_filter", (), keeps_size=True, drawn=True)
+    found = geometry(draft, spec, Stage.RESIZE, use)
+    return found.then(found.stage, geometry=(*found.plan.geometry, drawn))
 
 
 def _from_torchvision(item: Any) -> tuple[RandomResizedCrop]:
@@ -73,14 +79,21 @@ def _from_torchvision(item: Any) -> tuple[RandomResizedCrop]:
     return (RandomResizedCrop(item.size, item.scale, item.ratio, item.interpolation, antialias),)
 
 
+def _from_timm(item: Any) -> tuple[RandomResizedCrop]:
+    given = item.interpolation
+    if isinstance(given, (tuple, list)):
+        names = sorted(arguments.interpolation_name("interpolation", one) for one in given)
+        if names != ["bicubic", "bilinear"]:
+            raise ValueError(f"it draws its interpolation from {given}")
+        given = "random"
+    return (RandomResizedCrop(item.size, item.scale, item.ratio, given),)
+
+
 OPERATION = Operation(
     RandomResizedCrop,
     _add,
     {
         "RandomResizedCrop": _from_torchvision,
-        "timm.data.transforms.RandomResizedCropAndInterpolation": _from_torchvision,
-    },
-    advice={
-        "RandomResizedCropAndInterpolation": "one interpolation, bilinear or bicubic, instead of 'random'"
+        "timm.data.transforms.RandomResizedCropAndInterpolation": _from_timm,
     },
 )

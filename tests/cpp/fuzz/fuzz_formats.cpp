@@ -64,7 +64,6 @@ CutSpec take_spec(Input& in, const PixelFormat& format) {
   CutSpec spec;
   spec.format = format;
   spec.nearest = format.ids || in.coin();
-  spec.filter = in.coin() ? Filter::kBicubic : Filter::kBilinear;
   spec.store.dtype = static_cast<DType>(in.in(0, 5));
   spec.store.channels_last = in.coin();
   spec.store.scale = in.coin();
@@ -147,6 +146,7 @@ bool prepare(Case& c, Input& in) {
     c.info = open(decoder, c);
     if (c.info.width == 0) return false;
     c.view = in.coin() ? drawn_view(in, c.info) : free_view(in, c.info);
+    c.view.filter = c.view.crop.width % 2 == 0 ? Filter::kBicubic : Filter::kBilinear;
   } catch (const Error& error) {
     check_kind(error);
     return false;

@@ -20,6 +20,8 @@ from fastload.transforms import compile_plan
 from fastload.transforms.operations.timm_levels import RULES, Settings, operation
 from fastload.transforms.plan import Drawn
 
+pytestmark = pytest.mark.timeout(900)  # 100,000 draws of theirs, several times
+
 SIZE = (45, 64)  # height, width
 DRAWS = 100_000
 FILTERS = {"bilinear": 2, "bicubic": 3}

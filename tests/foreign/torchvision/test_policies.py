@@ -22,6 +22,8 @@ from fastload.transforms import compile_plan
 from fastload.transforms.operations.policy import leaf
 from fastload.transforms.plan import Drawn, PixelUse
 
+pytestmark = pytest.mark.timeout(900)  # 100,000 draws of theirs, several times
+
 SIZE = (45, 64)  # height, width
 DRAWS = 100_000
 MODULES = {"v1": autoaugment, "v2": v2}

@@ -8,9 +8,9 @@
 
 namespace fastload {
 
-#define FASTLOAD_GEOMETRY_OPERATIONS(row)                                                          \
-  row(kCenterCrop) row(kHorizontalFlip) row(kRandomCrop) row(kRandomResizedCrop) row(kResizeExact) \
-      row(kResizeShorter)
+#define FASTLOAD_GEOMETRY_OPERATIONS(row)                                   \
+  row(kCenterCrop) row(kHorizontalFlip) row(kRandomCrop) row(kRandomFilter) \
+      row(kRandomResizedCrop) row(kResizeExact) row(kResizeShorter)
 
 #define FASTLOAD_DECLARE(name) extern const GeometryOperation name;
 FASTLOAD_GEOMETRY_OPERATIONS(FASTLOAD_DECLARE)
