@@ -45,7 +45,7 @@ def batch(folder: Path, interpolation: str, **options: Any) -> torch.Tensor:
         return torch.cat([images.clone() for images, _ in loader])
 
 
-@pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"cache_decoded": 64, "cache": "64M"}])
+@pytest.mark.parametrize("options", [{}, {"num_workers": 2}])
 def test_samples_are_those_of_one_filter_or_the_other(folder: Path, options: dict[str, Any]) -> None:
     bilinear, bicubic, found = (batch(folder, name, **options) for name in ("bilinear", "bicubic", "random"))
     wanted = [is_bilinear(Draws(3, 0, sample)) for sample in range(len(found))]
