@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -15,7 +14,15 @@ from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import BatchIds, Sampler
 from fastload.transfer.color import color_jitter
 from fastload.transfer.draws import BatchKeyed, erasing_boxes, jitter_factors
-from fastload.transforms.batch import BATCH_SPECS, ColorJitter, CutMix, MixUp, RandomChoice, RandomErasing
+from fastload.transfer.mixing import MIXES, known, mixed
+from fastload.transforms.batch import (
+    BATCH_SPECS,
+    ColorJitter,
+    MixUp,
+    RandomChoice,
+    RandomErasing,
+    TimmMixup,
+)
 from fastload.transforms.plan import Erasing
 
 __all__ = ["Augmenter", "check_parts", "host_seeded", "parameters_of", "parts_of"]
@@ -61,7 +68,7 @@ def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
         ValueError: a ColorJitter that is not the first, two RandomErasing, or a transform that needs float
             images where they are uint8.
     """
-    for position, part in enumerate(parts):
+    for position, part in enumerate(map(known, parts)):
         if not isinstance(part, BATCH_SPECS) and not callable(part):
             raise TypeError(
                 f"batch_transform takes what fastload.transforms.batch has, and callables (images, labels). "
@@ -69,7 +76,8 @@ def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
             )
         if isinstance(part, ColorJitter) and position > 0:
             raise ValueError("ColorJitter works on pictures before normalisation: it must come first.")
-        if isinstance(part, (ColorJitter, MixUp, RandomChoice)) and dtype == "uint8":
+        blends = isinstance(part, TimmMixup) and part.mixup_alpha > 0.0
+        if (blends or isinstance(part, (ColorJitter, MixUp, RandomChoice))) and dtype == "uint8":
             raise ValueError(
                 f"{type(part).__name__} needs float images: add ToDtype or Normalize to the transform."
             )
@@ -155,14 +163,14 @@ class Augmenter:
         """
         keyed = BatchKeyed(self._seed, key.epoch, self._sampler.batch(*key))
         batch: Any = images, labels
-        for part in self._parts:
+        for part in map(known, self._parts):
             if isinstance(part, ColorJitter):
                 continue
             if isinstance(part, Erasing):
                 boxes = parameters[:, -4 * part.count[1] :].reshape(len(parameters), -1, 4)
                 batch = self._erase(batch[0], boxes, part, keyed), batch[1]
-            elif isinstance(part, (MixUp, CutMix, RandomChoice)):
-                batch = _mixed(part, batch[0], batch[1], keyed)
+            elif isinstance(part, MIXES):
+                batch = mixed(part, batch[0], batch[1], keyed)
             else:
                 with self._seeded(keyed.seed()):
                     batch = part(*batch)
@@ -210,38 +218,3 @@ def _filled_with_noise(images: torch.Tensor, boxes: torch.Tensor, fill: str) -> 
                 place = image[:, top:bottom, left:right]
                 place.copy_(torch.randn(place.shape if fill == "noise" else (3, 1, 1), device="cpu"))
     return images
-
-
-def _mixed(
-    spec: MixUp | CutMix | RandomChoice, images: torch.Tensor, labels: torch.Tensor, keyed: BatchKeyed
-) -> tuple[torch.Tensor, torch.Tensor]:
-    if isinstance(spec, RandomChoice):
-        return _mixed(spec.transforms[keyed.below(len(spec.transforms))], images, labels, keyed)
-    lam = keyed.beta(spec.alpha)
-    if isinstance(spec, MixUp):
-        if not images.is_floating_point():
-            raise ValueError("MixUp needs float images: add ToDtype or Normalize to the transform.")
-        mixed = torch.lerp(images.roll(1, 0), images, lam)
-    else:
-        mixed, lam = _cut(images, lam, keyed)
-    return mixed, _soft(labels, spec.num_classes, lam)
-
-
-def _cut(images: torch.Tensor, lam: float, keyed: BatchKeyed) -> tuple[torch.Tensor, float]:
-    """The batch with a rectangle of its neighbours, and the share of a picture that is its own."""
-    height, width = images.shape[2:]
-    x, y = keyed.below(width), keyed.below(height)
-    half = 0.5 * math.sqrt(1.0 - lam)
-    left, right = max(0, x - int(half * width)), min(width, x + int(half * width))
-    top, bottom = max(0, y - int(half * height)), min(height, y + int(half * height))
-    mixed = images.clone()
-    mixed[..., top:bottom, left:right] = images[..., top:bottom, left:right].roll(1, 0)
-    return mixed, 1.0 - (right - left) * (bottom - top) / (width * height)
-
-
-def _soft(labels: torch.Tensor, num_classes: int, lam: float) -> torch.Tensor:
-    """(n, num_classes) float32: the labels mixed as the images are. Labels out of range give zeros."""
-    if labels.dim() == 1:
-        classes = torch.arange(num_classes, device=labels.device)
-        labels = (labels.unsqueeze(1) == classes).to(torch.float32)
-    return torch.lerp(labels.roll(1, 0), labels, lam)

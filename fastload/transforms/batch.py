@@ -2,10 +2,10 @@
 
 They run after decoding, on the device if the loader has one. :class:`ColorJitter` and :class:`RandomErasing`
 draw for each sample, from (seed, epoch, sample id): threads, ranks and restarts change nothing.
-:class:`MixUp`, :class:`CutMix` and :class:`RandomChoice` draw once a batch, and pair each sample with its
-neighbour in the batch; their key is (seed, epoch, first sample id of the batch), so the same batch is mixed
-in the same way in every run, but with another number of ranks, or another batch size, batches hold other
-samples and are mixed otherwise.
+:class:`MixUp`, :class:`CutMix`, :class:`RandomChoice` and :class:`TimmMixup` draw once a batch, and pair each
+sample with another one of the batch; their key is (seed, epoch, first sample id of the batch), so the same
+batch is mixed in the same way in every run, but with another number of ranks, or another batch size, batches
+hold other samples and are mixed otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,16 @@ from typing import Any
 from fastload.transforms import arguments
 from fastload.transforms.operations.random_erasing import RandomErasing
 
-__all__ = ["BATCH_SPECS", "ColorJitter", "CutMix", "MixUp", "RandomChoice", "RandomErasing"]
+__all__ = [
+    "BATCH_SPECS",
+    "ColorJitter",
+    "CutMix",
+    "LabelSmoothing",
+    "MixUp",
+    "RandomChoice",
+    "RandomErasing",
+    "TimmMixup",
+]
 
 
 def _set(spec: Any, name: str, value: Any) -> None:
@@ -32,11 +41,17 @@ def _in_range(where: str, value: float, low: float, high: float) -> float:
     return number
 
 
-def _check_mix(where: str, alpha: float, num_classes: int) -> None:
-    if _in_range(f"{where}.alpha", alpha, 0.0, 1e6) == 0.0:
-        raise ValueError(f"{where}.alpha must be above 0. Found: {alpha!r}.")
+def _check_classes(where: str, num_classes: int, smoothing: float) -> None:
+    if not 0.0 <= _in_range(f"{where}.label_smoothing", smoothing, 0.0, 1.0) < 1.0:
+        raise ValueError(f"{where}.label_smoothing must be below 1. Found: {smoothing!r}.")
     if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
         raise ValueError(f"{where}.num_classes must be an int of at least 1. Found: {num_classes!r}.")
+
+
+def _check_mix(where: str, alpha: float, num_classes: int, smoothing: float) -> None:
+    if _in_range(f"{where}.alpha", alpha, 0.0, 1e6) == 0.0:
+        raise ValueError(f"{where}.alpha must be above 0. Found: {alpha!r}.")
+    _check_classes(where, num_classes, smoothing)
 
 
 @dataclass(frozen=True)
@@ -50,6 +65,7 @@ class MixUp:
     Args:
         num_classes: width of the labels.
         alpha: above 0; 1 is uniform.
+        label_smoothing: as :class:`LabelSmoothing`'s.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -57,9 +73,10 @@ class MixUp:
 
     num_classes: int
     alpha: float = 1.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_mix("MixUp", self.alpha, self.num_classes)
+        _check_mix("MixUp", self.alpha, self.num_classes, self.label_smoothing)
 
 
 @dataclass(frozen=True)
@@ -74,6 +91,7 @@ class CutMix:
     Args:
         num_classes: width of the labels.
         alpha: above 0; 1 is uniform.
+        label_smoothing: as :class:`LabelSmoothing`'s.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -81,9 +99,71 @@ class CutMix:
 
     num_classes: int
     alpha: float = 1.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_mix("CutMix", self.alpha, self.num_classes)
+        _check_mix("CutMix", self.alpha, self.num_classes, self.label_smoothing)
+
+
+@dataclass(frozen=True)
+class LabelSmoothing:
+    """Labels as (n, num_classes) float32, ``smoothing`` of their weight spread evenly over all classes.
+
+    Szegedy et al., "Rethinking the Inception Architecture" (2016): 1 - smoothing + smoothing / num_classes
+    for the label, smoothing / num_classes for the others, as timm's ``Mixup`` and torch's ``cross_entropy``
+    have it. Rows of padded and skipped samples stay zeros. Behind a mix it smooths that one's labels.
+
+    Args:
+        num_classes: width of the labels.
+        smoothing: in [0, 1).
+
+    Raises:
+        TypeError, ValueError: an argument outside its range.
+    """
+
+    num_classes: int
+    smoothing: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check_classes("LabelSmoothing", self.num_classes, self.smoothing)
+
+
+@dataclass(frozen=True)
+class TimmMixup:
+    """timm's ``Mixup`` in its mode ``batch``: mixup or cutmix, drawn once a batch, each sample with the one
+    at the other end (``batch.flip(0)``), labels smoothed.
+
+    An object of timm's may be given instead; what its other modes (``elem``, ``pair``) or ``cutmix_minmax``
+    ask for stays the object's own, which draws from NumPy's global generator.
+
+    Args:
+        mixup_alpha, cutmix_alpha: of Beta(alpha, alpha); 0: never.
+        prob: of a batch to be mixed.
+        switch_prob: of cutmix, where both may be.
+        correct_lam: labels by the area that was pasted, not by the one that was drawn.
+        label_smoothing: as :class:`LabelSmoothing`'s.
+        num_classes: width of the labels.
+
+    Raises:
+        TypeError, ValueError: an argument outside its range, or both alphas 0.
+    """
+
+    mixup_alpha: float = 1.0
+    cutmix_alpha: float = 0.0
+    prob: float = 1.0
+    switch_prob: float = 0.5
+    correct_lam: bool = True
+    label_smoothing: float = 0.1
+    num_classes: int = 1000
+
+    def __post_init__(self) -> None:
+        _in_range("TimmMixup.mixup_alpha", self.mixup_alpha, 0.0, 1e6)
+        _in_range("TimmMixup.cutmix_alpha", self.cutmix_alpha, 0.0, 1e6)
+        if self.mixup_alpha == self.cutmix_alpha == 0.0:
+            raise ValueError("TimmMixup needs mixup_alpha or cutmix_alpha above 0. Found: both 0.")
+        _in_range("TimmMixup.prob", self.prob, 0.0, 1.0)
+        _in_range("TimmMixup.switch_prob", self.switch_prob, 0.0, 1.0)
+        _check_classes("TimmMixup", self.num_classes, self.label_smoothing)
 
 
 @dataclass(frozen=True)
@@ -135,4 +215,4 @@ class RandomChoice:
         _set(self, "transforms", parts)
 
 
-BATCH_SPECS = (ColorJitter, RandomErasing, MixUp, CutMix, RandomChoice)
+BATCH_SPECS = (ColorJitter, RandomErasing, MixUp, CutMix, LabelSmoothing, RandomChoice, TimmMixup)
