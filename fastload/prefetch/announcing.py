@@ -65,6 +65,7 @@ class Announcements(Generic[Handle]):
         self._announce = announce
         self._forget = forget
         self._waiting: deque[Announced[Handle]] = deque()
+        self._samples = 0  # of those
 
     def find(self, key: BatchKey) -> Announced[Handle]:
         """The batch ``key``. If another one is announced first, all are forgotten."""
@@ -75,7 +76,7 @@ class Announcements(Generic[Handle]):
     def taken(self) -> None:
         """The batch of :meth:`find` is in work."""
         if self._waiting:
-            self._waiting.popleft()
+            self._samples -= len(self._waiting.popleft().batch.ids)
 
     def go_on(self, last: BatchKey | None) -> None:
         """Announce a few batches more, so that the first one does not wait for all of them.
@@ -85,23 +86,26 @@ class Announcements(Generic[Handle]):
         """
         if self._waiting:
             last = self._waiting[-1].key
-        samples = sum(len(announced.batch.ids) for announced in self._waiting)
         for _ in range(_AT_ONCE):
-            key = following(self._sampler, last) if last is not None and samples < self._ahead else None
+            if last is None or self._samples >= self._ahead:
+                return
+            key = following(self._sampler, last)
             if key is None:
                 return
             batch = self._sampler.batch(*key)
             self._waiting.append(Announced(key, batch, self._announce(key, batch)))
-            samples += len(batch.ids)
+            self._samples += len(batch.ids)
             last = key
 
     def forget(self) -> None:
         """None of the announced batches will be asked for."""
         while self._waiting:
-            handle = self._waiting.pop().handle
-            assert handle is not None  # go_on() has announced it
-            self._forget(handle)
+            last = self._waiting.pop()
+            self._samples -= len(last.batch.ids)
+            assert last.handle is not None  # go_on() has announced it
+            self._forget(last.handle)
 
     def clear(self) -> None:
         """Let go of all handles, when whoever gave them has ended."""
         self._waiting.clear()
+        self._samples = 0

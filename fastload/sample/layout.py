@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -147,7 +148,7 @@ class SampleLayout:
 
     fields: tuple[FieldLayout, ...]
 
-    @property
+    @cached_property
     def is_measured(self) -> bool:
         """Whether the core has to look at the samples before it is known where their fields lie."""
         return any(field.is_measured for field in self.fields)
@@ -281,6 +282,8 @@ class BatchLayout:
     def write_numbers(self, memory: npt.NDArray[np.uint8], valid: npt.NDArray[np.bool_]) -> None:
         """Write what is known before decoding: which positions are samples, offsets and sizes."""
         memory[: self.size] = valid
+        if not self.layout.is_measured:
+            return
         for field, place in zip(self.layout.fields, self.places, strict=True):
             known = place.sizes if place.sizes is not None else place.offsets
             if known is not None and field.form != "objects":
@@ -355,7 +358,8 @@ def _pixels(
     """Interleaved pixels as (..., channels, height, width), or a mask's as (..., height, width)."""
     if len(field.shape) == 2:
         return flat.view(*first, *size)
-    return flat.view(*first, *size, field.channels).movedim(-1, -3)
+    pixels = flat.view(*first, *size, field.channels)
+    return pixels.permute(0, 3, 1, 2) if first else pixels.permute(2, 0, 1)
 
 
 def _ragged(values: torch.Tensor, offsets: torch.Tensor) -> Ragged:

@@ -13,14 +13,15 @@ std::string size_text(uint64_t width, uint64_t height) {
 
 void check_limits(const ImageInfo& info, const DecodeLimits& limits) {
   const uint64_t pixels = uint64_t{info.width} * info.height;
-  const std::string what =
-      std::string(codec_name(info.codec)) + " of " + size_text(info.width, info.height);
+  const auto what = [&] {
+    return std::string(codec_name(info.codec)) + " of " + size_text(info.width, info.height);
+  };
   if (info.width > limits.max_side || info.height > limits.max_side) {
-    throw Error(ErrorKind::kLimit, what + " pixels: a side may have at most " +
+    throw Error(ErrorKind::kLimit, what() + " pixels: a side may have at most " +
                                        std::to_string(limits.max_side) + " (max_side)");
   }
   if (pixels > limits.max_pixels) {
-    throw Error(ErrorKind::kLimit, what + " = " + std::to_string(pixels) + " pixels: at most " +
+    throw Error(ErrorKind::kLimit, what() + " = " + std::to_string(pixels) + " pixels: at most " +
                                        std::to_string(limits.max_pixels) +
                                        " are allowed (max_pixels)");
   }

@@ -1,5 +1,6 @@
 #include "transform/cut.h"
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,11 @@ namespace {
 std::variant<Store, PictureStore> make_store(const CutSpec& spec) {
   if (spec.format.is_rgb8() && spec.store.dtype <= DType::kFloat32) return Store(spec.store);
   return PictureStore(spec.store, spec.format);
+}
+
+uint64_t next_number() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
 }
 
 CutSpec checked(CutSpec spec) {
@@ -39,12 +45,17 @@ CutSpec checked(CutSpec spec) {
 
 }  // namespace
 
-CutPlan::CutPlan(CutSpec spec) : spec_(checked(std::move(spec))), store_(make_store(spec_)) {}
+CutPlan::CutPlan(CutSpec spec)
+    : spec_(checked(std::move(spec))), number_(next_number()), store_(make_store(spec_)) {}
 
 void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& place,
                    const SampleRng& rng) {
   const CutSpec& spec = plan.spec();
-  store_ = plan.store();
+  if (number_ != plan.number()) {
+    number_ = 0;  // if copying throws
+    store_ = plan.store();
+    number_ = plan.number();
+  }
   is_nearest_ = spec.nearest;
   spec_ = &spec;
   place_ = place;

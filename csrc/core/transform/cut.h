@@ -7,6 +7,7 @@
 //   cutter.end();
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <variant>
 
@@ -27,6 +28,9 @@ struct CutSpec {
   PixelSpec pixels;      // of RGB of 8 bits only; none: nothing happens
   StoreSpec store;
   int fill = 0;  // nearest: what pixels outside the picture have, before they are stored
+
+  // Whether something is done when all rows have come.
+  [[nodiscard]] bool works_at_end() const { return !pixels.empty() || store.erase.probability > 0; }
 };
 
 // What is the same for all pictures of a field; may be shared by threads.
@@ -39,9 +43,12 @@ class CutPlan {
   [[nodiscard]] const CutSpec& spec() const { return spec_; }
   // By vector kernels where the format is RGB of 8 bits.
   [[nodiscard]] const std::variant<Store, PictureStore>& store() const { return store_; }
+  // Another plan has another one, unless it is a copy.
+  [[nodiscard]] uint64_t number() const { return number_; }
 
  private:
   CutSpec spec_;
+  uint64_t number_;
   std::variant<Store, PictureStore> store_;
 };
 
@@ -67,6 +74,7 @@ class Cutter final : public RowSink {
   PixelStage& stage_;
   NearestSampler nearest_;
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};
+  uint64_t number_ = 0;  // of the plan that the store is of: copying it costs a few pixels' time
   bool is_nearest_ = false;
   const CutSpec* spec_ = nullptr;
   StorePlace place_;
