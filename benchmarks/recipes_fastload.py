@@ -28,7 +28,7 @@ def transform_of(recipe: str) -> Any:
     if recipe == "timm_rand":
         crop = t.RandomResizedCrop(224, interpolation="bicubic")
         policy = t.TimmAugment("rand-m9-mstd0.5-inc1", mean=MEAN)
-        erase = t.RandomErasing(0.25, mode="pixel")
+        erase = t.RandomErasing(0.25, (0.02, 1 / 3), (0.3, 1 / 0.3), "random")
         return t.Compose([crop, t.RandomHorizontalFlip(), policy, *ending, erase])
     if recipe == "simclr":
         jitter = t.RandomApply([t.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8)
