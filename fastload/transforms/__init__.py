@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.center_crop import CenterCrop
     from fastload.transforms.operations.color_jitter import ColorJitter
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
+    from fastload.transforms.operations.gaussian_noise import GaussianNoise
     from fastload.transforms.operations.grayscale import Grayscale
     from fastload.transforms.operations.normalize import Normalize
     from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
@@ -56,6 +57,7 @@ __all__ = [
     "ColorJitter",
     "Compose",
     "GaussianBlur",
+    "GaussianNoise",
     "Grayscale",
     "Normalize",
     "PillowGaussianBlur",

@@ -49,6 +49,13 @@ def permuted(which: float) -> Run:
     return lambda picture: Image.fromarray(np.ascontiguousarray(np.asarray(picture)[..., order]))
 
 
+def shifted(by: int, clip: bool) -> Run:
+    """Noise that does not vary."""
+    sums = [value + by for value in range(256)]
+    table = [min(max(value, 0), 255) if clip else value % 256 for value in sums]
+    return lambda picture: picture.point(table * 3)
+
+
 # Of operations whose numbers recipes draw: what Pillow does for these numbers.
 BY_NUMBERS: dict[str, Callable[..., Run]] = {
     "brightness": lambda factor: enhanced(ImageEnhance.Brightness, factor),
@@ -65,6 +72,12 @@ PILLOW: dict[str, list[tuple[tuple[float, ...], Run]]] = {
     },
     "hue": [((factor,), turned(factor)) for factor in HUES],
     "channel_permutation": [((float(which),), permuted(which)) for which in range(6)],
+    # Without a deviation; with one tests/transform/test_noise.py looks at the distribution.
+    "gaussian_noise": [
+        ((mean, 0.0, float(clip)), shifted(int(mean * 255), clip))
+        for mean in (0.0, 0.1, -0.1, -3.0, 3.0)
+        for clip in (True, False)
+    ],
     "posterize": [((float(bits),), posterized(bits)) for bits in range(9)],
     "autocontrast": [((), ImageOps.autocontrast)],
     "equalize": [((), ImageOps.equalize)],

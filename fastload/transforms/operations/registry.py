@@ -41,6 +41,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "random_channel_permutation": ("RandomChannelPermutation",),
     "random_photometric_distort": ("RandomPhotometricDistort",),
     "color_jitter": ("ColorJitter",),
+    "gaussian_noise": ("GaussianNoise",),
     "gaussian_blur": ("GaussianBlur",),
     "pillow_gaussian_blur": ("PillowGaussianBlur",),
     "random_apply": ("RandomApply",),

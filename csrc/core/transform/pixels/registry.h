@@ -13,11 +13,11 @@ namespace fastload {
   row(kAffine) row(kRotate) row(kShearX) row(kShearY) row(kTranslateX) row(kTranslateY) \
       row(kMirror) row(kUpsideDown) row(kPerspective)
 
-#define FASTLOAD_PIXEL_OPERATIONS(row)                                                           \
-  row(kGrayscale) row(kInvert) row(kSolarize) row(kBrightness) row(kContrast) row(kSaturation)   \
-      row(kHue) row(kSharpness) row(kPosterize) row(kAutocontrast) row(kEqualize)                \
-          row(kSolarizeAdd) row(kChannelPermutation) row(kGaussianBlur) row(kGaussianBlurPillow) \
-              FASTLOAD_MOVING_OPERATIONS(row)
+#define FASTLOAD_PIXEL_OPERATIONS(row)                                                         \
+  row(kGrayscale) row(kInvert) row(kSolarize) row(kBrightness) row(kContrast) row(kSaturation) \
+      row(kHue) row(kSharpness) row(kPosterize) row(kAutocontrast) row(kEqualize)              \
+          row(kSolarizeAdd) row(kChannelPermutation) row(kGaussianNoise) row(kGaussianBlur)    \
+              row(kGaussianBlurPillow) FASTLOAD_MOVING_OPERATIONS(row)
 
 #define FASTLOAD_DECLARE(name) extern const PixelOperation name;
 FASTLOAD_PIXEL_OPERATIONS(FASTLOAD_DECLARE)
