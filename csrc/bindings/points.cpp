@@ -3,10 +3,14 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 
+#include <array>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "convert.h"
@@ -20,19 +24,24 @@ namespace fastload::bindings {
 namespace {
 
 using Moved = std::vector<uint8_t>;
+using MotionTuple = std::tuple<std::array<double, 8>, bool>;
 
 // Bytes under the view, in memory of their own.
 nb::object move_points(const ViewTuple& tuple, uint32_t width, uint32_t height,
-                       const std::string& name, bool relative, const BytesArg& values) {
+                       const std::string& name, bool relative, const BytesArg& values,
+                       const std::vector<MotionTuple>& given) {
   const View view = to_view(tuple);
   const auto format = by_name<PointFormat>("format", kPointFormats, name);
+  std::vector<Motion> motions;
+  for (const auto& [a, perspective] : given) motions.push_back({a, perspective});
   auto moved = std::make_unique<Moved>(values.data(), values.data() + values.size());
   if (format == PointFormat::kAreas) {
-    *moved = move_areas(*moved, [&](int w, int h) {
+    const auto view_at = [&](int w, int h) {
       return view_at_size(view, width, height, static_cast<uint32_t>(w), static_cast<uint32_t>(h));
-    });
+    };
+    *moved = move_areas(*moved, view_at, motions);
   } else {
-    PointMap(view, width, height, width, height).move(*moved, format, relative);
+    PointMap(view, width, height, width, height, motions).move(*moved, format, relative);
   }
   uint8_t* const data = moved->data();
   const size_t size = moved->size();
@@ -45,9 +54,10 @@ nb::object move_points(const ViewTuple& tuple, uint32_t width, uint32_t height,
 void register_points(nb::module_& m) {
   m.def("view_points", &move_points, nb::arg("view"), nb::arg("width"), nb::arg("height"),
         nb::arg("format"), nb::arg("relative"), nb::arg("values"),
+        nb::arg("motions") = std::vector<MotionTuple>{},
         "The bytes of a value of points under a view of a width x height picture. format: xyxy, "
         "xywh, cxcywh, xy, xyv (float32 rows), polygons or rle. values, and the result: (bytes,) "
-        "uint8.");
+        "uint8. motions: what moves the view's pixels, as motion_of() has it.");
 }
 
 }  // namespace fastload::bindings

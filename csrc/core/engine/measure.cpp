@@ -42,13 +42,15 @@ void Measurer::add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measure
     own.view = static_cast<uint8_t>(number);
     const View view = draw_view(plan.views()[number].geometry, static_cast<int>(size.width),
                                 static_cast<int>(size.height), own);
+    if (plan.has_points()) motions_of(plan.views()[number], view, own, drawn_, motions_);
     for (size_t field = 0; field < all.size(); ++field) {
       const FieldPlan& one = plan.fields()[field];
       if (one.view != number) continue;
       if (plan.is_measured(one)) {
         all[field].sizes.back() = {view.window.height, view.window.width};
       } else if (one.is_areas()) {
-        all[field].offsets.back() += static_cast<int64_t>(areas_of(home, one, view, size).size());
+        const auto areas = areas_of(home, one, view, size, motions_);
+        all[field].offsets.back() += static_cast<int64_t>(areas.size());
       }
     }
   }

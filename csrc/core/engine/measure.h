@@ -42,6 +42,8 @@ class Measurer {
   const FallbackDecode& fallback_;
   std::optional<Decoder> decoder_;  // made for a picture whose size the index does not know
   std::vector<uint8_t> scratch_;
+  DrawnPixels drawn_;
+  std::vector<Motion> motions_;
 };
 
 }  // namespace fastload

@@ -21,6 +21,7 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
       decoder_(scratch.decoder),
       cutter_(scratch.cutter),
       views_(plan.fields.views().size()),
+      motions_(plan.fields.views().size()),
       scratch_(scratch.record),
       entries_(scratch.entries),
       bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
@@ -96,6 +97,8 @@ void Producer::draw(Job& job, Extent drawn) {
   for (size_t i = 0; i < plans.size(); ++i) {
     views_[i] = draw_view(plans[i].geometry, static_cast<int>(drawn.width),
                           static_cast<int>(drawn.height), rng(job, static_cast<uint32_t>(i)));
+    if (!plan_.fields.has_points()) continue;
+    motions_of(plans[i], views_[i], rng(job, static_cast<uint32_t>(i)), drawn_, motions_[i]);
   }
 }
 
@@ -265,13 +268,14 @@ void Producer::copy_value(const Job& job, uint32_t field) {
     source.columns[plan.part]->copy(own, rows.data(), rows.size());
     if (plan.form != FieldPlan::Form::kPoints) return;
     const PointMap map(views_[plan.view], job.stored.width, job.stored.height, job.drawn.width,
-                       job.drawn.height);
+                       job.drawn.height, motions_[plan.view]);
     map.move(rows, plan.points, plan.relative);
   }
 }
 
 void Producer::copy_areas(const Job& job, const FieldPlan& plan, std::span<uint8_t> room) {
-  const std::vector<uint8_t> areas = areas_of(job.home, plan, views_[plan.view], job.drawn);
+  const std::vector<uint8_t> areas =
+      areas_of(job.home, plan, views_[plan.view], job.drawn, motions_[plan.view]);
   if (areas.size() != room.size()) {
     throw Error(ErrorKind::kFormat, "its areas have " + std::to_string(areas.size()) +
                                         " bytes under the view, and had " +

@@ -46,14 +46,23 @@ void check_room(const View& view, const FieldPlace& place, uint32_t position, bo
                                       ": its size is not the one in the index. Pack again");
 }
 
+void motions_of(const ViewPlan& plan, const View& view, const SampleRng& rng, DrawnPixels& drawn,
+                std::vector<Motion>& to) {
+  to.clear();
+  if (plan.pixels.moving() == nullptr) return;
+  plan.pixels.draw(rng, drawn);
+  drawn.motions(view.window.width, view.window.height, to);
+}
+
 std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
-                              Extent drawn) {
+                              Extent drawn, std::span<const Motion> motions) {
   Column& column = *home.source.columns[field.part];
   std::vector<uint8_t> value(column.length(home.id));
   column.copy(home.id, value.data(), value.size());
-  return move_areas(value, [&](int width, int height) {
+  const auto view_at = [&](int width, int height) {
     return scaled(view, drawn, {static_cast<uint32_t>(width), static_cast<uint32_t>(height)});
-  });
+  };
+  return move_areas(value, view_at, motions);
 }
 
 void check_column(const Column& column, const FieldPlan& field) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cache/bounded.h"
@@ -30,10 +31,14 @@ void check_room(const View& view, const FieldPlace& place, uint32_t position, bo
 // The sample's label; `record` is of its first picture. Throws as Column::copy.
 int64_t label_of(const Sources::Home& home, const Record& record, const FieldPlan& field);
 
-// The sample's areas under a view that was drawn of a picture of size `drawn`. Throws as
+// Where the view's operations move this sample's pixels.
+void motions_of(const ViewPlan& plan, const View& view, const SampleRng& rng, DrawnPixels& drawn,
+                std::vector<Motion>& to);
+
+// The sample's areas under a view that was drawn of a picture of size `drawn`, and moved. Throws as
 // Column::copy and move_areas().
 std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
-                              Extent drawn);
+                              Extent drawn, std::span<const Motion> motions);
 
 // Throws Error(kValue) where the column's values are not what the field takes.
 void check_column(const Column& column, const FieldPlan& field);

@@ -1,11 +1,13 @@
 #include "sample/areas.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 
 #include "base/error.h"
 #include "transform/nearest.h"
+#include "transform/pixels/warp.h"
 
 namespace fastload {
 namespace {
@@ -91,6 +93,28 @@ std::vector<uint32_t> seen(const std::vector<uint64_t>& ends, const Head& head, 
   return std::move(found.runs);
 }
 
+// The runs of a picture of that size, after its pixels were moved.
+std::vector<uint32_t> moved(const std::vector<uint32_t>& runs, int width, int height,
+                            std::span<const Motion> motions) {
+  const auto [w, h] =
+      std::array<size_t, 2>{static_cast<size_t>(width), static_cast<size_t>(height)};
+  std::vector<uint8_t> pixels(w * h), others(w * h);
+  size_t at = 0;  // column by column
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (const size_t end = at + runs[i]; at < end; ++at) {
+      pixels[at % h * w + at / h] = static_cast<uint8_t>(i % 2);
+    }
+  }
+  const uint8_t outside = 0;
+  for (const Motion& motion : motions) {
+    move_nearest(motion, false, 1, width, height, pixels.data(), &outside, others.data());
+    pixels.swap(others);
+  }
+  Runs found;
+  for (size_t i = 0; i < w * h; ++i) found.add(pixels[i % h * w + i / h] != 0, 1);
+  return std::move(found.runs);
+}
+
 void append(std::vector<uint8_t>& to, std::span<const uint32_t> words) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(words.data());
   to.insert(to.end(), bytes, bytes + words.size_bytes());
@@ -98,7 +122,8 @@ void append(std::vector<uint8_t>& to, std::span<const uint32_t> words) {
 
 }  // namespace
 
-std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at) {
+std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at,
+                                std::span<const Motion> motions) {
   if (bytes.empty()) return {};
   Words words(bytes);
   const uint32_t count = words.take();
@@ -110,7 +135,8 @@ std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& vi
   for (const Head& head : heads) {
     const std::vector<uint64_t> ends = ends_of(words, head);
     const View view = view_at(static_cast<int>(head.width), static_cast<int>(head.height));
-    const std::vector<uint32_t> own = seen(ends, head, view);
+    std::vector<uint32_t> own = seen(ends, head, view);
+    if (!motions.empty()) own = moved(own, view.window.width, view.window.height, motions);
     append(found, std::vector<uint32_t>{static_cast<uint32_t>(view.window.height),
                                         static_cast<uint32_t>(view.window.width),
                                         static_cast<uint32_t>(own.size())});

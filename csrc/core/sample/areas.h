@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "transform/pixels/motion.h"
 #include "transform/view.h"
 
 namespace fastload {
@@ -16,6 +17,8 @@ using ViewAt = std::function<View(int width, int height)>;
 // The value's bytes (FORMAT.md) under the view: each object has the size of its view's window, what
 // lies outside the picture is not its. Objects of which nothing is seen stay, so that they are as
 // many as the boxes. Throws Error(kFormat) for bytes that are no areas.
-std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at);
+// What the motions bring from outside is not theirs either.
+std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at,
+                                std::span<const Motion> motions = {});
 
 }  // namespace fastload

@@ -57,18 +57,6 @@ void check(const FieldPlan& field, size_t number) {
   }
 }
 
-// Masks and points do not follow yet what moves pixels behind the geometry.
-void check_follows(const FieldPlan& field, const PixelSpec& pixels) {
-  const bool moved = field.form == FieldPlan::Form::kPoints ||
-                     (field.form == FieldPlan::Form::kPicture && field.picture.nearest);
-  const PixelOperation* const moving = moved ? pixels.moving() : nullptr;
-  if (moving == nullptr) return;
-  throw Error(ErrorKind::kValue, std::string(moving->name) +
-                                     " moves pixels of images only: masks, boxes, points and "
-                                     "outlines of the sample would stay behind. Leave it out, or "
-                                     "these fields by fields=[...].");
-}
-
 }  // namespace
 
 FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> fields)
@@ -90,15 +78,17 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
       field.width = sizeof(int64_t);
       if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
     }
-    if (!field.picture.nearest) field.picture.pixels = views_[field.view].pixels;
+    if (!field.picture.nearest || field.picture.format.ids) {
+      field.picture.pixels = views_[field.view].pixels;
+    }
     if (field.form == FieldPlan::Form::kPicture && field.picture.fill != 0 && field.blank.empty()) {
       field.blank = bytes_of(field.picture.fill);
       field.blank.resize(dtype_size(field.picture.store.dtype));
     }
     check(field, number);
-    check_follows(field, views_[field.view].pixels);
     if (field.form == FieldPlan::Form::kPicture) add_picture(number);
     has_views_ = has_views_ || field.has_view();
+    has_points_ = has_points_ || field.form == FieldPlan::Form::kPoints;
   }
 }
 

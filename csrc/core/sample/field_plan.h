@@ -103,6 +103,8 @@ class FieldsPlan {
   [[nodiscard]] const std::vector<Stream>& streams() const { return streams_; }
   // Whether any field depends on its view.
   [[nodiscard]] bool has_views() const { return has_views_; }
+  // Whether any field has points, which the view's motions move.
+  [[nodiscard]] bool has_points() const { return has_points_; }
   // Bytes of a sample's pictures; 0 for those that differ.
   [[nodiscard]] size_t picture_bytes() const;
 
@@ -114,6 +116,7 @@ class FieldsPlan {
   std::vector<std::optional<CutPlan>> cuts_;  // by field
   std::vector<Stream> streams_;
   bool has_views_ = false;
+  bool has_points_ = false;
 };
 
 }  // namespace fastload

@@ -54,7 +54,7 @@ View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height,
 }
 
 PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
-                   uint32_t drawn_height)
+                   uint32_t drawn_height, std::span<const Motion> motions)
     : view_(view),
       width_(drawn_width),
       height_(drawn_height),
@@ -62,9 +62,11 @@ PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t d
       scale_y_(static_cast<double>(drawn_height) / height),
       resize_x_(static_cast<double>(view.resized_width) / view.crop.width),
       resize_y_(static_cast<double>(view.resized_height) / view.crop.height),
-      scaled_(drawn_width != width || drawn_height != height) {}
+      scaled_(drawn_width != width || drawn_height != height),
+      motions_(motions.begin(), motions.end()) {}
 
-PointMap::Point PointMap::point(float x, float y, bool relative) const {
+// In pixels of the view, before they are moved.
+PointMap::Point PointMap::in_view(double x, double y, bool relative) const {
   Point p{x, y};
   if (relative) {
     p = {p.x * width_, p.y * height_};
@@ -74,6 +76,12 @@ PointMap::Point PointMap::point(float x, float y, bool relative) const {
   p.x = (p.x - view_.crop.x) * resize_x_ - view_.window.x;
   p.y = (p.y - view_.crop.y) * resize_y_ - view_.window.y;
   if (view_.flip) p.x = view_.window.width - p.x;
+  return p;
+}
+
+PointMap::Point PointMap::point(float x, float y, bool relative) const {
+  Point p = in_view(x, y, relative);
+  for (const PointMotion& motion : motions_) motion.move(p.x, p.y);
   if (relative) p = {p.x / view_.window.width, p.y / view_.window.height};
   return p;
 }
@@ -90,7 +98,37 @@ PointMap::Point PointMap::extent(float width, float height, bool relative) const
   return e;
 }
 
+// The box around the moved corners.
+void PointMap::move_box_around(float* row, PointFormat format, bool relative) const {
+  double left = row[0], top = row[1], right = row[2], bottom = row[3];
+  if (format == PointFormat::kCxcywh) {
+    left -= right / 2;
+    top -= bottom / 2;
+  }
+  if (format != PointFormat::kXyxy) {
+    right += left;
+    bottom += top;
+  }
+  const Point first = in_view(left, top, relative), last = in_view(right, bottom, relative);
+  std::array<Point, 4> corners{first, {last.x, first.y}, last, {first.x, last.y}};
+  Point low{}, high{};
+  for (size_t i = 0; i < corners.size(); ++i) {
+    Point& p = corners[i];
+    for (const PointMotion& motion : motions_) motion.move(p.x, p.y);
+    if (relative) p = {p.x / view_.window.width, p.y / view_.window.height};
+    low = i == 0 ? p : Point{std::min(low.x, p.x), std::min(low.y, p.y)};
+    high = i == 0 ? p : Point{std::max(high.x, p.x), std::max(high.y, p.y)};
+  }
+  const Point size{high.x - low.x, high.y - low.y};
+  const bool centred = format == PointFormat::kCxcywh, corner = format == PointFormat::kXyxy;
+  row[0] = static_cast<float>(centred ? low.x + size.x / 2 : low.x);
+  row[1] = static_cast<float>(centred ? low.y + size.y / 2 : low.y);
+  row[2] = static_cast<float>(corner ? high.x : size.x);
+  row[3] = static_cast<float>(corner ? high.y : size.y);
+}
+
 void PointMap::move_box(float* row, PointFormat format, bool relative) const {
+  if (!motions_.empty()) return move_box_around(row, format, relative);
   const Point first = point(row[0], row[1], relative);
   if (format == PointFormat::kXyxy) {
     const Point last = point(row[2], row[3], relative);

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "sample/field_plan.h"
+#include "transform/pixels/motion.h"
 #include "transform/view.h"
 
 namespace fastload {
@@ -18,28 +20,31 @@ View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height,
 //   x = x * scale_x          (picture to the one that the view was drawn of; left out where equal)
 //   x = (x - crop.x) * (resized_width / crop.width) - window.x
 //   x = window.width - x     (flipped)
-// and likewise for y, without the flip. Nothing is clipped: what lies outside the view stays.
+// and likewise for y, without the flip; then each motion of the view's pixels takes the point to
+// where it takes the pixels. Nothing is clipped: what lies outside the view stays.
 class PointMap {
  public:
   // `width`, `height`: of the picture whose pixels the points are in. `drawn_width`,
   // `drawn_height`: of the one that `view` was drawn of, which is the same but for the decoded
   // tier.
   PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
-           uint32_t drawn_height);
+           uint32_t drawn_height, std::span<const Motion> motions = {});
 
   // Moves the rows in place; relative ones are in parts of the picture before and of the view
-  // after. Corners of a flipped box change places, so that the first stays the left one; the order
-  // of points stays. Numbers are float32, rounded once. Throws Error(kFormat) for bytes that are no
-  // rows of that format.
+  // after. Corners of a flipped box change places, so that the first stays the left one; a box that
+  // is moved becomes the one around its four corners; the order of points stays. Numbers are
+  // float32, rounded once. Throws Error(kFormat) for bytes that are no rows of that format.
   void move(std::span<uint8_t> bytes, PointFormat format, bool relative) const;
 
  private:
   struct Point {
     double x, y;
   };
+  [[nodiscard]] Point in_view(double x, double y, bool relative) const;
   [[nodiscard]] Point point(float x, float y, bool relative) const;
   [[nodiscard]] Point extent(float width, float height, bool relative) const;
   void move_box(float* row, PointFormat format, bool relative) const;
+  void move_box_around(float* row, PointFormat format, bool relative) const;
   void move_points(std::span<uint8_t> bytes, size_t numbers, bool relative) const;
   void move_polygons(std::span<uint8_t> bytes) const;
 
@@ -48,6 +53,7 @@ class PointMap {
   double scale_x_, scale_y_;    // from the stored picture to it
   double resize_x_, resize_y_;  // from the crop to the resized picture
   bool scaled_;
+  std::vector<PointMotion> motions_;
 };
 
 }  // namespace fastload

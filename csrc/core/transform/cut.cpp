@@ -25,7 +25,7 @@ CutSpec checked(CutSpec spec) {
     throw Error(ErrorKind::kValue,
                 "Ids are cut by the nearest pixel: any mean of two ids is another id.");
   }
-  if (!spec.pixels.empty() && !spec.format.is_rgb8()) {
+  if (!spec.pixels.empty() && !spec.format.is_rgb8() && !spec.format.ids) {
     throw Error(ErrorKind::kValue, "Operations on pixels take 3 channels of 8 bits. Found: " +
                                        format_text(spec.format) + ".");
   }
@@ -64,7 +64,9 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
   const auto start = [&](auto& store) {
     const auto [width, height] = std::pair(view.window.width, view.window.height);
     store.begin(place, width, height);
-    RowSink& out = stage_.begin(spec.pixels, rng, width, height, store);
+    RowSink& out = spec.format.ids ? following_.begin(spec.pixels, rng, spec.format, spec.fill,
+                                                      width, height, store)
+                                   : stage_.begin(spec.pixels, rng, width, height, store);
     if (is_nearest_) return nearest_.begin(view, spec.format, spec.fill, out);
     resampler_.begin(view, view.filter, out, spec.format);
   };
@@ -80,7 +82,7 @@ void Cutter::restart() { is_nearest_ ? nearest_.restart() : resampler_.restart()
 
 void Cutter::end() {
   is_nearest_ ? nearest_.end() : resampler_.end();
-  stage_.end();
+  spec_->format.ids ? following_.end() : stage_.end();
   const StoreSpec& store = spec_->store;
   if (store.erase.probability > 0) erase(store, rng_, place_, size_.first, size_.second);
 }

@@ -25,7 +25,7 @@ namespace fastload {
 struct CutSpec {
   PixelFormat format;    // as which the picture is opened
   bool nearest = false;  // else by the view's filter
-  PixelSpec pixels;      // of RGB of 8 bits only; none: nothing happens
+  PixelSpec pixels;      // of RGB of 8 bits, and of ids, which follow what moves pixels
   StoreSpec store;
   int fill = 0;  // nearest: what pixels outside the picture have, before they are stored
 
@@ -38,7 +38,8 @@ class CutPlan {
  public:
   // Throws Error(kValue) for ids that are not cut by the nearest pixel, for a fill that the format
   // does not hold, for a fill of pictures that are not cut so (they have 0), for operations on
-  // pixels, and erasing, of other formats than RGB of 8 bits, and as channel_scales().
+  // pixels, and erasing, of other formats than RGB of 8 bits (and ids, which only follow), and as
+  // channel_scales().
   explicit CutPlan(CutSpec spec);
   [[nodiscard]] const CutSpec& spec() const { return spec_; }
   // By vector kernels where the format is RGB of 8 bits.
@@ -72,6 +73,7 @@ class Cutter final : public RowSink {
  private:
   Resampler& resampler_;
   PixelStage& stage_;
+  FollowingStage following_;
   NearestSampler nearest_;
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};
   uint64_t number_ = 0;  // of the plan that the store is of: copying it costs a few pixels' time

@@ -22,4 +22,27 @@ struct Motion {
   [[nodiscard]] bool is_identity() const { return !perspective && a == Motion().a; }
 };
 
+// Where a motion takes points: the other way round.
+class PointMotion {
+ public:
+  explicit PointMotion(const Motion& motion) {
+    const auto& a = motion.a;
+    x_ = {a[4] - a[5] * a[7], a[2] * a[7] - a[1], a[1] * a[5] - a[2] * a[4]};
+    y_ = {a[5] * a[6] - a[3], a[0] - a[2] * a[6], a[2] * a[3] - a[0] * a[5]};
+    w_ = {a[3] * a[7] - a[4] * a[6], a[1] * a[6] - a[0] * a[7], a[0] * a[4] - a[1] * a[3]};
+  }
+  void move(double& x, double& y) const {
+    const auto along = [&](const std::array<double, 3>& row) {
+      return row[0] * x + row[1] * y + row[2];
+    };
+    const double w = along(w_);
+    const double moved = along(x_) / w;
+    y = along(y_) / w;
+    x = moved;
+  }
+
+ private:
+  std::array<double, 3> x_, y_, w_;  // of the inverse, times the determinant
+};
+
 }  // namespace fastload

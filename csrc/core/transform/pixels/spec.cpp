@@ -273,6 +273,15 @@ PixelSpec::PixelSpec(std::vector<PixelNode> nodes) {
 
 size_t PixelSpec::size() const { return uses_ == nullptr ? 0 : uses_->size(); }
 
+void DrawnPixels::motions(int width, int height, std::vector<Motion>& to) const {
+  to.clear();
+  for (const Step& step : steps_) {
+    if (step.operation->motion == nullptr) continue;
+    const Motion motion = step.operation->motion(numbers(step), step.draws, width, height);
+    if (!motion.is_identity()) to.push_back(motion);
+  }
+}
+
 const PixelOperation* PixelSpec::Use::moving(const std::vector<Use>& uses) {
   for (const Use& use : uses) {
     if (use.operation != nullptr && use.operation->motion != nullptr) return use.operation;

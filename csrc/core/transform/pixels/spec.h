@@ -42,6 +42,8 @@ class DrawnPixels {
   [[nodiscard]] std::span<const double> numbers(const Step& step) const {
     return {numbers_.data() + step.first, step.operation->parameters.size()};
   }
+  // Where those that move pixels take them, in a picture of that size; `to` is emptied first.
+  void motions(int width, int height, std::vector<Motion>& to) const;
   void apply(Canvas& canvas) const {
     for (const Step& step : steps_) step.operation->apply(numbers(step), step.draws, canvas);
   }

@@ -1,6 +1,9 @@
 #include "transform/pixels/stage.h"
 
 #include <cstring>
+#include <utility>
+
+#include "transform/pixels/warp.h"
 
 namespace fastload {
 
@@ -29,6 +32,47 @@ void PixelStage::end() {
   drawn_.apply(canvas_);
   const Picture& picture = canvas_.picture();
   out_->rows(picture.pixels, size_t{3} * static_cast<size_t>(picture.width), 0, picture.height);
+}
+
+RowSink& FollowingStage::begin(const PixelSpec& spec, const SampleRng& rng,
+                               const PixelFormat& format, int fill, int width, int height,
+                               RowSink& out) {
+  out_ = nullptr;
+  if (spec.moving() == nullptr) return out;
+  spec.draw(rng, drawn_);
+  drawn_.motions(width, height, motions_);
+  if (motions_.empty()) return out;
+  out_ = &out;
+  format_ = format;
+  fill_ = fill;
+  width_ = width;
+  height_ = height;
+  const size_t bytes =
+      format.pixel_bytes() * static_cast<size_t>(width) * static_cast<size_t>(height);
+  for (Buffer<uint8_t>& memory : memory_) memory.reserve(bytes + RowSink::kSlack);
+  return *this;
+}
+
+void FollowingStage::rows(const uint8_t* pixels, size_t stride, int y, int count) {
+  const size_t row = format_.pixel_bytes() * static_cast<size_t>(width_);
+  for (int i = 0; i < count; ++i) {
+    std::memcpy(memory_[0].data() + row * static_cast<size_t>(y + i),
+                pixels + stride * static_cast<size_t>(i), row);
+  }
+}
+
+void FollowingStage::end() {
+  if (out_ == nullptr) return;
+  const auto fill = static_cast<uint16_t>(fill_);  // ids have one channel
+  const auto byte = static_cast<uint8_t>(fill_);
+  const bool wide = format_.bits == 16;
+  const auto* const pixel = wide ? reinterpret_cast<const uint8_t*>(&fill) : &byte;
+  for (const Motion& motion : motions_) {
+    move_nearest(motion, wide, format_.pixel_bytes(), width_, height_, memory_[0].data(), pixel,
+                 memory_[1].data());
+    std::swap(memory_[0], memory_[1]);
+  }
+  out_->rows(memory_[0].data(), format_.pixel_bytes() * static_cast<size_t>(width_), 0, height_);
 }
 
 }  // namespace fastload

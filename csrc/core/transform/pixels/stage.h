@@ -1,7 +1,10 @@
 // Operations on a sample's pixels, between resize and store: in cache, in the decoding thread.
 #pragma once
 
+#include <vector>
+
 #include "base/philox.h"
+#include "base/pixel_format.h"
 #include "base/row_sink.h"
 #include "transform/pixels/operation.h"
 #include "transform/pixels/spec.h"
@@ -23,6 +26,26 @@ class PixelStage final : public RowSink {
   RowSink* out_ = nullptr;  // nullptr: nothing happens
   DrawnPixels drawn_;
   Canvas canvas_;
+};
+
+// Ids, which only follow what moves pixels: by the nearest pixel. One per thread; keeps its memory,
+// which grows with the largest picture.
+class FollowingStage final : public RowSink {
+ public:
+  // As PixelStage::begin(); `fill` is what each channel of a pixel from outside has.
+  RowSink& begin(const PixelSpec& spec, const SampleRng& rng, const PixelFormat& format, int fill,
+                 int width, int height, RowSink& out);
+  void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
+  void restart() override {}
+  void end();
+
+ private:
+  RowSink* out_ = nullptr;
+  DrawnPixels drawn_;
+  std::vector<Motion> motions_;
+  PixelFormat format_;
+  int fill_ = 0, width_ = 0, height_ = 0;
+  Buffer<uint8_t> memory_[2];
 };
 
 }  // namespace fastload
