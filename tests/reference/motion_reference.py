@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -21,8 +22,14 @@ FILTERS = (Image.Resampling.NEAREST, Image.Resampling.BILINEAR, Image.Resampling
 def transformed(picture: Image.Image, matrix: Sequence[float], last: Sequence[float]) -> Image.Image:
     """``last``: filter, red, green, blue."""
     kind = Image.Transform.AFFINE if len(matrix) == 6 else Image.Transform.PERSPECTIVE
-    fill = (int(last[1]), int(last[2]), int(last[3]))
-    return picture.transform(picture.size, kind, tuple(matrix), FILTERS[int(last[0])], fillcolor=fill)
+    filter, fill = FILTERS[int(last[0])], filled(picture, last)
+    return picture.transform(picture.size, kind, tuple(matrix), filter, fillcolor=fill)
+
+
+def filled(picture: Image.Image, last: Sequence[float]) -> Any:
+    """The fill of an image, or of a mask."""
+    fill = tuple(int(value) for value in last[-3:])
+    return fill if picture.mode == "RGB" else fill[0]
 
 
 def inverse_matrix(
@@ -50,10 +57,9 @@ def affine(picture: Image.Image, numbers: Sequence[float]) -> Image.Image:
 
 
 def rotate(picture: Image.Image, numbers: Sequence[float]) -> Image.Image:
-    angle, has_center, x, y, kind, *fill = numbers
+    angle, has_center, x, y, kind, *_ = numbers
     center = (x, y) if has_center else None
-    colour = (int(fill[0]), int(fill[1]), int(fill[2]))
-    return picture.rotate(angle, FILTERS[int(kind)], False, center, fillcolor=colour)
+    return picture.rotate(angle, FILTERS[int(kind)], False, center, fillcolor=filled(picture, numbers))
 
 
 def _torchvisions(factor: float) -> float:

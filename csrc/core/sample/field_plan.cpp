@@ -57,6 +57,19 @@ void check(const FieldPlan& field, size_t number) {
   }
 }
 
+// Masks and points can follow what moves pixels, but not to several places at once.
+void check_follows(const FieldPlan& field, const PixelSpec& pixels) {
+  const bool follows = field.form == FieldPlan::Form::kPoints ||
+                       (field.form == FieldPlan::Form::kPicture && field.picture.format.ids);
+  const PixelOperation* const moving = follows ? pixels.moving_in_mix() : nullptr;
+  if (moving == nullptr) return;
+  throw Error(ErrorKind::kValue,
+              "The transform mixes pictures of which some were moved (" +
+                  std::string(moving->name) +
+                  "), as AugMix does: masks, boxes, points and outlines cannot follow. Leave it "
+                  "out, or these fields by fields=[...].");
+}
+
 }  // namespace
 
 FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> fields)
@@ -86,6 +99,7 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
       field.blank.resize(dtype_size(field.picture.store.dtype));
     }
     check(field, number);
+    check_follows(field, views_[field.view].pixels);
     if (field.form == FieldPlan::Form::kPicture) add_picture(number);
     has_views_ = has_views_ || field.has_view();
     has_points_ = has_points_ || field.form == FieldPlan::Form::kPoints;

@@ -63,7 +63,7 @@ struct PixelSpec::Use {
   Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>& seen);
   void draw(const SampleRng& rng, std::vector<DrawnPixels::Step>& steps,
             std::vector<double>& values) const;
-  [[nodiscard]] static const PixelOperation* moving(const std::vector<Use>& uses);
+  [[nodiscard]] static const PixelOperation* moving(const std::vector<Use>& uses, bool mixed_only);
 
  private:
   void check_group(std::string_view name);
@@ -282,16 +282,22 @@ void DrawnPixels::motions(int width, int height, std::vector<Motion>& to) const 
   }
 }
 
-const PixelOperation* PixelSpec::Use::moving(const std::vector<Use>& uses) {
+const PixelOperation* PixelSpec::Use::moving(const std::vector<Use>& uses, bool mixed_only) {
   for (const Use& use : uses) {
-    if (use.operation != nullptr && use.operation->motion != nullptr) return use.operation;
-    if (const PixelOperation* const found = moving(use.parts)) return found;
+    const bool moves = use.operation != nullptr && use.operation->motion != nullptr;
+    if (moves && !mixed_only) return use.operation;
+    const PixelOperation* const found = moving(use.parts, mixed_only && !is_mix(use.group));
+    if (found != nullptr) return found;
   }
   return nullptr;
 }
 
 const PixelOperation* PixelSpec::moving() const {
-  return uses_ == nullptr ? nullptr : Use::moving(*uses_);
+  return uses_ == nullptr ? nullptr : Use::moving(*uses_, false);
+}
+
+const PixelOperation* PixelSpec::moving_in_mix() const {
+  return uses_ == nullptr ? nullptr : Use::moving(*uses_, true);
 }
 
 void PixelSpec::draw(const SampleRng& rng, DrawnPixels& drawn) const {

@@ -67,6 +67,8 @@ class PixelSpec {
   [[nodiscard]] size_t size() const;
   // The first operation that moves pixels, which masks and points must follow; nullptr: none does.
   [[nodiscard]] const PixelOperation* moving() const;
+  // The first of those within a mix, which nothing can follow: each of its pictures is elsewhere.
+  [[nodiscard]] const PixelOperation* moving_in_mix() const;
   // What happens to this sample.
   void draw(const SampleRng& rng, DrawnPixels& drawn) const;
 
