@@ -73,7 +73,7 @@ HEADER = np.dtype(
         ("dataset_id", "S32"),
         ("tier", "S32"),
         ("num_stripes", "<u4"),
-        ("apart", "<u4"),
+        ("padding", "<u4"),
         ("stripe_offset", "<u8", MOST_STRIPES),
         ("limit", "<u8"),  # bytes that the file was allowed
         ("reserved", "V248"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
-from fastload.cli.output import contents_rows, print_json, print_table
+from fastload.cli.output import contents_json, contents_rows, print_json, print_table
 from fastload.cli.pack_progress import PackProgress
 from fastload.errors import PackError
 from fastload.packing.entries import DEFAULT_SPACING
@@ -84,13 +84,7 @@ def _print(dataset: PackedFiles, title: str, as_json: bool) -> None:
         print_json(
             {
                 "output": title,
-                "id": manifest.id,
-                "format": manifest.format,
-                "records": manifest.num_records,
-                "bytes": manifest.data_bytes,
-                "classes": len(manifest.classes),
-                "shards": len(manifest.shards),
-                "codecs": dict(manifest.codecs),
+                **contents_json(manifest),
                 "entries": entry_json(entries),
                 "skipped": manifest.skipped,
             }

@@ -10,7 +10,16 @@ from typing import Any
 from fastload.machine.sizes import counted, human_bytes
 from fastload.shard.manifest import Manifest
 
-__all__ = ["contents_rows", "counted", "human_bytes", "print_json", "print_lines", "print_table", "sides_row"]
+__all__ = [
+    "contents_json",
+    "contents_rows",
+    "counted",
+    "human_bytes",
+    "print_json",
+    "print_lines",
+    "print_table",
+    "sides_row",
+]
 
 
 def print_json(body: Any) -> None:
@@ -49,6 +58,19 @@ def contents_rows(manifest: Manifest, container: str) -> list[tuple[str, str]]:
         ("bytes", f"{human_bytes(manifest.data_bytes)} in {files}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
     ]
+
+
+def contents_json(manifest: Manifest) -> dict[str, Any]:
+    """The same for ``--json``."""
+    return {
+        "id": manifest.id,
+        "format": manifest.format,
+        "records": manifest.num_records,
+        "bytes": manifest.data_bytes,
+        "classes": len(manifest.classes),
+        "shards": len(manifest.shards),
+        "codecs": dict(manifest.codecs),
+    }
 
 
 def sides_row(sides: dict[str, Any]) -> str:

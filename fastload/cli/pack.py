@@ -6,7 +6,15 @@ import argparse
 from typing import Any
 
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
-from fastload.cli.output import contents_rows, counted, human_bytes, print_json, print_table, sides_row
+from fastload.cli.output import (
+    contents_json,
+    contents_rows,
+    counted,
+    human_bytes,
+    print_json,
+    print_table,
+    sides_row,
+)
 from fastload.cli.pack_progress import PackProgress
 from fastload.errors import PackError
 from fastload.packing.entries import DEFAULT_SPACING
@@ -143,13 +151,7 @@ def _facts(result: PackResult) -> dict[str, Any]:
     manifest = result.manifest
     return {
         "output": str(result.output),
-        "id": manifest.id,
-        "format": manifest.format,
-        "records": manifest.num_records,
-        "bytes": manifest.data_bytes,
-        "classes": len(manifest.classes),
-        "shards": len(manifest.shards),
-        "codecs": dict(manifest.codecs),
+        **contents_json(manifest),
         "sides": result.summary.sides() if result.summary else None,
         "transcoded": manifest.options.get("transcoded"),
         "entries": entry_json(result.entries),

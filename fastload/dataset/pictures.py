@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 import torch.utils.data
@@ -22,6 +22,12 @@ from fastload.transforms.compose import is_ours
 
 if TYPE_CHECKING:
     from PIL import Image
+    from typing_extensions import TypeVar as DefaultingTypeVar
+
+    # What a sample is: of a dataset of other fields PackedDataset[dict[str, Any]].
+    SampleT = DefaultingTypeVar("SampleT", default=tuple[Image.Image, int])
+else:
+    SampleT = TypeVar("SampleT")
 
 __all__ = ["Listing", "MixedDataset", "PackedDataset", "mix"]
 
@@ -93,7 +99,7 @@ def _tell_of_torchs_loader(dataset: Any) -> None:
     )
 
 
-class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
+class _Pictures(torch.utils.data.Dataset[SampleT]):
     """The part of a torch Dataset that packed datasets have in common."""
 
     transform: Transform = None
@@ -108,9 +114,9 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
         super().__setattr__(name, value)
 
     @overload
-    def __getitem__(self: Any, index: int) -> tuple[Image.Image, int]: ...
+    def __getitem__(self, index: int) -> SampleT: ...
     @overload
-    def __getitem__(self: Any, index: slice) -> torch.utils.data.Subset[tuple[Image.Image, int]]: ...
+    def __getitem__(self, index: slice) -> torch.utils.data.Subset[SampleT]: ...
     def __getitem__(self: Any, index: Any) -> Any:
         """A sample as torchvision's ImageFolder gives it, or the samples of a slice as a torch ``Subset``.
 
@@ -120,7 +126,8 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
         Returns:
             (picture, label): a PIL picture in RGB, or what ``transform`` makes of it, and the label, -1 where
             there is none, or what ``target_transform`` makes of it. Of a set with other fields the dict of
-            :meth:`sample`, or what ``transform`` makes of that.
+            :meth:`sample`, or what ``transform`` makes of that; a type checker is told so by
+            ``PackedDataset[dict[str, Any]](folder)``.
 
         Raises:
             TypeError, IndexError: no such index.
@@ -187,7 +194,7 @@ class _Pictures(torch.utils.data.Dataset["tuple[Image.Image, int]"]):
         return Listing(self)  # type: ignore[arg-type]
 
 
-class PackedDataset(PackedFiles, _Pictures):
+class PackedDataset(PackedFiles, _Pictures[SampleT]):
     """A folder made by ``fastload pack``, as a torch Dataset of (PIL picture in RGB, label).
 
     Given to :class:`fastload.DataLoader`, also as a ``Subset`` or within a ``ConcatDataset``, it is read by
@@ -230,7 +237,7 @@ class PackedDataset(PackedFiles, _Pictures):
         return f"{super().__repr__()[:-1]}{_transforms_of(self)})"
 
 
-class MixedDataset(MixedFiles, _Pictures):
+class MixedDataset(MixedFiles, _Pictures[SampleT]):
     """See :func:`fastload.mix`. Samples as :class:`PackedDataset` gives them, labels by the joined classes.
 
     Sample ids go on from one dataset to the next; ``len()`` is the sum of the sizes. Classes are joined by
@@ -292,7 +299,7 @@ def mix(
     return MixedDataset(datasets, weights, num_samples, transform, target_transform)
 
 
-def _transforms_of(dataset: _Pictures) -> str:
+def _transforms_of(dataset: _Pictures[Any]) -> str:
     given = {name: getattr(dataset, name) for name in ("transform", "target_transform")}
     return "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
 

@@ -19,9 +19,9 @@ from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
 from fastload.packing.plan import (
-    MAX_LISTED,
     PLAN_NAME,
     WORK_NAME,
+    listed,
     make_plan,
     planned_bytes,
     resume_plan,
@@ -204,10 +204,7 @@ def _fitting_processes(size: int) -> int:
 
 
 def _bad_files(failures: list[tuple[str, str]]) -> str:
-    lines = [f"  {key}: {reason}" for key, reason in failures[:MAX_LISTED]]
-    if len(failures) > MAX_LISTED:
-        lines.append(f"  ... and {len(failures) - MAX_LISTED} more")
     return (
-        f"{counted(len(failures), 'file')} cannot be packed:\n" + "\n".join(lines) + "\n"
+        f"{counted(len(failures), 'file')} cannot be packed:\n{listed(failures)}\n"
         "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -20,7 +20,7 @@ from fastload.packing.source import Source
 from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import names_fit
 
-__all__ = ["PLAN_NAME", "WORK_NAME", "PackPlan", "ShardPlan", "make_plan", "resume_plan"]
+__all__ = ["PLAN_NAME", "WORK_NAME", "PackPlan", "ShardPlan", "listed", "make_plan", "resume_plan"]
 
 WORK_NAME = ".fastload-pack"
 PLAN_NAME = "plan.json"
@@ -101,7 +101,7 @@ def make_plan(
     problems = tuple((encode_key(path)[0].decode(), reason) for path, reason in source.problems)
     if problems and options.on_error == "raise":
         raise PackError(
-            f"{len(problems)} folder{'s' * (len(problems) != 1)} cannot be read:\n{_lines(problems)}\n"
+            f"{len(problems)} folder{'s' * (len(problems) != 1)} cannot be read:\n{listed(problems)}\n"
             f"--on-error skip goes on."
         )
     if not totals.files:
@@ -117,9 +117,12 @@ def make_plan(
     return PackPlan(options.identity(), totals, source.classes, shards, problems)
 
 
-def _lines(problems: tuple[tuple[str, str], ...]) -> str:
-    shown = [f"  {key}: {reason}" for key, reason in problems[:MAX_LISTED]]
-    return "\n".join(shown + ["  ..."] * (len(problems) > MAX_LISTED))
+def listed(problems: Sequence[tuple[str, str]]) -> str:
+    """Keys and reasons, a line each; of many the first, and how many more there are."""
+    lines = [f"  {key}: {reason}" for key, reason in problems[:MAX_LISTED]]
+    if len(problems) > MAX_LISTED:
+        lines.append(f"  ... and {len(problems) - MAX_LISTED} more")
+    return "\n".join(lines)
 
 
 def resume_plan(

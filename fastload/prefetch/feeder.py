@@ -158,7 +158,7 @@ class Feeder:
         pending.slot = self._slots.exchange(slot, layout)
         pending.slot.memory[:] = memory
 
-    def submit_apart(self, key: BatchKey, batch: BatchIds, ids: Ids, slot: Slot | None) -> Pending:
+    def submit_share(self, key: BatchKey, batch: BatchIds, ids: Ids, slot: Slot | None) -> Pending:
         """A part of a batch, outside of the queue: positions whose id is ``_C.ELSEWHERE`` are left alone.
 
         Args:
@@ -175,7 +175,7 @@ class Feeder:
         return bool(self._engine.wait(pending.ticket, 0.0))
 
     def drop(self, pending: Pending) -> None:
-        """A batch of :meth:`submit_apart` is not wanted; its memory is free afterwards."""
+        """A batch of :meth:`submit_share` is not wanted; its memory is free afterwards."""
         self._engine.cancel(pending.ticket)
 
     def cancel(self) -> None:

@@ -30,7 +30,7 @@ struct CacheHeader {
   char dataset_id[32];
   char tier[32];         // padded with NUL
   uint32_t num_stripes;  // files that hold what lies behind data_offset; 0: this one does
-  uint32_t apart;
+  uint32_t padding;
   uint64_t stripe_offset[kMaxStripes];  // where the bytes of each begin in the whole
   uint64_t limit;                       // bytes that the file was allowed when it was made
   uint8_t reserved[248];
@@ -39,8 +39,8 @@ static_assert(sizeof(CacheHeader) == 512);
 
 // What changes, on two cache lines.
 struct CacheLive {
-  uint32_t copied[2];  // 1: the copy of index.fli, of entries.fli is complete
-  uint8_t apart[56];
+  uint32_t copied[2];   // 1: the copy of index.fli, of entries.fli is complete
+  uint8_t padding[56];  // the counts have a cache line of their own
   uint64_t ready_records, ready_bytes;
   uint64_t reserved;  // bytes from the file's begin that have memory
 };

@@ -56,7 +56,7 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
       plan_(std::move(plan)),
       fallback_(std::move(fallback)),
       chunk_(claim_size(plan_.fields.picture_bytes())),
-      ahead_(read_ahead, [this](uint64_t record) { return place_of_record(record); }),
+      ahead_(read_ahead, [this](uint64_t record) { return origin_of_record(record); }),
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
   check_parts(sources_, plan_.fields, plan_.decoded_side);
   pool_.attach(*this, threads.cpus);
@@ -110,7 +110,7 @@ std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
 
 // The other way round. Numbers behind the last record are given to the first stream, whose reader
 // refuses them.
-ReadAhead::Origin Engine::place_of_record(uint64_t record) const {
+ReadAhead::Origin Engine::origin_of_record(uint64_t record) const {
   const uint64_t samples = sources_.size();
   const uint64_t stream = samples == 0 ? 0 : record / samples;
   const std::vector<FieldsPlan::Stream>& streams = plan_.fields.streams();
@@ -155,13 +155,13 @@ Engine::Ticket Engine::submit(BatchRequest request) {
     const std::lock_guard lock(pool_.mutex());
     if (closing_) throw closed();
     ticket = next_ticket_;
-    entries_.push_back({ticket, batch});
+    submitted_.push_back({ticket, batch});
     ++next_ticket_;
     if (batch->complete()) return ticket;  // no samples: a rank's share of a short last batch
     try {
       pending_.push_back({ticket, std::move(batch)});
     } catch (...) {
-      entries_.pop_back();  // it is this thread's again
+      submitted_.pop_back();  // it is this thread's again
       throw;
     }
     pool_.work_added();
@@ -172,25 +172,26 @@ Engine::Ticket Engine::submit(BatchRequest request) {
 // Once another thread closes the loader, its batches are close()'s, and the lists may be empty.
 std::shared_ptr<Batch> Engine::find(Ticket ticket) {
   if (closing_) throw closed();
-  const auto place = place_of(entries_, ticket);
-  if (place != entries_.end()) return place->batch;
+  const auto found = found_in(submitted_, ticket);
+  if (found != submitted_.end()) return found->batch;
   throw Error(ErrorKind::kState,
               "No batch has ticket " + std::to_string(ticket) + "; it was collected or cancelled.");
 }
 
 void Engine::erase(Ticket ticket) {
-  for (std::deque<Entry>* entries : {&entries_, &pending_}) {
-    const auto place = place_of(*entries, ticket);
-    if (place != entries->end()) entries->erase(place);
+  for (std::deque<Submitted>* queue : {&submitted_, &pending_}) {
+    const auto found = found_in(*queue, ticket);
+    if (found != queue->end()) queue->erase(found);
   }
 }
 
-// Entries are in the order of their tickets, and those that leave are at the front: with any number
+// Batches are in the order of their tickets, and those that leave are at the front: with any number
 // of batches in work this takes the same time.
-std::deque<Engine::Entry>::iterator Engine::place_of(std::deque<Entry>& entries, Ticket ticket) {
-  const auto before = [](const Entry& entry, Ticket wanted) { return entry.ticket < wanted; };
-  const auto place = std::lower_bound(entries.begin(), entries.end(), ticket, before);
-  return place != entries.end() && place->ticket == ticket ? place : entries.end();
+std::deque<Engine::Submitted>::iterator Engine::found_in(std::deque<Submitted>& queue,
+                                                         Ticket ticket) {
+  const auto before = [](const Submitted& one, Ticket wanted) { return one.ticket < wanted; };
+  const auto found = std::lower_bound(queue.begin(), queue.end(), ticket, before);
+  return found != queue.end() && found->ticket == ticket ? found : queue.end();
 }
 
 bool Engine::wait(Ticket ticket, double seconds) {
@@ -236,7 +237,7 @@ void Engine::close() {
   {
     const std::lock_guard lock(pool_.mutex());
     closing_ = true;
-    for (const Entry& entry : pending_) entry.batch->abandon();
+    for (const Submitted& one : pending_) one.batch->abandon();
     pending_.clear();
   }
   done_.notify_all();
@@ -245,7 +246,7 @@ void Engine::close() {
   closed_ = true;
   {
     const std::lock_guard lock(pool_.mutex());
-    dropped_.swap(entries_);
+    dropped_.swap(submitted_);
   }
   dropped_.clear();  // without the lock: the owners may need the GIL
 }

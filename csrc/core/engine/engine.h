@@ -77,7 +77,7 @@ class Engine final : public Pool::Client {
   const ThreadStats& thread_stats(int seat);
 
  private:
-  struct Entry {
+  struct Submitted {
     Ticket ticket;
     std::shared_ptr<Batch> batch;
   };
@@ -86,14 +86,14 @@ class Engine final : public Pool::Client {
   std::shared_ptr<Batch> next_batch(const Batch* finished);
   std::shared_ptr<Batch> find(Ticket ticket);
   void erase(Ticket ticket);
-  static std::deque<Entry>::iterator place_of(std::deque<Entry>& entries, Ticket ticket);
+  static std::deque<Submitted>::iterator found_in(std::deque<Submitted>& queue, Ticket ticket);
   static Error closed();
   void measure_lists(BatchRequest& request);
   [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
   [[nodiscard]] uint32_t records_a_sample() const {
     return static_cast<uint32_t>(std::max<size_t>(1, plan_.fields.streams().size()));
   }
-  [[nodiscard]] ReadAhead::Origin place_of_record(uint64_t record) const;
+  [[nodiscard]] ReadAhead::Origin origin_of_record(uint64_t record) const;
   void check_usable() const;
 
   Pool& pool_;
@@ -104,9 +104,9 @@ class Engine final : public Pool::Client {
   ReadAhead ahead_;
 
   std::condition_variable done_;
-  std::deque<Entry> pending_;  // may have unclaimed positions
-  std::deque<Entry> entries_;  // all that are not collected
-  std::deque<Entry> dropped_;  // by close(); made beforehand, because a new deque takes memory
+  std::deque<Submitted> pending_;    // may have unclaimed positions
+  std::deque<Submitted> submitted_;  // all that are not collected
+  std::deque<Submitted> dropped_;  // by close(); made beforehand, because a new deque takes memory
   Ticket next_ticket_ = 1;
   bool closing_ = false;
   std::atomic<bool> closed_{false};

@@ -116,7 +116,7 @@ class Queue:
 
     def native(self, work: Work, ids: npt.NDArray[np.int64]) -> Pending:
         """Let our own decoder fill the positions of ``ids`` that are not ``_C.ELSEWHERE``."""
-        part = self._feeder.submit_apart(work.key, work.batch, ids, work.slot)
+        part = self._feeder.submit_share(work.key, work.batch, ids, work.slot)
         work.parts.append(part)
         return part
 

@@ -162,17 +162,17 @@ def _rows(name: str, values: Sequence[Any]) -> Kind:
         return _json(name, values)
     filled = [array for array in found if array.size]
     dtype = np.result_type(*(array.dtype for array in filled)) if filled else np.dtype(np.float32)
-    tails = {array.shape[1:] for array in filled}
-    if len(tails) > 1:
+    shapes = {array.shape[1:] for array in filled}
+    if len(shapes) > 1:
         return _json(name, values)
-    tail = tails.pop() if tails else ()
-    if any(word in low for word in _BOXES) and (tail == (4,) or not filled):
+    row = shapes.pop() if shapes else ()
+    if any(word in low for word in _BOXES) and (row == (4,) or not filled):
         return Boxes(_box_format(filled))
-    if any(word in low for word in _POINTS) and len(tail) == 2 and tail[1] in (2, 3):
-        return Keypoints(tail[0], tail[1] == 3)
+    if any(word in low for word in _POINTS) and len(row) == 2 and row[1] in (2, 3):
+        return Keypoints(row[0], row[1] == 3)
     lengths = {len(array) for array in found}
     rows = None if len(lengths) > 1 or lengths == {0} else lengths.pop()
-    return Array(_legal(name, dtype), (rows, *tail))
+    return Array(_legal(name, dtype), (rows, *row))
 
 
 def _array(value: Any) -> npt.NDArray[Any] | None:

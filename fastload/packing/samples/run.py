@@ -18,7 +18,7 @@ from fastload.packing.files import publish, remove, require_space, temporary_of
 from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import RUN_NAME, OutputFolder
-from fastload.packing.plan import MAX_LISTED, WORK_NAME, check_options
+from fastload.packing.plan import WORK_NAME, check_options, listed
 from fastload.packing.result import Observer, PackResult
 from fastload.packing.samples.encode import Encoder
 from fastload.packing.samples.feed import encoded
@@ -205,11 +205,8 @@ class _Run:
 
 
 def _bad_samples(failures: list[tuple[str, str]]) -> str:
-    lines = [f"  {key}: {reason}" for key, reason in failures[:MAX_LISTED]]
-    if len(failures) > MAX_LISTED:
-        lines.append(f"  ... and {len(failures) - MAX_LISTED} more")
     return (
-        f"{counted(len(failures), 'sample')} cannot be packed:\n" + "\n".join(lines) + "\n"
+        f"{counted(len(failures), 'sample')} cannot be packed:\n{listed(failures)}\n"
         "Mend or remove them, or leave them out with on_error='skip' (--on-error skip). Finished shards "
         "are kept."
     )
