@@ -59,6 +59,13 @@ def make_backend(
         threads: decoding threads (packed datasets).
         arguments: the DataLoader's arguments as given, for torch's own.
     """
+    if plan.scheduled:
+        from fastload.backends.scheduled import ScheduledBackend
+
+        def make(of_epoch: Plan) -> Backend:
+            return make_backend(dataset, kind, sampler, of_epoch, options, threads, arguments)
+
+        return ScheduledBackend(make, plan)
     gpu = find_gpu(options.device)
     sampler = views.read_by(dataset, sampler)
     pairs = kind is Kind.PACKED and delivers_pairs(dataset, options.fields, options.sizes, plan)

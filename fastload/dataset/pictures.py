@@ -332,10 +332,10 @@ def _transformed(pixels: Any, transform: Any) -> Any:
     if not is_ours(transform):
         return transform(_as_pil(pixels))
     plan = compile_plan(transform)
-    if plan.views:
+    if plan.views or plan.scheduled:
         raise ValueError(
-            f"Views are made by fastload.DataLoader. Found: an index into a dataset with the transform "
-            f"{transform!r}. Use the loader, or another transform."
+            "Views, and what changes by the epoch, are made by fastload.DataLoader. Found: an index into a "
+            f"dataset with the transform {transform!r}. Use the loader, or another transform."
         )
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_().item())
     stored = plan.made_of(pixels, seed)

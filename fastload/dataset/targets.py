@@ -88,6 +88,9 @@ def with_field_target(dataset: Any, plan: Plan) -> Plan:
     Raises:
         ValueError: there is a target_transform, and no label.
     """
+    if plan.scheduled:
+        scheduled = tuple((epoch, with_field_target(dataset, one)) for epoch, one in plan.scheduled)
+        return replace(with_field_target(dataset, replace(plan, scheduled=())), scheduled=scheduled)
     plan = replace(plan, picture=False)  # callables get the pictures of a dict as tensors
     transform = getattr(dataset, "target_transform", None)
     if transform is None:

@@ -85,7 +85,13 @@ class Arrangement:
         self._given_options = self._options(2)
         if not self._pairs:
             self.plan = with_field_target(self.dataset, self.plan)
-        check_fit(self.dataset, self.kind, self.plan, self._given_options, self.given)
+        if self.plan.scheduled and self._given_options.device_memory != "fresh":
+            raise ValueError(
+                f"device_memory={self._given_options.device_memory!r} and ByEpoch exclude each other: "
+                "batches of another size are other memory."
+            )
+        for plan in [plan for _, plan in self.plan.scheduled] or [self.plan]:
+            check_fit(self.dataset, self.kind, plan, self._given_options, self.given)
         self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
 
     def _options(self, prefetch: int) -> Options:

@@ -9,7 +9,7 @@ W)`` tensor behind a transform that makes tensors (:class:`ToDtype`, :class:`Nor
 from __future__ import annotations
 
 from fastload.transforms.compiler import compile_plan
-from fastload.transforms.compose import Compose, Views
+from fastload.transforms.compose import ByEpoch, Compose, Views
 from fastload.transforms.operations.registry import ROWS, operation_in
 from fastload.transforms.plan import Plan
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AugMix",
     "AutoAugment",
+    "ByEpoch",
     "CenterCrop",
     "ColorJitter",
     "Compose",

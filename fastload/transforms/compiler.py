@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastload.transforms import torchvision_objects
-from fastload.transforms.compose import Compose, Views, is_ours
+from fastload.transforms.compose import ByEpoch, Compose, Views, is_ours
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Plan, Step
@@ -33,6 +33,8 @@ def compile_plan(transform: Any) -> Plan:
             do not come first.
         TypeError: something that is neither a transform nor callable.
     """
+    if isinstance(transform, ByEpoch):
+        return _of_epochs(transform)
     items = list(_flatten(Views(transform) if isinstance(transform, Mapping) else transform))
     if items and isinstance(items[0], Views):
         return _of_views(items[0], items[1:])
@@ -40,6 +42,35 @@ def compile_plan(transform: Any) -> Plan:
     for item in items:
         compiler.add(item)
     return compiler.plan()
+
+
+def _of_epochs(given: ByEpoch) -> Plan:
+    """The plan of a transform that changes with the epoch: its own fields are those of the largest."""
+    plans = [(epoch, compile_plan(transform)) for epoch, transform in given.transforms.items()]
+    for what, of in _SAME_IN_ALL.items():
+        found = {epoch: of(plan) for epoch, plan in plans}
+        if len(set(found.values())) > 1:
+            raise ValueError(f"ByEpoch's transforms must have the same {what}. Found, by epoch: {found}.")
+    steps = [
+        replace(step, name=f"from epoch {epoch}: {step.name}") for epoch, plan in plans for step in plan.steps
+    ]
+    largest = max((plan for _, plan in plans), key=_pixels)
+    return replace(largest, scheduled=tuple(plans), steps=tuple(steps))
+
+
+def _pixels(plan: Plan) -> int:
+    sizes = [view.output_size or (0, 0) for view in plan.every]
+    return sum(height * width for height, width in sizes)
+
+
+_SAME_IN_ALL: dict[str, Callable[[Plan], Any]] = {
+    "dtype": lambda plan: tuple(view.dtype for view in plan.every),
+    "views": lambda plan: tuple(name for name, _ in plan.views),
+    "share of callables (all or none has some)": lambda plan: bool(plan.tail),
+    "knowledge of their size (all or none has one)": lambda plan: tuple(
+        view.output_size is None for view in plan.every
+    ),
+}
 
 
 def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
@@ -117,6 +148,10 @@ class _Compiler:
         self._only_ours = True
 
     def add(self, item: Any) -> None:
+        if isinstance(item, ByEpoch):
+            raise ValueError(
+                "ByEpoch must be the whole transform: write what stands around it into each part."
+            )
         if isinstance(item, Views):
             raise ValueError(
                 "Views must come first in a transform: each view has its own chain, from the whole picture "

@@ -1,4 +1,5 @@
-"""Specs of whole chains, and of several of them for one sample: :class:`Compose`, :class:`Views`."""
+"""Specs of whole chains, of several of them for one sample, and by the epoch: :class:`Compose`,
+:class:`Views`, :class:`ByEpoch`."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 from fastload.transforms.operations.operation import set_field
 from fastload.transforms.operations.registry import operation_of
 
-__all__ = ["MAX_VIEWS", "Compose", "Views", "is_ours"]
+__all__ = ["MAX_VIEWS", "ByEpoch", "Compose", "Views", "is_ours"]
 
 MAX_VIEWS = 256  # of a sample: a draw knows its view by one byte
 
@@ -83,6 +84,43 @@ class Views:
         return [batch[name] for name in self.names]
 
 
+@dataclass(frozen=True)
+class ByEpoch:
+    """Another transform from some epochs on: progressive resizing, stronger augmentation later, a last part
+    without it.
+
+        ByEpoch({0: chain(128), 6: chain(160), 12: chain(192)})
+
+    Howard, "Training ImageNet in 18 minutes" (2018); Tan and Le, EfficientNetV2 (2021); Touvron et al.,
+    FixRes (2019). Which one holds is a function of the epoch alone, so it is the same on all ranks, and after
+    a restart. Nothing is padded: all batches of an epoch have its own size. Memory is planned for the
+    largest.
+
+    Args:
+        transforms: by the first epoch that each is for; 0 must be there. Each is what ``transform=`` may be,
+            all with the same dtype, all with Python callables or all without, and with the same views.
+
+    Raises:
+        TypeError: keys that are no integers, or something that is no transform.
+        ValueError: no transform for epoch 0, or a negative epoch.
+    """
+
+    transforms: Mapping[int, Any]
+
+    def __post_init__(self) -> None:
+        for epoch, transform in self.transforms.items():
+            if isinstance(epoch, bool) or not isinstance(epoch, int):
+                raise TypeError(f"ByEpoch takes transforms by their first epochs. Found: {epoch!r}.")
+            if epoch < 0:
+                raise ValueError(f"ByEpoch's epochs must be at least 0. Found: {epoch}.")
+            known = transform is None or is_ours(transform)
+            if isinstance(transform, ByEpoch) or not (known or callable(transform)):
+                raise TypeError(f"ByEpoch takes a transform for each epoch. Found: {transform!r}.")
+        if 0 not in self.transforms:
+            raise ValueError(f"ByEpoch needs a transform for epoch 0. Found: {sorted(self.transforms)}.")
+        set_field(self, "transforms", dict(sorted(self.transforms.items())))
+
+
 def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
     """The views that stand under one name."""
     count = None
@@ -102,5 +140,5 @@ def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
 
 
 def is_ours(item: Any) -> bool:
-    """Whether it is one of fastload's transforms, or a chain or views of such."""
-    return isinstance(item, (Compose, Views)) or operation_of(item) is not None
+    """Whether it is one of fastload's transforms, or a chain, views or a schedule of such."""
+    return isinstance(item, (ByEpoch, Compose, Views)) or operation_of(item) is not None

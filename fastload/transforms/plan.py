@@ -82,6 +82,10 @@ class PixelUse:
         return self.name, self.probability, numbers, [part.as_node() for part in self.parts]
 
 
+def _first(one: tuple[int, Any]) -> int:
+    return one[0]
+
+
 _DRAWING = ("choice", "order", "some")  # groups that draw
 _OF_ITS_OWN = ("perspective", "augmix", "mix_and_blend", "blend_in_turn")  # draw more than their numbers
 
@@ -124,6 +128,12 @@ class Plan:
     picture: bool = False
     steps: tuple[Step, ...] = field(default=(), compare=False)
     views: tuple[tuple[str, Plan], ...] = ()  # of a sample that has several, by name; the tail gets all
+    # By the first epoch of each, where the plan changes; the other fields are of the largest of them.
+    scheduled: tuple[tuple[int, Plan], ...] = ()
+
+    def at(self, epoch: int) -> Plan:
+        """What holds in an epoch; of a plan that does not change, the plan."""
+        return max((one for one in self.scheduled if one[0] <= epoch), default=(0, self), key=_first)[1]
 
     def of_view(self, number: int) -> Plan:
         """What the core does for one of the sample's views; of a plan without several, the plan."""
@@ -150,6 +160,8 @@ class Plan:
     @property
     def is_random(self) -> bool:
         """Whether the core draws for each sample."""
+        if self.scheduled:
+            return any(plan.is_random for _, plan in self.scheduled)
         if self.views:
             return any(plan.is_random for plan in self.every)
         if self.erase is not None and self.erase.probability > 0.0:
