@@ -71,6 +71,7 @@ View random_view(Random& random, int width, int height) {
     view.window.height = random.in(std::max(1, 1 - view.window.y), view.resized_height + 9);
   }
   view.flip = random.coin();
+  view.filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
   return view;
 }
 
@@ -78,7 +79,6 @@ CutSpec random_spec(Random& random, const PixelFormat& format) {
   CutSpec spec;
   spec.format = format;
   spec.nearest = random.coin();
-  spec.filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
   spec.store.dtype = static_cast<DType>(random.in(format.bits == 16 ? 2 : 0, 5));
   spec.store.channels_last = random.coin();
   spec.store.scale = spec.store.dtype != DType::kUint8 && spec.store.dtype <= DType::kFloat32;

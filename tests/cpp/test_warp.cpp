@@ -8,6 +8,9 @@
 #include "check.h"
 #include "levels.h"
 #include "random.h"
+#include "sample/areas.h"
+#include "sample/points.h"
+#include "transform/pixels/stage.h"
 #include "transform/pixels/warp.h"
 #include "transform/pixels/warp_kernels.h"
 
@@ -101,6 +104,82 @@ TEST(pixels_of_any_size_move_as_those_of_three_bytes) {
       move_nearest(motion, false, size, width, height, from.data(), fill, found.data());
       for (size_t k = 0; k < count; ++k) CHECK_EQ(found[size * k], wanted[3 * k]);
     }
+  }
+}
+
+class Collected final : public RowSink {
+ public:
+  void rows(const uint8_t* pixels, size_t stride, int, int count) override {
+    bytes.assign(pixels, pixels + stride * static_cast<size_t>(count));
+  }
+  void restart() override {}
+  Bytes bytes;
+};
+
+// Ids in rows one by one, and the motions that the stage should have drawn, one after the other.
+TEST(ids_follow_what_moves_pixels) {
+  Random random(13);
+  fastload::FollowingStage stage;
+  int moved = 0;
+  for (int i = 0; i < 400; ++i) {
+    const int width = random.in(1, 40), height = random.in(1, 40);
+    const fastload::PixelFormat format{1, random.coin() ? 8 : 16, true};
+    const size_t row = format.pixel_bytes() * static_cast<size_t>(width);
+    Bytes ids = random.samples(row * static_cast<size_t>(height)), others(ids.size());
+    fastload::PixelNode turn{"rotate", 0.5, {}, {}};
+    for (const double number : {0.0, 0.0, 0.0, 0.0, 1.0, 9.0, 9.0, 9.0}) {
+      turn.numbers.emplace_back(number);
+    }
+    turn.numbers[0] = {"uniform", {-90.0, 90.0}};
+    const fastload::PixelSpec spec({{"horizontal_flip", 0.5, {}, {}}, turn, {"invert", 1, {}, {}}});
+    const fastload::SampleRng rng{{1, 2}, static_cast<uint64_t>(i), 0};
+    Collected found;
+    RowSink& first = stage.begin(spec, rng, format, 77, width, height, found);
+    fastload::DrawnPixels drawn;
+    std::vector<Motion> motions;
+    spec.draw(rng, drawn);
+    drawn.motions(width, height, motions);
+    CHECK_EQ(&first == &found, motions.empty());
+    for (int y = 0; y < height && !motions.empty(); ++y) {
+      first.rows(ids.data() + row * static_cast<size_t>(y), row, y, 1);
+    }
+    stage.end();
+    const uint8_t fill[] = {77, 0};
+    for (const Motion& motion : motions) {
+      move_nearest(motion, format.bits == 16, format.pixel_bytes(), width, height, ids.data(), fill,
+                   others.data());
+      ids.swap(others);
+    }
+    CHECK(motions.empty() || found.bytes == ids);
+    moved += !motions.empty();
+  }
+  CHECK(moved > 200);
+}
+
+TEST(points_and_areas_of_any_motion_stay_within_their_bytes) {
+  Random random(14);
+  for (int i = 0; i < 1000; ++i) {
+    const int width = random.in(1, 40), height = random.in(1, 40);
+    const fastload::View view{{0, 0, width, height}, width, height, {0, 0, width, height}, false};
+    const std::vector<Motion> motions(static_cast<size_t>(random.in(1, 3)),
+                                      random_motion(random, width, height));
+    const auto pixels = static_cast<uint32_t>(width * height), inside = pixels / 3;
+    const std::vector<uint32_t> words{
+        1, static_cast<uint32_t>(height), static_cast<uint32_t>(width), 2, pixels - inside, inside};
+    const Bytes area(reinterpret_cast<const uint8_t*>(words.data()),
+                     reinterpret_cast<const uint8_t*>(words.data() + words.size()));
+    const Bytes found = fastload::move_areas(area, [&](int, int) { return view; }, motions);
+    std::vector<uint32_t> runs(found.size() / 4);
+    std::memcpy(runs.data(), found.data(), found.size());
+    uint64_t sum = 0;
+    for (size_t k = 4; k < runs.size(); ++k) sum += runs[k];
+    CHECK_EQ(sum, pixels);
+    const auto side = static_cast<uint32_t>(width);
+    const fastload::PointMap map(view, side, static_cast<uint32_t>(height), side,
+                                 static_cast<uint32_t>(height), motions);
+    std::vector<float> box{1, 2, 3, 4, 5, 6, 7, 8};
+    map.move({reinterpret_cast<uint8_t*>(box.data()), 32}, fastload::PointFormat::kXywh, false);
+    CHECK(!(box[2] < 0) && !(box[7] < 0));
   }
 }
 
