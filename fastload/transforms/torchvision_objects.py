@@ -76,6 +76,8 @@ def refusal(item: Any) -> str:
 
 def advice(item: Any) -> str:
     """What would keep a transform off the Python path; empty where nothing does."""
+    if type(item).__name__ in _CROPS:
+        return "name its chains as views, transform=fastload.transforms.Views(first=..., second=...)"
     name = _class_name(item)
     operation, short = operation_of_torchvision(name), name.rpartition(".")[2]
     if operation is not None:
@@ -141,3 +143,5 @@ _ADVICE = {
     "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",
     "CutMix": f"fastload.transforms.batch.CutMix {_BATCHES}CutMix(num_classes)",
 }
+# Classes of SimCLR's, MoCo's and DINO's own code, whose results are lists of crops.
+_CROPS = {"TwoCropsTransform", "TwoCropTransform", "ContrastiveLearningViewGenerator", "DataAugmentationDINO"}

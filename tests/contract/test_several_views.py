@@ -231,6 +231,22 @@ def test_callables_get_their_view_and_then_the_whole_sample(plain: Path, workers
     assert "under each of the sample's views: clean, dark, first, second" in text
 
 
+class TwoCropsTransform:
+    """As MoCo and SimSiam have it."""
+
+    def __init__(self, base_transform: Any) -> None:
+        self.base_transform = base_transform
+
+    def __call__(self, picture: Any) -> list[Any]:
+        return [self.base_transform(picture), self.base_transform(picture)]
+
+
+def test_code_that_makes_two_crops_is_told_of_views() -> None:
+    (step,) = T.compile_plan(TwoCropsTransform(inverted)).steps
+    assert not step.native
+    assert "transform=fastload.transforms.Views(first=..., second=...)" in step.keep
+
+
 def test_a_dataset_with_views_of_its_own(plain: Path) -> None:
     dataset = PackedDataset(plain, transform=VIEWS, target_transform=str)
     with pytest.raises(ValueError, match="Views are made by fastload.DataLoader"):

@@ -5,7 +5,10 @@
 
 #include "check.h"
 #include "decode/cost.h"
+#include "engine/engine.h"
 #include "engine/shared_picture.h"
+#include "made_set.h"
+#include "picture.h"
 #include "random.h"
 
 namespace fastload::test {
@@ -130,6 +133,57 @@ TEST(damage_ends_what_is_shared) {
   SharedPicture shared(memory);
   shared.begin({0, 0, 2, 2}, 3);
   CHECK_THROWS(kDecode, "damaged", shared.restart());
+}
+
+// A batch of JPEGs under `count` views, which are decoded as `once` says.
+Pixels batch(Reader* reader, const std::vector<int64_t>& ids, uint32_t count, DecodeOnce once) {
+  std::vector<ViewPlan> views(count);
+  std::vector<FieldPlan> fields(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const int side = 5 + 9 * static_cast<int>(i);
+    const auto length = static_cast<double>(side);
+    views[i].out_width = views[i].out_height = side;
+    views[i].geometry.add("random_resized_crop", {length, length, 0.05, 0.9, 3.0 / 4, 4.0 / 3});
+    fields[i].form = FieldPlan::Form::kPicture;
+    fields[i].view = i;
+  }
+  const SamplePlan plan{FieldsPlan(views, fields), 7, {}, 0, once};
+  Pixels memory(plan.fields.picture_bytes() * ids.size(), 77);
+  std::vector<FieldPlace> places(count);
+  size_t begin = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    const auto side = static_cast<size_t>(views[i].out_width);
+    places[i].stride = side * side * 3;
+    places[i].row_bytes = side * 3;
+    places[i].room = {views[i].out_height, views[i].out_width};
+    places[i].memory = std::span(memory).subspan(begin, places[i].stride * ids.size());
+    begin += places[i].memory.size();
+  }
+  Engine engine(Sources({{reader, nullptr, {}, 0}}), plan, {2, 0, {}}, nullptr, {});
+  const Engine::Ticket ticket = engine.submit({places, ids, {}, 0, nullptr, nullptr});
+  CHECK(engine.wait(ticket, 60.0));
+  CHECK_EQ(engine.collect(ticket).size(), 0u);
+  return memory;
+}
+
+TEST(views_are_the_same_decoded_together_and_apart) {
+  Random random(3);
+  std::vector<Pixels> files;
+  for (int i = 0; i < 24; ++i) {
+    Picture picture;
+    picture.width = random.in(1, 90);
+    picture.height = random.in(1, 90);
+    picture.sampling = i % 3 == 0 ? 0 : i % 3 == 1 ? 0x11 : 0x22;
+    files.push_back(as_jpeg(random, picture));
+  }
+  MadeSet set(files);
+  std::vector<int64_t> ids;
+  for (int i = 0; i < 24; ++i) ids.push_back(i);
+  for (const uint32_t count : {1u, 2u, 5u}) {
+    const Pixels apart = batch(&set.reader(), ids, count, DecodeOnce::kNever);
+    CHECK(batch(&set.reader(), ids, count, DecodeOnce::kAlways) == apart);
+    CHECK(batch(&set.reader(), ids, count, DecodeOnce::kCheaper) == apart);
+  }
 }
 
 }  // namespace
