@@ -191,7 +191,7 @@ TEST(regions_of_every_sampling_equal_the_whole) {
       check_regions(decoder, as_jpeg(progressive, components, factors), rois);
     }
   }
-  CHECK_EQ(decoder.counts().warnings, 0u);
+  CHECK_EQ(decoder.counts()[fastload::kWarnings], 0u);
 }
 
 TEST(slack_of_raw_pixels_at_the_end_of_a_mapping) {
