@@ -57,6 +57,7 @@ Raw random_raw(Random& random) {
 
 View random_view(Random& random, int width, int height) {
   View view;
+  view.filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
   view.crop.x = random.in(0, width - 1);
   view.crop.y = random.in(0, height - 1);
   view.crop.width = random.in(1, width - view.crop.x);
