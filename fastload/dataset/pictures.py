@@ -334,7 +334,7 @@ def _transformed(pixels: Any, transform: Any) -> Any:
     plan = compile_plan(transform)
     if plan.views or plan.scheduled:
         raise ValueError(
-            "Views, and what changes by the epoch, are made by fastload.DataLoader. Found: an index into a "
+            f"{'Views' if plan.views else 'Epochs'} are made by fastload.DataLoader. Found: an index into a "
             f"dataset with the transform {transform!r}. Use the loader, or another transform."
         )
     seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_().item())

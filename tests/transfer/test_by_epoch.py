@@ -143,3 +143,9 @@ def test_what_cannot_be(make: Any, kind: type[Exception], message: str) -> None:
 def test_reused_memory_has_one_size(tiny: PackedDataset) -> None:
     with pytest.raises(ValueError, match="device_memory='reuse' and ByEpoch exclude each other"):
         DataLoader(tiny, 8, transform=GROWING, device="cuda", device_memory="reuse")
+
+
+def test_a_picture_alone_has_no_epoch(tiny: PackedDataset) -> None:
+    dataset = PackedDataset(tiny.folder, transform=GROWING)
+    with pytest.raises(ValueError, match=r"Epochs are made by fastload.DataLoader"):
+        dataset[0]
