@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ __all__ = [
 
 MAGIC = b"FLENTRY1"
 DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
+T = TypeVar("T")
+
 _GROUP = 64  # records a thread takes at a time
 _CHUNK = 1 << 16  # index entries at a time
 _SHARE = 40  # entry points are about this share of the records' bytes
@@ -80,8 +82,8 @@ def _groups(n: int) -> Iterator[npt.NDArray[np.uint64]]:
 
 
 def _map_in_order(
-    function: Callable[[npt.NDArray[np.uint64]], Any], n: int, threads: int, progress: Callable[[int], None]
-) -> Iterator[Any]:
+    function: Callable[[npt.NDArray[np.uint64]], T], n: int, threads: int, progress: Callable[[int], None]
+) -> Iterator[T]:
     """``function`` of each group of sample ids, in order, from ``threads`` threads, a few groups ahead."""
     with started_pool(threads, "fastload-entries") as executor:
         waiting = []

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fastload._native import _C
 from fastload.packing.index_runs import IndexRuns
 from fastload.packing.summary import Summary
 from fastload.sample.fields import Image, Label, Mask
@@ -53,7 +54,7 @@ def _facts(dataset: PackedFiles, field: Field, runs: IndexRuns) -> dict[str, Any
 
 
 def _values(
-    column: Any, field: Field, runs: IndexRuns
+    column: _C.Column, field: Field, runs: IndexRuns
 ) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[np.int64]]]:
     """The values that are looked at, in the field's dtype, and where each one's bytes begin."""
     step = min(_MOST, max(1, _BYTES // field.item_bytes)) if field.storage == "fixed" else _SAMPLES
@@ -147,8 +148,8 @@ class _Numbers:
 
     def __init__(self, row_bytes: int | None) -> None:
         self._rows = None if row_bytes is None else _Lengths("rows", row_bytes)
-        self._low: Any = None
-        self._high: Any = None
+        self._low: float | None = None
+        self._high: float | None = None
         self._nan = 0
 
     def add(self, values: npt.NDArray[Any], ends: npt.NDArray[np.int64] | None) -> None:
@@ -165,11 +166,11 @@ class _Numbers:
 
     def found(self) -> dict[str, Any]:
         facts = self._rows.found() if self._rows is not None else {}
-        if self._low is not None:
+        if self._low is not None and self._high is not None:
             facts |= {"min": _json_number(self._low), "max": _json_number(self._high)}
         return facts | ({"nan": self._nan} if self._nan else {})
 
 
-def _json_number(value: Any) -> Any:
+def _json_number(value: float) -> float | str:
     """A number as JSON can say it: it has no infinity."""
     return str(value) if isinstance(value, float) and not np.isfinite(value) else value

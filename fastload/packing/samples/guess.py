@@ -29,7 +29,6 @@ from fastload.sample.fields import (
     Scalar,
     Text,
 )
-from fastload.sample.kind_words import kind_of
 from fastload.sample.schema import Field, Schema
 
 __all__ = ["LABELS", "guess_kind", "guess_schema", "is_image_file"]
@@ -41,12 +40,8 @@ _POINTS = ("keypoint", "landmark", "joint")
 _SNIFFED = 64  # bytes of a file that tell its codec
 
 
-def guess_schema(source: Given, named: Mapping[str, Any] | None = None) -> Schema:
+def guess_schema(source: Given) -> Schema:
     """The schema of samples.
-
-    Args:
-        source: the samples.
-        named: kinds of fields that are not to be guessed (None: leave the field out).
 
     Raises:
         PackError: there are none, or what they have is no sample.
@@ -58,16 +53,8 @@ def guess_schema(source: Given, named: Mapping[str, Any] | None = None) -> Schem
     if wrong is not None:
         raise PackError(f"a sample must be a dict of values by field name. Found: {type(wrong).__name__}.")
     names = list(dict.fromkeys(name for sample in samples for name in sample))
-    named = named or {}
-    missing = sorted(set(named) - set(names))
-    if missing:
-        raise PackError(f"there is no {missing[0]!r}; samples have {', '.join(map(str, names))}.")
     fields = []
     for name in names:
-        if name in named:
-            if named[name] is not None:
-                fields.append(Field(name, kind_of(named[name])))
-            continue
         values = [sample[name] for sample in samples if sample.get(name) is not None]
         try:
             fields.append(Field(name, guess_kind(str(name), values, source.root)))

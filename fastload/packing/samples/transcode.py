@@ -7,8 +7,9 @@ pixels of the first image by the engine's own arithmetic.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,7 @@ from fastload.shard.codecs import CODECS, JPEG, PROGRESSIVE, SIXTEEN_BIT
 
 __all__ = ["Transcoder"]
 
+T = TypeVar("T")
 Size = tuple[int, int]  # width, height
 
 
@@ -61,7 +63,7 @@ class Transcoder:
                 found.append(value if target == size else _moved(field.kind, value, size, target))
         return found
 
-    def _guarded(self, name: str, make: Any, picture: Picture) -> Any:
+    def _guarded(self, name: str, make: Callable[[Picture], T], picture: Picture) -> T:
         try:
             return make(picture)
         except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
