@@ -84,6 +84,15 @@ TEST(look_up_each) {
   });
 }
 
+TEST(permute) {
+  check_levels(10, 200, [](const PointKernels& kernels, Bytes& rgb, size_t pixels, Random& random) {
+    uint8_t order[] = {0, 1, 2};
+    std::swap(order[0], order[random.in(0, 2)]);
+    std::swap(order[1], order[random.in(1, 2)]);
+    kernels.permute(rgb.data(), pixels, order);
+  });
+}
+
 TEST(grayscale) {
   check_levels(3, 200, [](const PointKernels& kernels, Bytes& rgb, size_t pixels, Random&) {
     kernels.grayscale(rgb.data(), pixels);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "transform/pixels/pointwise.h"
 #include "transform/pixels/registry.h"
 
 namespace fastload {
@@ -13,15 +14,10 @@ constexpr const char* kParameters[] = {"order"};
 constexpr uint8_t kOrders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
 void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
-  const Picture picture = canvas.picture();  // a copy: bytes may alias the canvas's
+  const Picture& picture = canvas.picture();
   const double last = static_cast<double>(std::size(kOrders)) - 1.0;
   const uint8_t* order = kOrders[static_cast<size_t>(std::clamp(numbers[0], 0.0, last))];
-  const size_t bytes = picture.bytes();
-  for (size_t i = 0; i < bytes; i += 3) {
-    uint8_t* const pixel = picture.pixels + i;
-    const uint8_t channels[] = {pixel[0], pixel[1], pixel[2]};
-    for (size_t c = 0; c < 3; ++c) pixel[c] = channels[order[c]];
-  }
+  point_kernels().permute(picture.pixels, picture.bytes() / 3, order);
 }
 
 }  // namespace

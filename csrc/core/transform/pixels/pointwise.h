@@ -18,6 +18,8 @@ struct PointKernels {
   void (*look_up)(uint8_t* rgb, size_t bytes, const ByteTable& table);
   // A table for each channel.
   void (*look_up_each)(uint8_t* rgb, size_t pixels, const ByteTable* tables);
+  // The channels order[0], order[1], order[2] as red, green and blue.
+  void (*permute)(uint8_t* rgb, size_t pixels, const uint8_t* order);
   // Least and greatest value of each channel.
   void (*extremes)(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greatest);
   // The luma of convert("L") in all channels; its sum; channels moved away from it.

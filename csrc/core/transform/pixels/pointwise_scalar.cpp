@@ -15,6 +15,13 @@ void look_up_each(uint8_t* rgb, size_t pixels, const ByteTable* tables) {
   }
 }
 
+void permute(uint8_t* rgb, size_t pixels, const uint8_t* order) {
+  for (uint8_t* p = rgb; p != rgb + 3 * pixels; p += 3) {
+    const uint8_t channels[] = {p[0], p[1], p[2]};
+    for (size_t c = 0; c < 3; ++c) p[c] = channels[order[c]];
+  }
+}
+
 void extremes(const uint8_t* rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
   std::fill_n(least, 3, uint8_t{255});
   std::fill_n(greatest, 3, uint8_t{0});
@@ -109,7 +116,7 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
 
 }  // namespace
 
-constinit const PointKernels kPointKernelsScalar{look_up,  look_up_each, extremes, grayscale,
-                                                 luma_sum, saturation,   hue,      sharpen};
+constinit const PointKernels kPointKernelsScalar{
+    look_up, look_up_each, permute, extremes, grayscale, luma_sum, saturation, hue, sharpen};
 
 }  // namespace fastload

@@ -88,6 +88,17 @@ void look_up_each(uint8_t* rgb, size_t pixels, const ByteTable* tables) {
   });
 }
 
+template <class V>
+void permute(uint8_t* rgb, size_t pixels, const uint8_t* order) {
+  change_planes<V>(rgb, pixels, [&](Planes& planes) {
+    const Planes before = planes;
+    const uint8_t* const from[] = {before.r, before.g, before.b};
+    std::memcpy(planes.r, from[order[0]], kBlock);
+    std::memcpy(planes.g, from[order[1]], kBlock);
+    std::memcpy(planes.b, from[order[2]], kBlock);
+  });
+}
+
 void extremes(const uint8_t* __restrict__ rgb, size_t pixels, uint8_t* least, uint8_t* greatest) {
   constexpr size_t kStep = 192;  // bytes: whole vectors of whole pixels
   alignas(64) uint8_t low[kStep];
@@ -323,8 +334,8 @@ void sharpen(uint8_t* rgb, size_t row_bytes, size_t rows, float factor, uint8_t*
 
 template <class V>
 constexpr PointKernels kernels_of() {
-  return {look_up<V>,  look_up_each<V>, extremes, grayscale<V>,
-          luma_sum<V>, saturation<V>,   hue<V>,   sharpen<V>};
+  return {look_up<V>,  look_up_each<V>, permute<V>, extremes,  grayscale<V>,
+          luma_sum<V>, saturation<V>,   hue<V>,     sharpen<V>};
 }
 
 }  // namespace
