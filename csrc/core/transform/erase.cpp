@@ -1,8 +1,11 @@
 #include "transform/erase.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include "transform/store.h"
 #include "transform/store_scalar.h"
@@ -57,8 +60,8 @@ class Normals {
     return made;
   }
   [[nodiscard]] float of(uint32_t bits) const {
-    const float size = upper_[bits & (kHalf - 1)];
-    return (bits & kHalf) != 0 ? -size : size;
+    const auto size = std::bit_cast<uint32_t>(upper_[bits & (kHalf - 1)]);
+    return std::bit_cast<float>(size | (bits & kHalf) << 16);  // the upper bit is the sign
   }
 
  private:
@@ -79,25 +82,26 @@ class Normals {
   std::unique_ptr<float[]> upper_;
 };
 
-// One after the other, eight of a block of words.
+// Numbers for kPixels pixels at a time: eight of a block of words.
 class Noise {
  public:
+  static constexpr size_t kPixels = 16;
+
   explicit Noise(const PhiloxWords& key) : key_{key[0], key[1]}, normals_(Normals::table()) {}
-  float next() {
-    if (left_ == 0) {
-      words_ = philox4x32({block_++, 0, 0, 0}, key_);
-      left_ = 8;
+  void draw(std::array<float, 3 * kPixels>& to) {
+    for (size_t i = 0; i < to.size(); i += 8) {
+      const PhiloxWords words = philox4x32({block_++, 0, 0, 0}, key_);
+      for (size_t k = 0; k < 4; ++k) {
+        to[i + 2 * k] = normals_.of(words[k] & 0xFFFF);
+        to[i + 2 * k + 1] = normals_.of(words[k] >> 16);
+      }
     }
-    --left_;
-    return normals_.of(words_[left_ / 2] >> (left_ % 2 == 0 ? 0 : 16));
   }
 
  private:
   PhiloxKey key_;
   const Normals& normals_;
-  PhiloxWords words_{};
   uint32_t block_ = 0;
-  uint32_t left_ = 0;
 };
 
 // Where a picture's values are.
@@ -111,19 +115,28 @@ struct Values {
 template <typename T, typename Convert>
 void fill(const EraseSpec& spec, const Box& box, const PhiloxWords& key, const Values& to,
           Convert convert) {
-  Noise noise(key);
-  std::array<float, 3> value = spec.value;
+  std::array<float, 3 * Noise::kPixels> values;
+  for (size_t i = 0; i < values.size(); ++i) values[i] = spec.value[i % 3];
+  const bool noisy = spec.fill == EraseSpec::Fill::kNoise;
+  std::optional<Noise> noise;  // its table is made where it is wanted
+  if (spec.fill != EraseSpec::Fill::kValue) noise.emplace(key);
   if (spec.fill == EraseSpec::Fill::kColor) {
-    for (float& one : value) one = noise.next();
+    noise->draw(values);
+    for (size_t i = 3; i < values.size(); ++i) values[i] = values[i % 3];
   }
+  const auto width = static_cast<size_t>(box.width);
   for (int y = 0; y < box.height; ++y) {
-    uint8_t* at = to.data + to.row * static_cast<size_t>(box.top + y) +
-                  to.pixel * static_cast<size_t>(box.left);
-    for (int x = 0; x < box.width; ++x, at += to.pixel) {
-      for (size_t c = 0; c < 3; ++c) {
-        const float number = spec.fill == EraseSpec::Fill::kNoise ? noise.next() : value[c];
-        const T stored = convert(number);
-        std::memcpy(at + c * to.channel, &stored, sizeof(T));
+    uint8_t* row = to.data + to.row * static_cast<size_t>(box.top + y) +
+                   to.pixel * static_cast<size_t>(box.left);
+    for (size_t x = 0; x < width; x += Noise::kPixels) {
+      if (noisy) noise->draw(values);
+      const size_t pixels = std::min(Noise::kPixels, width - x);
+      uint8_t* at = row + x * to.pixel;
+      for (size_t i = 0; i < pixels; ++i, at += to.pixel) {
+        for (size_t c = 0; c < 3; ++c) {
+          const T stored = convert(values[3 * i + c]);
+          std::memcpy(at + c * to.channel, &stored, sizeof(T));
+        }
       }
     }
   }
