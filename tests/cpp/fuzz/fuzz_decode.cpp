@@ -75,7 +75,7 @@ std::optional<Pixels> decode_sample(const Case& c, uint64_t& warnings) {
   try {
     const Pixels sample =
         make_sample(c, [&](RowSink& sink) { decoder.decode(c.source, sink, c.entries); });
-    warnings = decoder.counts().warnings;
+    warnings = decoder.counts()[fastload::kWarnings];
     return sample;
   } catch (const Error& error) {
     FUZZ_CHECK(error.kind() == ErrorKind::kDecode || error.kind() == ErrorKind::kLimit);
@@ -96,7 +96,7 @@ OraclePicture whole_picture(const Case& c) {
     decoder.decode(all, sink);
     FUZZ_CHECK(sink.whole());
     picture.rgb = sink.pixels();
-    picture.clean = decoder.counts().warnings == 0;
+    picture.clean = decoder.counts()[fastload::kWarnings] == 0;
   } catch (const Error&) {
   }
   return picture;

@@ -123,7 +123,7 @@ std::optional<Pixels> cut_whole(const Case& c, const CutPlan& plan) {
     return std::nullopt;
   }
   FUZZ_CHECK(sink.whole());
-  if (decoder.counts().warnings != 0) return std::nullopt;
+  if (decoder.counts()[fastload::kWarnings] != 0) return std::nullopt;
   Pixels pixels = sink.pixels();
   pixels.resize(pixels.size() + RowSink::kSlack);
   const size_t stride = pixel * static_cast<size_t>(all.width);
