@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from field_samples import SCHEMA, Samples
+from noise_samples import Noise
 from pack_trees import environment, snapshot
 
 import fastload
@@ -23,23 +23,6 @@ from fastload.shard.dataset import PackedFiles
 
 SCHEMA_OF_NOISE = {"image": "image", "noise": "bytes", "n": "int64"}
 DRIVER = Path(__file__).with_name("interrupted_samples.py")
-
-
-class Noise:
-    """Samples of 100 kB, 80 of them; remembers those that are asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[int] = []
-
-    def __len__(self) -> int:
-        return 80
-
-    def __getitem__(self, i: int) -> dict[str, Any]:
-        if i >= 80:
-            raise IndexError(i)
-        self.asked.append(i)
-        rng = np.random.default_rng(i)
-        return {"image": np.full((3, 3), i, np.uint8), "noise": rng.bytes(100_000), "n": i}
 
 
 def pack(samples: Any, output: Path, format_name: str = "arrow", **options: Any) -> Any:
