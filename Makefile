@@ -66,8 +66,8 @@ foreign:  ## the tests of one framework in an environment of its own: make forei
 
 # Those whose environments are made in a minute. From tests/, as py-test.
 foreign-test:  ## the same for the quick ones, on the installed package
-	@for name in torchmetrics ignite accelerate timm torchvision lightning; do \
-	  FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python tests/foreign/run.sh $$name -q || exit 1; done
+	@printf '%s\n' lightning torchvision timm accelerate ignite torchmetrics | FASTLOAD_TEST_INSTALLED=1 \
+	  PYTHON=$(BIN)/python xargs -P 2 -I NAME tests/foreign/run.sh NAME -q
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"
