@@ -85,7 +85,10 @@ RecordFeed::RecordFeed(Sources sources, const Plan& plan, const ReadAheadPlan& r
 bool RecordFeed::is_wanted(const RecordRequest& request, const PhiloxKey& key, size_t i) const {
   if (request.ids[i] < 0) return false;
   const auto id = static_cast<uint64_t>(request.ids[i]);
-  if (has(refused_, id) || (accepted_only_ && !has(accepted_, id))) return false;
+  {
+    const std::lock_guard lock(verdicts_);
+    if (has(refused_, id) || (accepted_only_ && !has(accepted_, id))) return false;
+  }
   if (request.share <= 0) return true;
   const uint32_t draw = request.draws.empty() ? 0 : request.draws[i];
   const PhiloxWords words = SampleRng{key, id, draw}.words(DrawOp::kDecoder, 0);
@@ -125,10 +128,14 @@ std::unique_ptr<RecordBatch> RecordFeed::fetch(const RecordRequest& request,
 // markers, the picture.
 bool RecordFeed::has_all_rows(const Source& source, uint64_t own, uint64_t id, Bytes record,
                               const ImageInfo& info) {
-  if (has(whole_, id)) return true;
+  {
+    const std::lock_guard lock(verdicts_);
+    if (has(whole_, id)) return true;
+  }
   std::vector<uint8_t> scratch;
   bool intact = source.entries != nullptr && source.entries->find(own, scratch).size() > 0;
   if (!intact) intact = !build_entries(record, kCheckSpacing).empty();
+  const std::lock_guard lock(verdicts_);  // the checker's, too: few pictures come to it
   if (!intact) {
     NoSink sink;
     try {
@@ -174,8 +181,14 @@ bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t 
   return true;
 }
 
-void RecordFeed::refuse(std::span<const int64_t> ids) { set(refused_, ids); }
+void RecordFeed::refuse(std::span<const int64_t> ids) {
+  const std::lock_guard lock(verdicts_);
+  set(refused_, ids);
+}
 
-void RecordFeed::accept(std::span<const int64_t> ids) { set(accepted_, ids); }
+void RecordFeed::accept(std::span<const int64_t> ids) {
+  const std::lock_guard lock(verdicts_);
+  set(accepted_, ids);
+}
 
 }  // namespace fastload

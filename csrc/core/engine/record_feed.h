@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -43,7 +44,7 @@ struct RecordBatch {
   std::vector<std::shared_ptr<const void>> held;  // owns records that were read ahead
 };
 
-// Safe to use from many threads, but for refuse() and accept().
+// Safe to use from many threads.
 class RecordFeed {
  public:
   struct Plan {
@@ -86,6 +87,7 @@ class RecordFeed {
   const Plan plan_;
   Decoder checker_;
   ReadAhead ahead_;
+  mutable std::mutex verdicts_;                   // guards the checker and what follows
   std::vector<bool> refused_, accepted_, whole_;  // by sample id, as long as needed
   bool accepted_only_ = false;
 };
