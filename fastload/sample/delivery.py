@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ __all__ = ["IMAGE", "LABEL", "Delivery"]
 
 #: The fields of a set that has one image and one label, in a batch's memory.
 IMAGE, LABEL = "image", "label"
-_SMALL = 8  # a field of less than this part of a batch is copied out of it
+_SMALL = 8  # fields that together are less than this part of a batch are copied out of it
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class Delivery:
                 somebody keeps do not keep the pictures; 0: they do not.
         """
         if self.is_pair:
-            return raw[IMAGE], _kept(raw[LABEL], nbytes)
-        return {name: _kept(value, nbytes) for name, value in self.layout.finished(raw).items()}
+            return raw[IMAGE], _kept(raw[LABEL], nbytes // _SMALL)
+        found = self.layout.finished(raw)
+        least = _least_left([size for value in found.values() for size in _sizes(value)], nbytes)
+        return {name: _kept(value, least) for name, value in found.items()}
 
     def samples(self, raw: Mapping[str, Any]) -> list[Any]:
         """The samples of a batch, one by one, for Python callables.
@@ -67,14 +70,36 @@ class Delivery:
         return {name: _collated(known.get(name), [sample[name] for sample in samples]) for name in samples[0]}
 
 
-def _kept(value: Any, nbytes: int) -> Any:
-    """``value`` in memory of its own, where it is a small part of ``nbytes``."""
+def _least_left(sizes: Sequence[int], nbytes: int) -> int:
+    """The least size of a field that stays in a batch of ``nbytes``: smaller ones are little together.
+
+    Those of one size are treated alike. Many small crops of a picture may be most of a batch: to copy them
+    would take longer than to decode them.
+    """
+    room = nbytes // _SMALL
+    for size, alike in groupby(sorted(sizes)):
+        room -= size * len(list(alike))
+        if room <= 0:
+            return size
+    return nbytes
+
+
+def _sizes(value: Any) -> list[int]:
     if isinstance(value, torch.Tensor):
-        return value.clone() if value.nbytes * _SMALL < nbytes else value
+        return [value.nbytes]
+    from fastload.sample.ragged import Ragged
+
+    return [value.values.nbytes, value.offsets.nbytes] if isinstance(value, Ragged) else []
+
+
+def _kept(value: Any, least: int) -> Any:
+    """``value`` in memory of its own, where it is smaller than ``least`` bytes."""
+    if isinstance(value, torch.Tensor):
+        return value.clone() if value.nbytes < least else value
     from fastload.sample.ragged import Ragged
 
     if isinstance(value, Ragged):
-        values, offsets = (_kept(part, nbytes) for part in (value.values, value.offsets))
+        values, offsets = (_kept(part, least) for part in (value.values, value.offsets))
         return Ragged.trusted(values, offsets)
     return value
 
