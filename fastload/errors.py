@@ -13,7 +13,9 @@ __all__ = [
     "FormatVersionError",
     "LimitError",
     "NotDelivered",
+    "ObjectMissing",
     "PackError",
+    "RemoteError",
     "SampleError",
     "ShardError",
     "ShardTruncated",
@@ -41,6 +43,14 @@ class ShardError(FastloadError, OSError):
 
 class ShardTruncated(ShardError):
     """A shard is shorter than its index says."""
+
+
+class RemoteError(ShardError):
+    """A store does not do what it was asked for; the message has the URL and what the store said."""
+
+
+class ObjectMissing(RemoteError):
+    """A store has no such object."""
 
 
 class ChecksumError(FastloadError):

@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "_native": set(),
     "machine": set(),
     "sample": set(),
+    "remote": {"machine"},
     "transforms": {"sample"},
     "shard": {"machine", "sample"},
     "sampler": {"machine"},

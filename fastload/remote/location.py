@@ -1,0 +1,142 @@
+"""URLs of stores: parsed, joined, and written again."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote, unquote
+
+__all__ = ["SCHEMES", "Location", "is_url", "url_of"]
+
+SCHEMES = ("s3", "gs", "az", "https", "http", "file", "hf")
+_URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL | re.IGNORECASE)
+_CUT_URL = re.compile(rf"({'|'.join(SCHEMES)}):/[^/]")
+_ENCODED = ("https", "http", "file")  # whose URLs have %20 for a space; object stores' have the key itself
+
+
+def is_url(text: object) -> bool:
+    """Whether ``text`` is meant as a URL: ``scheme://...`` of any scheme."""
+    return isinstance(text, str) and _URL.match(text) is not None
+
+
+def url_of(given: Any) -> Location | None:
+    """The location that an argument names; None: it is a path, or no text at all.
+
+    Raises:
+        ValueError: a URL of which nothing can be read, or one that pathlib has cut.
+    """
+    if isinstance(given, Location):
+        return given
+    if is_url(given):
+        return Location.parse(given)
+    text = given if isinstance(given, str) else getattr(given, "as_posix", str)()
+    if _CUT_URL.match(text):
+        raise ValueError(
+            f"A URL has two slashes behind its scheme; pathlib.Path takes one away. Found: {text!r}. Give "
+            "the URL as text."
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a store.
+
+    Args:
+        scheme: one of :data:`SCHEMES`.
+        host: bucket, container or host with port; ``""`` for ``file``; for ``hf`` the repository,
+            ``datasets/OWNER/NAME``, perhaps with ``@REVISION``.
+        path: in the store, without slashes at its ends; ``""``: the whole store. Of http(s) and file URLs
+            this is the decoded text.
+    """
+
+    scheme: str
+    host: str
+    path: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Location:
+        """From a URL.
+
+        Raises:
+            ValueError: no URL of a scheme that can be read, without a bucket or host, or with a query or a
+                password.
+        """
+        match = _URL.fullmatch(text)
+        scheme, rest = (match[1].lower(), match[2]) if match else ("", text)
+        if scheme not in SCHEMES:
+            legal = ", ".join(f"{name}://" for name in SCHEMES)
+            raise ValueError(f"A URL must begin with one of {legal}. Found: {_without_secret(text)!r}.")
+        if scheme == "file":
+            if not rest.startswith("/"):
+                raise ValueError(f"file:// takes an absolute path, file:///data/set. Found: {text!r}.")
+            return cls(scheme, "", unquote(rest).strip("/"))
+        if scheme == "hf":
+            return cls._of_hub(text, rest)
+        host, _, path = rest.partition("/")
+        if not host:
+            raise ValueError(f"{scheme}:// must be followed by a {_host_word(scheme)}. Found: {text!r}.")
+        if "@" in host:
+            raise ValueError(
+                f"A URL may not have a user or password in it, as it is shown in messages. Found: "
+                f"{_without_secret(text)!r}. Give them as storage_options=, or in the environment."
+            )
+        if scheme in _ENCODED:
+            if "?" in path or "#" in path:
+                raise ValueError(
+                    f"The URL of a set may not have a query or fragment, as its files are found by joining "
+                    f"names to it. Found: {_without_secret(text)!r}. Give tokens as "
+                    "storage_options={'headers': ...}."
+                )
+            path = unquote(path)
+        return cls(scheme, host, path.strip("/"))
+
+    @classmethod
+    def _of_hub(cls, text: str, rest: str) -> Location:
+        parts = rest.split("/", 3)
+        if len(parts) < 3 or parts[0] != "datasets" or not all(parts[:3]):
+            raise ValueError(f"hf:// takes datasets/OWNER/NAME and a path. Found: {text!r}.")
+        return cls("hf", "/".join(parts[:3]), parts[3].strip("/") if len(parts) > 3 else "")
+
+    @property
+    def root(self) -> Location:
+        """The whole store."""
+        return replace(self, path="")
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; of a whole store its host."""
+        return self.path.rpartition("/")[2] or self.host
+
+    @property
+    def parent(self) -> Location:
+        """Without the last part of the path."""
+        return replace(self, path=self.path.rpartition("/")[0])
+
+    def __truediv__(self, name: str) -> Location:
+        """A file below, or beside it (``../name``).
+
+        Raises:
+            ValueError: an absolute path, or one that leads out of the store.
+        """
+        joined = posixpath.normpath(posixpath.join(self.path, name))
+        if name.startswith("/") or joined.startswith("../") or joined == "..":
+            raise ValueError(f"{name!r} is not a path within {self.root}. Found it in {self}.")
+        return replace(self, path="" if joined == "." else joined)
+
+    def __str__(self) -> str:
+        path = quote(self.path, safe="/!$&'()*+,;=:@~") if self.scheme in _ENCODED else self.path
+        return (
+            f"{self.scheme}://{self.host}/{path}" if path or not self.host else f"{self.scheme}://{self.host}"
+        )
+
+
+def _host_word(scheme: str) -> str:
+    return {"az": "container", "https": "host", "http": "host"}.get(scheme, "bucket")
+
+
+def _without_secret(text: str) -> str:
+    """A URL for a message: no password, no query."""
+    return re.sub(r"\?.*", "?...", re.sub(r"//[^/@]*@", "//...@", text), flags=re.DOTALL)

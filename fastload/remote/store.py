@@ -1,0 +1,102 @@
+"""What packing, opening and commands know of a store. ``opening.open_store`` makes one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from fastload.remote.location import Location
+
+__all__ = ["Facts", "Listed", "Store"]
+
+
+class Facts(NamedTuple):
+    """What a store says of an object without giving its bytes."""
+
+    size: int  # bytes
+    etag: str  # changes with the contents; "": the store has none
+
+
+class Listed(NamedTuple):
+    """An object in a listing."""
+
+    path: str  # in the store
+    size: int  # bytes
+
+
+class Store(Protocol):
+    """A bucket, a host or the file system. Paths are keys in it, without a slash before them.
+
+    Safe to use from many threads. Pickles as its location and options; a ``repr`` and a message never have
+    secrets. Transient failures are asked again within, and then raised.
+    """
+
+    @property
+    def root(self) -> Location:
+        """Where it is."""
+        ...
+
+    def head(self, path: str) -> Facts | None:
+        """Size and etag; None: there is no such object.
+
+        Raises:
+            RemoteError: it cannot be told.
+        """
+        ...
+
+    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+        """Bytes ``begin`` to before ``end`` of an object (None: to its end), exactly.
+
+        Raises:
+            ObjectMissing: there is no such object.
+            RemoteError: they cannot be had, or are not as many.
+        """
+        ...
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        """All objects whose paths begin with ``prefix``, in the order of their names.
+
+        Raises:
+            RemoteError: the store cannot tell.
+        """
+        ...
+
+    def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """Write an object; it is seen when it is whole.
+
+        Args:
+            if_absent: leave one that is there as it is.
+
+        Returns:
+            Whether it was written: False only where one was there, with ``if_absent``.
+
+        Raises:
+            RemoteError: the store does not take it.
+        """
+        ...
+
+    def upload(self, path: str, file: Path) -> None:
+        """Write a local file as an object, in parts where it is large; it is seen when it is whole.
+
+        Raises:
+            RemoteError: the store does not take it; nothing of it stays there.
+        """
+        ...
+
+    def delete(self, path: str) -> None:
+        """Remove an object; none there is fine.
+
+        Raises:
+            RemoteError: the store does not do it.
+        """
+        ...
+
+    def core(self, paths: Sequence[str] = ()) -> Any:
+        """What the core reads by, a ``_C.RemoteStore``; None: these are local files.
+
+        Args:
+            paths: what will be read, for stores whose every URL must be signed first.
+        """
+        ...

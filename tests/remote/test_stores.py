@@ -1,0 +1,125 @@
+"""What every store does, whatever it is."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from fastload.errors import ObjectMissing, RemoteError
+from fastload.remote.location import Location
+from fastload.remote.opening import open_store
+from fastload.remote.store import Listed, Store
+
+
+@pytest.fixture(params=["file"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Location]:
+    """A store, and an empty place in it."""
+    location = Location.parse(f"file://{tmp_path}")
+    return open_store(location), location
+
+
+def test_an_object_comes_back(place: tuple[Store, Location]) -> None:
+    store, at = place
+    path = (at / "folder/x").path
+    assert store.head(path) is None
+    assert store.put(path, b"0123456789")
+    facts = store.head(path)
+    assert facts is not None
+    assert facts.size == 10
+    assert facts.etag
+    assert store.get(path) == b"0123456789"
+    assert store.get(path, 3, 5) == b"34"
+    assert store.get(path, 7) == b"789"
+    assert store.put(path, b"anders")
+    changed = store.head(path)
+    assert changed is not None
+    assert (changed.size, changed.etag != facts.etag) == (6, True)
+
+
+def test_an_empty_object_is_one(place: tuple[Store, Location]) -> None:
+    store, at = place
+    path = (at / "empty").path
+    store.put(path, b"")
+    assert store.get(path) == b""
+    assert [*store.list(at.path)] == [Listed(path, 0)]
+
+
+def test_if_absent_leaves_what_is_there(place: tuple[Store, Location]) -> None:
+    store, at = place
+    path = (at / "x").path
+    assert store.put(path, b"first", if_absent=True)
+    assert not store.put(path, b"second", if_absent=True)
+    assert store.get(path) == b"first"
+    assert [each.path for each in store.list(at.path)] == [path]
+
+
+def test_what_is_missing_is_said(place: tuple[Store, Location]) -> None:
+    store, at = place
+    path = (at / "nothing").path
+    with pytest.raises(ObjectMissing, match="nothing"):
+        store.get(path)
+    with pytest.raises(ObjectMissing, match="nothing"):
+        store.get(path, 0, 4)
+    store.delete(path)
+    assert [*store.list(at.path)] == []
+
+
+def test_a_range_behind_the_end_is_an_error(place: tuple[Store, Location]) -> None:
+    store, at = place
+    path = (at / "x").path
+    store.put(path, b"0123")
+    with pytest.raises(RemoteError, match="x"):
+        store.get(path, 2, 8)
+
+
+def test_listing_is_by_prefix_and_in_order(place: tuple[Store, Location]) -> None:
+    store, at = place
+    for name in ("b/2", "b/10", "a", "bb", "c/d/e"):
+        store.put((at / name).path, name.encode())
+
+    def names(prefix: str) -> list[str]:
+        return [each.path[len(at.path) + 1 :] for each in store.list(f"{at.path}/{prefix}")]
+
+    assert names("") == ["a", "b/10", "b/2", "bb", "c/d/e"]
+    assert names("b") == ["b/10", "b/2", "bb"]
+    assert names("b/") == ["b/10", "b/2"]
+    assert names("none/") == []
+    assert [each.size for each in store.list(f"{at.path}/b/")] == [4, 3]
+
+
+def test_a_file_is_uploaded_and_deleted(place: tuple[Store, Location], tmp_path: Path) -> None:
+    store, at = place
+    data = bytes(range(256)) * 4096
+    (tmp_path / "source").write_bytes(data)
+    path = (at / "copy").path
+    store.upload(path, tmp_path / "source")
+    assert store.get(path) == data
+    assert store.get(path, 1 << 19, (1 << 19) + 3) == b"\x00\x01\x02"
+    store.delete(path)
+    assert store.head(path) is None
+
+
+def test_a_store_pickles(place: tuple[Store, Location]) -> None:
+    store, at = place
+    path = (at / "x").path
+    store.put(path, b"1")
+    again = pickle.loads(pickle.dumps(store))
+    assert again.root == store.root
+    assert again.get(path) == b"1"
+
+
+def test_options_of_no_meaning_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="file:// takes no storage_options. Found: key"):
+        open_store(f"file://{tmp_path}", {"key": "geheim"})
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    store = open_store(f"file://{tmp_path}")
+    with pytest.raises(RemoteError, match="cannot be written"):
+        store.put(f"{tmp_path}/file/x"[1:], b"1")
+    with pytest.raises(RemoteError, match="cannot be written"):
+        store.upload(f"{tmp_path}/y"[1:], tmp_path / "missing")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
