@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from object_server import ObjectServer
 from pictures import jpegs
 from plain_pack import plain_pack
 from process import threads
@@ -52,6 +53,14 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 def folder(packed: PackedDataset) -> Path:
     """The folder of ``packed``."""
     return packed.folder
+
+
+@pytest.fixture(scope="session")
+def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    """SeaweedFS, an S3 server with ``endpoint``, ``environment``, ``client()`` and ``make_bucket()``."""
+    server = ObjectServer(tmp_path_factory.mktemp("object-server"))
+    yield server
+    server.stop()
 
 
 @pytest.fixture

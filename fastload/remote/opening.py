@@ -30,4 +30,8 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
         if storage_options:
             raise ValueError(f"file:// takes no storage_options. Found: {', '.join(storage_options)}.")
         return LocalStore()
+    if root.scheme == "s3":
+        from fastload.remote.s3 import S3Store
+
+        return S3Store(root, storage_options)
     raise RemoteError(f"{root} cannot be opened: there is no store for {root.scheme}://.")

@@ -1,0 +1,211 @@
+"""``s3://``: AWS and what speaks its protocol, by botocore; bytes of records are read by the core."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastload.errors import ObjectMissing, RemoteError
+from fastload.remote.location import Location
+from fastload.remote.options import S3Options
+from fastload.remote.s3_errors import in_words, missing_library
+from fastload.remote.store import Facts, Listed
+
+__all__ = ["S3Store"]
+
+try:
+    import botocore.config
+    import botocore.exceptions
+    import botocore.session
+except ImportError as error:
+    raise missing_library("s3://", error) from error
+
+_LARGE = 64 << 20  # files from here on are uploaded in parts
+_PART = 16 << 20  # as many at once as there are threads are in memory
+_MOST_PARTS = 10_000  # of an object: S3's rule
+_THREADS = 4
+_ATTEMPTS = 6
+Result = TypeVar("Result")
+
+
+class S3Store:
+    """A bucket.
+
+    Args:
+        root: ``s3://BUCKET``.
+        storage_options: see :class:`~fastload.remote.options.S3Options`.
+
+    Raises:
+        ValueError, TypeError: options that have no meaning.
+    """
+
+    def __init__(self, root: Location, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.root = root
+        self._given = dict(storage_options or {})
+        self._options = S3Options.parse(self._given)
+        self._made: tuple[int, Any] | None = None  # process id, client
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return S3Store, (self.root, self._given)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.root)!r})"
+
+    @property
+    def _client(self) -> Any:
+        """botocore's, of this process: a forked child must not use its parent's connections."""
+        if self._made is None or self._made[0] != os.getpid():
+            with self._lock:
+                self._made = os.getpid(), self._new_client()
+        return self._made[1]
+
+    def _new_client(self) -> Any:
+        options = self._options
+        try:
+            session = botocore.session.Session(profile=options.profile)
+            style = options.addressing_style or ("path" if options.endpoint_url else "auto")
+            config = botocore.config.Config(
+                signature_version=botocore.UNSIGNED if options.anon else None,
+                s3={"addressing_style": style},
+                retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+                connect_timeout=10,
+                read_timeout=60,
+                max_pool_connections=4 * _THREADS,
+                # Checksums in trailers, the default, are unknown to many a compatible store.
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            )
+            return session.create_client(
+                "s3",
+                region_name=options.region,
+                endpoint_url=options.endpoint_url,
+                aws_access_key_id=options.key,
+                aws_secret_access_key=options.secret,
+                aws_session_token=options.token,
+                verify=options.ca_file,
+                config=config,
+            )
+        except (botocore.exceptions.BotoCoreError, ValueError) as error:
+            raise in_words(error, self.root, "opened") from error
+
+    def _ask(self, what: str, path: str, call: Callable[[], Result]) -> Result:
+        try:
+            return call()
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+            raise in_words(error, self.root / path if path else self.root, what) from error
+
+    def head(self, path: str) -> Facts | None:
+        """See :class:`~fastload.remote.store.Store`."""
+        call = partial(self._client.head_object, Bucket=self.root.host, Key=path)
+        try:
+            found = self._ask("looked at", path, call)
+        except ObjectMissing:
+            return None
+        return Facts(int(found["ContentLength"]), str(found.get("ETag", "")))
+
+    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+        """See :class:`~fastload.remote.store.Store`."""
+        if end is not None and end <= begin:
+            return b""
+        whole = begin == 0 and end is None
+        wanted = {} if whole else {"Range": f"bytes={begin}-{'' if end is None else end - 1}"}
+
+        def call() -> tuple[bytes, int]:
+            found = self._client.get_object(Bucket=self.root.host, Key=path, **wanted)
+            return found["Body"].read(), int(found["ContentLength"])
+
+        data, size = self._ask("read", path, call)
+        if len(data) != (size if end is None else end - begin):
+            raise RemoteError(
+                f"{self.root / path} cannot be read: {len(data)} bytes came in place of "
+                f"{size if end is None else end - begin}, from byte {begin} on."
+            )
+        return data
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        """See :class:`~fastload.remote.store.Store`."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.root.host, Prefix=prefix)
+        ending = object()
+        each = iter(pages)
+        while True:
+            page: Any = self._ask("listed", prefix, lambda: next(each, ending))
+            if page is ending:
+                return
+            for found in page.get("Contents", ()):
+                yield Listed(found["Key"], int(found["Size"]))
+
+    def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """See :class:`~fastload.remote.store.Store`."""
+        condition = {"IfNoneMatch": "*"} if if_absent else {}
+        call = partial(
+            self._client.put_object, Bucket=self.root.host, Key=path, Body=data, **condition
+        )
+        try:
+            self._ask("written", path, call)
+        except RemoteError as error:
+            if if_absent and _code(error) in ("PreconditionFailed", "412", "ConditionalRequestConflict"):
+                return False
+            raise
+        return True
+
+    def upload(self, path: str, file: Path) -> None:
+        """See :class:`~fastload.remote.store.Store`."""
+        try:
+            size = file.stat().st_size
+            if size < _LARGE:
+                self.put(path, file.read_bytes())
+                return
+            with open(file, "rb") as opened:
+                self._upload_parts(path, opened.fileno(), size)
+        except OSError as error:
+            if isinstance(error, RemoteError):
+                raise
+            raise RemoteError(f"{file} cannot be uploaded to {self.root / path}: {error}.") from error
+
+    def _upload_parts(self, path: str, descriptor: int, size: int) -> None:
+        """Several parts at once; what has been taken of them is removed if one fails."""
+        to = {"Bucket": self.root.host, "Key": path}
+        begun = self._ask("written", path, partial(self._client.create_multipart_upload, **to))
+        to |= {"UploadId": begun["UploadId"]}
+        part = max(_PART, -(-size // _MOST_PARTS))
+
+        def send(number: int) -> dict[str, Any]:
+            data = os.pread(descriptor, part, (number - 1) * part)
+            call = partial(self._client.upload_part, PartNumber=number, Body=data, **to)
+            return {"PartNumber": number, "ETag": self._ask("written", path, call)["ETag"]}
+
+        try:
+            with ThreadPoolExecutor(_THREADS, "upload") as pool:
+                try:
+                    parts = [*pool.map(send, range(1, -(-size // part) + 1))]
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+            call = partial(self._client.complete_multipart_upload, MultipartUpload={"Parts": parts}, **to)
+            self._ask("written", path, call)
+        except BaseException:
+            try:
+                self._client.abort_multipart_upload(**to)
+            except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
+                pass  # the first error says more; a lifecycle rule of the bucket removes such parts
+            raise
+
+    def delete(self, path: str) -> None:
+        """See :class:`~fastload.remote.store.Store`."""
+        self._ask("removed", path, partial(self._client.delete_object, Bucket=self.root.host, Key=path))
+
+    def core(self, paths: Sequence[str] = ()) -> Any:
+        """See :class:`~fastload.remote.store.Store`."""
+        raise NotImplementedError
+
+
+def _code(error: RemoteError) -> str:
+    """S3's own word for an error."""
+    response = getattr(error.__cause__, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
