@@ -93,9 +93,7 @@ def _nested(given: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """s3fs has endpoint and region in a dict of their own."""
     nested = given.get("client_kwargs") or {}
     if not isinstance(nested, Mapping):
-        raise TypeError(
-            f"storage_options['client_kwargs'] must be a dict. Found: {type(nested).__name__}."
-        )
+        raise TypeError(f"storage_options['client_kwargs'] must be a dict. Found: {type(nested).__name__}.")
     return list(nested.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ try:
 except ImportError as error:
     raise missing_library("s3://", error) from error
 
+_ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError)
 _LARGE = 64 << 20  # files from here on are uploaded in parts
 _PART = 16 << 20  # as many at once as there are threads are in memory
 _MOST_PARTS = 10_000  # of an object: S3's rule
@@ -97,7 +99,7 @@ class S3Store:
     def _ask(self, what: str, path: str, call: Callable[[], Result]) -> Result:
         try:
             return call()
-        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError) as error:
+        except _ERRORS as error:
             raise in_words(error, self.root / path if path else self.root, what) from error
 
     def head(self, path: str) -> Facts | None:
@@ -143,9 +145,7 @@ class S3Store:
     def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
         """See :class:`~fastload.remote.store.Store`."""
         condition = {"IfNoneMatch": "*"} if if_absent else {}
-        call = partial(
-            self._client.put_object, Bucket=self.root.host, Key=path, Body=data, **condition
-        )
+        call = partial(self._client.put_object, Bucket=self.root.host, Key=path, Body=data, **condition)
         try:
             self._ask("written", path, call)
         except RemoteError as error:
@@ -190,10 +190,9 @@ class S3Store:
             call = partial(self._client.complete_multipart_upload, MultipartUpload={"Parts": parts}, **to)
             self._ask("written", path, call)
         except BaseException:
-            try:
+            # The first error says more than one here would.
+            with contextlib.suppress(*_ERRORS):
                 self._client.abort_multipart_upload(**to)
-            except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError):
-                pass  # the first error says more; a lifecycle rule of the bucket removes such parts
             raise
 
     def delete(self, path: str) -> None:

@@ -9,8 +9,11 @@ from fastload.remote.location import Location
 
 __all__ = ["in_words", "missing_library"]
 
-_KEYS = "Look at key and secret (storage_options, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile)."
+_KEYS = (
+    "Look at key and secret (storage_options, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile)."
+)
 _RIGHTS = "These credentials may not do that: look at the bucket's policy, or give others."
+_REGION = "The bucket is in another region: give it as storage_options={'region': ...}."
 _ADVICE = {
     "NoSuchBucket": "There is no such bucket there: look at its name, region and endpoint_url.",
     "AccessDenied": _RIGHTS,
@@ -19,13 +22,13 @@ _ADVICE = {
     "AllAccessDisabled": _RIGHTS,
     "InvalidAccessKeyId": _KEYS,
     "SignatureDoesNotMatch": _KEYS,
-    "ExpiredToken": "The credentials have expired: get new ones (aws sso login), or give a profile that renews them.",
+    "ExpiredToken": "The credentials have expired: get new ones, or give a profile that renews them.",
     "InvalidToken": "The session token is not valid: give the one that belongs to key and secret.",
     "RequestTimeTooSkewed": "This machine's clock is wrong: set it (timedatectl).",
-    "AuthorizationHeaderMalformed": "The bucket is in another region: give it as storage_options={'region': ...}.",
-    "PermanentRedirect": "The bucket is in another region: give it as storage_options={'region': ...}.",
-    "301": "The bucket is in another region: give it as storage_options={'region': ...}.",
-    "IllegalLocationConstraintException": "The bucket is in another region: give it as storage_options={'region': ...}.",
+    "AuthorizationHeaderMalformed": _REGION,
+    "PermanentRedirect": _REGION,
+    "301": _REGION,
+    "IllegalLocationConstraintException": _REGION,
     "InvalidObjectState": "It is archived: restore it first.",
     "SlowDown": "The store asks for fewer requests, and did so until the attempts were used up.",
 }
@@ -55,8 +58,10 @@ def in_words(error: Exception, location: Location, what: str) -> RemoteError:
         if said.get("Message") and said["Message"] != code:
             answer += f" ({said['Message']})"
         advice = _ADVICE.get(code) or _ADVICE.get(str(status), "")
-        if region and "another region" in advice:
-            advice = f"The bucket is in region {region!r}: give it as storage_options={{'region': {region!r}}}."
+        if region and advice == _REGION:
+            advice = (
+                f"The bucket is in region {region!r}: give it as storage_options={{'region': {region!r}}}."
+            )
     else:
         answer, advice = _of_botocore(error)
     return RemoteError(f"{location} cannot be {what}: {answer}.{' ' + advice if advice else ''}")

@@ -60,6 +60,11 @@ class ObjectServer:
             "AWS_ENDPOINT_URL": self.endpoint,
         }
 
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What fastload takes in their place."""
+        return {"key": ACCESS_KEY, "secret": SECRET_KEY, "region": REGION, "endpoint_url": self.endpoint}
+
     def start(self) -> None:
         """Start the process again, on the same ports and data; returns once it answers."""
         program = Path(sys.executable).with_name("weed")

@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
+from object_server import ObjectServer
 
 from fastload.errors import ObjectMissing, RemoteError
 from fastload.remote.location import Location
@@ -13,11 +14,22 @@ from fastload.remote.opening import open_store
 from fastload.remote.store import Listed, Store
 
 
-@pytest.fixture(params=["file"])
+@pytest.fixture(scope="module")
+def bucket(object_server: ObjectServer) -> str:
+    """An empty bucket."""
+    object_server.make_bucket("stores")
+    return "stores"
+
+
+@pytest.fixture(params=["file", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Location]:
     """A store, and an empty place in it."""
-    location = Location.parse(f"file://{tmp_path}")
-    return open_store(location), location
+    if request.param == "file":
+        location = Location.parse(f"file://{tmp_path}")
+        return open_store(location), location
+    server: ObjectServer = request.getfixturevalue("object_server")
+    location = Location.parse(f"s3://{request.getfixturevalue('bucket')}/{tmp_path.name}")
+    return open_store(location, server.storage_options), location
 
 
 def test_an_object_comes_back(place: tuple[Store, Location]) -> None:
