@@ -71,7 +71,8 @@ def make_backend(
     pairs = kind is Kind.PACKED and delivers_pairs(dataset, options.fields, options.sizes, plan)
     parts = batch_parts(plan, options, gpu is not None, pairs)
     plan = of_core(plan, options, gpu is not None, pairs)
-    augmenter = _augmenter(sampler, parts, options.seed, gpu)
+    of = dataset if kind is Kind.PACKED and not pairs else None
+    augmenter = _augmenter(sampler, parts, plan, options, gpu, of)
     if kind is Kind.PACKED:
         if not options.unbatched:
             return _packed(dataset, sampler, plan, options, threads, gpu, augmenter)
@@ -143,12 +144,17 @@ class _Samples:
         return images[0], int(labels[0])
 
 
-def _augmenter(sampler: Sampler, parts: tuple[Any, ...], seed: int, gpu: Gpu | None) -> Augmenter | None:
+def _augmenter(
+    sampler: Sampler, parts: tuple[Any, ...], plan: Plan, options: Options, gpu: Gpu | None, of: Packed | None
+) -> Augmenter | None:
+    """``of``: what is read, if its batches are dicts of the dataset's fields."""
     if not parts:
         return None
+    from fastload.backends.named_fields import named_of
     from fastload.transfer.augment import Augmenter, host_seeded
 
-    return Augmenter(parts, seed, sampler, gpu.seeded if gpu is not None else host_seeded)
+    seeded = gpu.seeded if gpu is not None else host_seeded
+    return Augmenter(parts, options.seed, sampler, seeded, named_of(of, plan, options))
 
 
 def makes_empty_batches(options: Options) -> bool:
@@ -209,7 +215,7 @@ def _packed(
         if not delivers_pairs(dataset, options.fields, options.sizes, plan):
             from fastload.backends.moved_fields import FieldsOnDevice
 
-            return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu)
+            return FieldsOnDevice(dataset, sampler, plan, options, threads, gpu, augmenter)
         from fastload.backends.device import DeviceBackend
 
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)

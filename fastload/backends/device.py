@@ -147,9 +147,8 @@ class DeviceBackend:
         batch: Any = images, labels
         if self._augmenter is not None:
             augment = self._augmenter
-            none = torch.empty(len(labels), 0, device=self._gpu.device)
-            parameters = fields.get(PARAMETERS, none)
-            batch = self._gpu.run(lambda: augment(images, labels, parameters, pending.key))
+            parameters = fields.get(PARAMETERS)
+            batch = self._gpu.run(lambda: augment((images, labels), parameters, pending.key))
         self._pipeline.release()
         self._pipeline.look_ahead()
         return batch
@@ -214,31 +213,19 @@ class MovedBackend:
     def _finish(self, batch: Any, key: BatchKey) -> Any:
         if self._augmenter is None:
             return self._mover(batch) if self._mover is not None else batch
-        images, labels = self._augmenter.pair(batch)
-        parameters = self._parameters(key, images)
+        batch = self._augmenter.taken(batch)
+        parameters = self._augmenter.drawn(key, batch)
         if self._mover is not None:
-            images, labels, parameters = self._mover((images, labels, parameters))
+            batch, parameters = self._mover((batch, parameters))
         if self._gpu is not None:
-            return self._gpu.run(lambda: self._augment(images, labels, parameters, key))
-        return self._augment(images, labels, parameters, key)
+            return self._gpu.run(lambda: self._augment(batch, parameters, key))
+        return self._augment(batch, parameters, key)
 
-    def _augment(
-        self, images: torch.Tensor, labels: torch.Tensor, parameters: torch.Tensor, key: BatchKey
-    ) -> Any:
+    def _augment(self, batch: Any, parameters: torch.Tensor | None, key: BatchKey) -> Any:
         assert self._augmenter is not None
         if self._converter is not None:
-            pixels = self._augmenter.jitter(images, parameters)
-            images = torch.empty_like(pixels, dtype=self._converter.dtype)
-            self._converter(pixels, images)
-        return self._augmenter(images, labels, parameters, key)
-
-    def _parameters(self, key: BatchKey, images: torch.Tensor) -> torch.Tensor:
-        assert self._augmenter is not None
-        if not self._augmenter.parameters:
-            return torch.empty(len(images), 0, device="cpu")
-        height, width = images.shape[-2:]
-        drawn = self._augmenter.draw(key.epoch, self._sampler.batch(*key), height, width)
-        return torch.from_numpy(drawn)
+            batch = self._augmenter.converted(batch, parameters, self._converter)
+        return self._augmenter(batch, parameters, key)
 
     def place_state(self, key: BatchKey) -> dict[str, Any]:
         """See :meth:`fastload.backends.torch_workers.TorchBackend.place_state`."""

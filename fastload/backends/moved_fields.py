@@ -22,7 +22,9 @@ from fastload.prefetch.slots import SlotPool, in_steps
 from fastload.sample.fields import Image
 from fastload.sample.layout import VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
 from fastload.sampler import Sampler
+from fastload.transfer.augment import Augmenter
 from fastload.transfer.convert import Converter, crosses_as
+from fastload.transfer.nested import Mover
 from fastload.transfer.pipeline import DEVICE_SLOTS, Pipeline
 from fastload.transfer.pooled import PooledSlots
 from fastload.transfer.ring import HostSlots, Ring, ring_bytes, slot_bytes
@@ -94,6 +96,7 @@ class FieldsOnDevice:
         options: the loader's options.
         threads: decoding threads.
         gpu: where to.
+        augmenter: augmentation of whole batches, or None.
     """
 
     def __init__(
@@ -104,11 +107,18 @@ class FieldsOnDevice:
         options: Options,
         threads: ThreadPlan,
         gpu: Gpu,
+        augmenter: Augmenter | None,
     ) -> None:
         self._gpu = gpu
+        self._augmenter = augmenter
+        self._jitters = augmenter is not None and augmenter.jitters
+        self._mover = Mover(gpu) if augmenter is not None else None
         crossing = _Crossing.of(dataset, plan, planned_form(dataset, plan, options).delivery.layout)
         form = planned_form(dataset, crossing.plan, options)
-        self._converters = {name: Converter(wanted, gpu.device) for name, wanted in crossing.images.items()}
+        self._converters = {
+            name: Converter(wanted, gpu.device, from_unit=self._jitters)
+            for name, wanted in crossing.images.items()
+        }
         slots, self._slots = _host_slots(gpu, form.delivery.layout, options)
         try:
             memory = BatchMemory(form.delivery, slots)
@@ -137,7 +147,10 @@ class FieldsOnDevice:
             return guarded("moving batches to it", lambda: self._batch(key))
 
     def _batch(self, key: BatchKey) -> Any:
-        batch = self._pipeline.batch(key)
+        batch, parameters = self._pipeline.batch(key)
+        if self._augmenter is not None:
+            augment = self._augmenter
+            batch = self._gpu.run(lambda: augment(batch, parameters, key))
         self._pipeline.release()
         self._pipeline.look_ahead()
         return batch
@@ -146,8 +159,9 @@ class FieldsOnDevice:
         if not bool(pending.slot.fields[VALID].all()):
             self._partial.add(pending.key)
 
-    def _deliver(self, pending: Pending, memory: torch.Tensor) -> dict[str, Any]:
-        """The consumer's own: what is small and rows in one piece, and each field of pictures."""
+    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[dict[str, Any], torch.Tensor | None]:
+        """The consumer's own: what is small and rows in one piece, and each field of pictures; and what was
+        drawn for its augmentation."""
         layout = pending.slot.layout
         end = _pictures_begin(layout)
         rest = self._copied(memory[:end])
@@ -156,16 +170,29 @@ class FieldsOnDevice:
             lambda begin, to: rest[begin:to] if to <= end else memory[begin:to],
             lambda begin, to: host[begin:to],
         )
+        parameters = self._parameters(pending.key, raw)
         for field in layout.layout.fields:
             if field.form == "picture":
                 converter = self._converters.get(field.name)
+                if converter is not None and self._jitters:
+                    raw[field.name] = self._jittered(raw[field.name], parameters)
                 pictures = self._pictures(raw[field.name], converter)
                 raw[field.name] = pictures
                 if converter is not None and not converter.keeps_zero:
                     self._blank(pictures, raw, field, pending.key)
         self._partial.discard(pending.key)
         found: dict[str, Any] = self._host.delivery.batch(raw)
-        return found
+        return found, parameters
+
+    def _parameters(self, key: BatchKey, raw: dict[str, Any]) -> Any:
+        if self._augmenter is None or self._mover is None:
+            return None
+        return self._mover(self._augmenter.drawn(key, raw))
+
+    def _jittered(self, pixels: torch.Tensor, parameters: Any) -> torch.Tensor:
+        augmenter = self._augmenter
+        assert augmenter is not None
+        return self._gpu.run(lambda: augmenter.jitter(pixels, parameters))
 
     def _pictures(self, pictures: Any, converter: Converter | None) -> Any:
         if isinstance(pictures, list):

@@ -102,8 +102,8 @@ class DataLoader(TorchDataLoader[T_co]):
             CPU. ``docs/transfer.md`` has the details.
         device_memory: "fresh": tensors that may be kept. "reuse": always the same device memory, valid until
             the next batch. "poison": as "reuse", and what is no longer valid is overwritten, for tests.
-        batch_transform: of ``fastload.transforms.batch``, or a callable (images, labels), or a sequence of
-            them: augmentation of whole batches, on the device.
+        batch_transform: of ``fastload.transforms.batch``, or a callable (images, labels), or (dict), or a
+            sequence of them: augmentation of whole batches, on the device.
         autotune: move threads (up to this rank's CPU budget) and prefetch (up to 4 batches more) by what is
             measured; the logger "fastload" says why (INFO). Batches stay the same. For packed datasets.
         cache: keep the set, or the part that fits, once in the node's memory, for all processes and later

@@ -121,7 +121,7 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
     from fastload.transforms.batch import ColorJitter, RandomErasing
 
     parts = parts_of(options.batch_transform)
-    check_parts(parts, plan.dtype if native else None)
+    check_parts(parts, plan.dtype if native and not plan.views else None)
     if erases and any(isinstance(part, RandomErasing) for part in parts):
         raise ValueError(
             "RandomErasing stands in transform and in batch_transform: both would draw the same rectangles. "
@@ -166,10 +166,22 @@ def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
         _check_no_fields(options)
         return
     if delivers_pairs(dataset, options.fields, options.sizes, plan):
+        if options.batch_transform is not None and not runs_python(plan, options):
+            _check_unnamed(options.batch_transform)
         return
     from fastload.loader.fitting_fields import check_fields
 
     check_fields(dataset, plan, options)
+
+
+def _check_unnamed(batch_transform: Any) -> None:
+    from fastload.transforms.batch import OfFields
+
+    if isinstance(batch_transform, OfFields):
+        raise ValueError(
+            f"OfFields is for batches that are dicts; these are (images, labels). Found: "
+            f"{batch_transform!r}. Pass its transforms alone."
+        )
 
 
 def _check_no_fields(options: Options) -> None:

@@ -33,10 +33,9 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
             f"backend='dali' makes pairs of an image and a label, and {why}. Use backend='native'."
         )
     if options.batch_transform is not None:
-        raise ValueError(
-            f"batch_transform takes pairs of images and labels, and {why}. Transform batches in the training "
-            "loop, or pass a collate_fn."
-        )
+        from fastload.backends.named_fields import check_named
+
+        check_named(dataset, plan, options)
     if options.device_memory != "fresh":
         raise ValueError(
             f"device_memory={options.device_memory!r} is for pairs of images and labels, and {why}. "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -11,21 +11,26 @@ import numpy.typing as npt
 import torch
 
 from fastload.prefetch.feeder import BatchKey
+from fastload.sample.layout import VALID
 from fastload.sampler import BatchIds, Sampler
 from fastload.transfer.color import color_jitter
+from fastload.transfer.convert import Converter
 from fastload.transfer.draws import BatchKeyed, erasing_boxes, jitter_factors
 from fastload.transfer.mixing import MIXES, known, mixed
+from fastload.transfer.named import UNNAMED, Named, describe
 from fastload.transforms.batch import (
     BATCH_SPECS,
     ColorJitter,
+    LabelSmoothing,
     MixUp,
+    OfFields,
     RandomChoice,
     RandomErasing,
     TimmMixup,
 )
 from fastload.transforms.plan import Erasing
 
-__all__ = ["Augmenter", "check_parts", "host_seeded", "parameters_of", "parts_of"]
+__all__ = ["Augmenter", "check_parts", "host_seeded", "needs", "parameters_of", "parts_of"]
 
 Seeded = Callable[[int], AbstractContextManager[None]]
 
@@ -39,9 +44,11 @@ def host_seeded(seed: int) -> Iterator[None]:
 
 
 def parts_of(transform: Any) -> tuple[Any, ...]:
-    """The parts of ``batch_transform=``: our specs and callables ``(images, labels) -> batch``."""
+    """The parts of ``batch_transform=``: our specs, and callables of (images, labels) or of dicts."""
     if transform is None:
         return ()
+    if isinstance(transform, OfFields):
+        return tuple(transform.transforms)
     return tuple(transform) if isinstance(transform, Sequence) else (transform,)
 
 
@@ -49,6 +56,13 @@ def parameters_of(parts: tuple[Any, ...]) -> int:
     """Numbers drawn for each sample."""
     boxes = (part.count[1] for part in map(_planned, parts) if isinstance(part, Erasing))
     return 4 * (sum(isinstance(part, ColorJitter) for part in parts) + sum(boxes))
+
+
+def needs(parts: tuple[Any, ...]) -> tuple[bool, bool]:
+    """Whether some of our specs are among the parts that take images, and labels."""
+    own = [part for part in map(known, parts) if isinstance(part, (*BATCH_SPECS, Erasing))]
+    images = any(not isinstance(part, LabelSmoothing) for part in own)
+    return images, any(isinstance(part, MIXES) for part in own)
 
 
 def _planned(part: Any) -> Any:
@@ -69,10 +83,12 @@ def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:
             images where they are uint8.
     """
     for position, part in enumerate(map(known, parts)):
+        if isinstance(part, OfFields):
+            raise TypeError("OfFields says it of all transforms of batches: none can stand beside or in it.")
         if not isinstance(part, BATCH_SPECS) and not callable(part):
             raise TypeError(
-                f"batch_transform takes what fastload.transforms.batch has, and callables (images, labels). "
-                f"Found: {part!r}."
+                f"batch_transform takes what fastload.transforms.batch has, and callables (images, labels), "
+                f"or of a dict where batches are dicts. Found: {part!r}."
             )
         if isinstance(part, ColorJitter) and position > 0:
             raise ValueError("ColorJitter works on pictures before normalisation: it must come first.")
@@ -95,11 +111,19 @@ class Augmenter:
         seed: the loader's.
         sampler: which samples a batch has.
         seeded: seeds torch's global random numbers for a callable.
+        named: the image and the label of batches that are dicts.
     """
 
     def __init__(
-        self, parts: tuple[Any, ...], seed: int, sampler: Sampler, seeded: Seeded = host_seeded
+        self,
+        parts: tuple[Any, ...],
+        seed: int,
+        sampler: Sampler,
+        seeded: Seeded = host_seeded,
+        named: Named = UNNAMED,
     ) -> None:
+        self.named = named
+        self._needs = needs(parts)
         self._parts = tuple(map(_planned, parts))
         self._seed = seed
         self._sampler = sampler
@@ -127,6 +151,13 @@ class Augmenter:
             columns.append(erasing_boxes(self._erasing, self._seed, epoch, batch, height, width))
         return np.concatenate(columns, axis=1).astype(np.float32)
 
+    def drawn(self, key: BatchKey, batch: Any) -> torch.Tensor | None:
+        """(n, parameters) float32 for the batch ``key``, as :meth:`taken` gave it; None: none are drawn."""
+        if not self.parameters:
+            return None
+        images, _ = self.named.pair(batch)
+        return torch.from_numpy(self.draw(key.epoch, self._sampler.batch(*key), *images.shape[-2:]))
+
     def jitter(self, pixels: torch.Tensor, parameters: torch.Tensor) -> torch.Tensor:
         """Colour jitter of (n, 3, h, w) uint8; float32 in [0, 1]."""
         assert self._jitter is not None
@@ -137,43 +168,58 @@ class Augmenter:
         brightness, contrast, saturation, hue = (r != n for r, n in zip(ranges, neutral, strict=True))
         return color_jitter(unit, parameters[:, :4], (brightness, contrast, saturation, hue))
 
-    def pair(self, batch: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        """``batch`` as images and labels.
+    def taken(self, batch: Any) -> Any:
+        """``batch`` as :meth:`__call__` takes it: (images, labels), or a mapping that has what is needed.
 
         Raises:
             TypeError: it is something else.
         """
+        if isinstance(batch, Mapping):
+            self.named.check(batch, *self._needs)
+            return batch
         if isinstance(batch, (tuple, list)) and len(batch) == 2 and isinstance(batch[0], torch.Tensor):
             return batch[0], batch[1]
-        raise TypeError(f"batch_transform needs batches of (images, labels). Found: {type(batch).__name__}.")
+        raise TypeError(
+            f"batch_transform needs batches of (images, labels), or dicts. Found: {describe(batch)}."
+        )
 
-    def __call__(
-        self, images: torch.Tensor, labels: torch.Tensor, parameters: torch.Tensor, key: BatchKey
-    ) -> Any:
+    def converted(self, batch: Any, parameters: torch.Tensor | None, converter: Converter) -> Any:
+        """``batch`` with the colours of its uint8 images changed, then converted."""
+        assert parameters is not None
+        images, labels = self.named.pair(batch)
+        pixels = self.jitter(images, parameters)
+        images = torch.empty_like(pixels, dtype=converter.dtype)
+        converter(pixels, images)
+        if isinstance(batch, Mapping) and not converter.keeps_zero:
+            images[~batch[VALID]] = 0  # where there is no sample, as without the jitter
+        return self.named.put(batch, images, labels)
+
+    def __call__(self, batch: Any, parameters: torch.Tensor | None, key: BatchKey) -> Any:
         """All but the colour jitter, in order.
 
         Args:
-            images: (n, 3, h, w).
-            labels: (n,) int64.
-            parameters: (n, parameters) float32 on the images' device, from :meth:`draw`.
+            batch: images (n, 3, h, w) and labels (n,) int64, or a mapping that has them; see :meth:`taken`.
+            parameters: (n, parameters) float32 on the images' device, from :meth:`draw`; None: without any.
             key: which batch.
 
         Returns:
-            (images, labels), or what the last callable returned.
+            (images, labels), or a dict, or what the last callable returned.
         """
         keyed = BatchKeyed(self._seed, key.epoch, self._sampler.batch(*key))
-        batch: Any = images, labels
+        named = self.named
         for part in map(known, self._parts):
             if isinstance(part, ColorJitter):
                 continue
             if isinstance(part, Erasing):
+                assert parameters is not None
+                images, labels = named.pair(batch)
                 boxes = parameters[:, -4 * part.count[1] :].reshape(len(parameters), -1, 4)
-                batch = self._erase(batch[0], boxes, part, keyed), batch[1]
+                batch = named.put(batch, self._erase(images, boxes, part, keyed), labels)
             elif isinstance(part, MIXES):
-                batch = mixed(part, batch[0], batch[1], keyed)
+                batch = named.put(batch, *mixed(part, *named.pair(batch), keyed))
             else:
                 with self._seeded(keyed.seed()):
-                    batch = part(*batch)
+                    batch = part(batch) if isinstance(batch, Mapping) else part(*batch)
         return batch
 
     def _erase(

@@ -5,7 +5,8 @@ draw for each sample, from (seed, epoch, sample id): threads, ranks and restarts
 :class:`MixUp`, :class:`CutMix`, :class:`RandomChoice` and :class:`TimmMixup` draw once a batch, and pair each
 sample with another one of the batch; their key is (seed, epoch, first sample id of the batch), so the same
 batch is mixed in the same way in every run, but with another number of ranks, or another batch size, batches
-hold other samples and are mixed otherwise.
+hold other samples and are mixed otherwise. Of batches that are dicts they take the image and the label;
+:class:`OfFields` says which, where there are several.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ __all__ = [
     "CutMix",
     "LabelSmoothing",
     "MixUp",
+    "OfFields",
     "RandomChoice",
     "RandomErasing",
     "TimmMixup",
@@ -213,6 +215,33 @@ class RandomChoice:
             if not isinstance(part, (MixUp, CutMix)):
                 raise TypeError(f"RandomChoice takes MixUp and CutMix. Found: {part!r}.")
         _set(self, "transforms", parts)
+
+
+@dataclass(frozen=True)
+class OfFields:
+    """Which fields of a batch the transforms take, where it is a dict and has several images or labels.
+
+    Not needed where there is one of each. Callables get the whole dict in any case.
+
+    Args:
+        transforms: all that ``batch_transform=`` would be.
+        image, label: keys of the batch; None: the only image, the only label.
+
+    Raises:
+        TypeError: a name that is no str.
+    """
+
+    transforms: Any
+    image: str | None = None
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = self.transforms
+        _set(self, "transforms", tuple(parts) if isinstance(parts, Sequence) else (parts,))
+        for which in ("image", "label"):
+            name = getattr(self, which)
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"OfFields.{which} must be the name of a field. Found: {name!r}.")
 
 
 BATCH_SPECS = (ColorJitter, RandomErasing, MixUp, CutMix, LabelSmoothing, RandomChoice, TimmMixup)

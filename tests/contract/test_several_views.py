@@ -299,7 +299,7 @@ def test_what_is_no_transform_is_refused() -> None:
         ({"transform": T.Compose([VIEWS, VIEWS])}, "stands behind Views"),
         ({"transform": T.Views(label=GLOBAL)}, "two fields 'label': of views label and of fields"),
         ({"transform": T.Views(a=GLOBAL, a_sizes=GLOBAL)}, "two fields 'a_sizes'"),
-        ({"batch_transform": len}, "batch_transform takes pairs.*or Views was passed"),
+        ({"batch_transform": T.RandomErasing()}, "needs one image field. Found: global_0, global_1"),
         ({"transform": T.Views(a=GLOBAL, b=T.Resize(8))}, "cannot be stacked"),
     ],
 )  # fmt: skip

@@ -274,8 +274,8 @@ def test_for_torch_datasets_too() -> None:
     found = list(DataLoader(data, 4, batch_transform=[RandomErasing(1.0, value=-1e6), MixUp(12)]))
     assert [labels.shape for _, labels in found] == [(4, 12)] * 3
     assert all((images < 0).any() for images, _ in found)
-    with pytest.raises(TypeError, match=r"needs batches of \(images, labels\). Found: dict"):
-        next(iter(DataLoader([{"x": 1}] * 4, 2, batch_transform=Noise())))
+    with pytest.raises(TypeError, match=r"needs batches of \(images, labels\), or dicts. Found: Tensor"):
+        next(iter(DataLoader([1] * 4, 2, batch_transform=Noise())))
 
 
 @pytest.mark.parametrize(

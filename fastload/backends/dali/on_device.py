@@ -101,7 +101,7 @@ class DeviceAssembly:
         if self._augmenter is None:
             return out
         augment = self._augmenter
-        return gpu.run(lambda: augment(*out, parameters, work.key))
+        return gpu.run(lambda: augment(out, parameters, work.key))
 
     def _whole(self, work: Work, pixels: torch.Tensor | None, stream: Any) -> torch.Tensor:
         """(n, 3, h, w) uint8."""
