@@ -196,6 +196,7 @@ def test_it_resumes(tiny: PackedDataset) -> None:
             next(batches)
         state = loader.state_dict()
         wanted = list(batches)
+    assert len(wanted) == 8
     with DataLoader(tiny, 8, **options) as loader:
         loader.load_state_dict(state)
         for found, batch in zip(loader, wanted, strict=True):
