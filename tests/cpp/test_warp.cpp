@@ -63,17 +63,49 @@ Bytes warped(const Bytes& pixels, int width, int height, const Warp& warp) {
   return {found, found + pixels.size()};
 }
 
+// Along one axis only; near to whole numbers, halves and other parts now and then, and beyond.
+Motion random_shear(Random& random, int width, int height) {
+  Motion motion;
+  auto& a = motion.a;
+  const bool along_x = random.coin();
+  double& step = along_x ? a[1] : a[3];
+  double& shift = along_x ? a[2] : a[5];
+  if (random.in(0, 2) != 0) step = 0.5 * part(random) + 1e-7 * part(random);
+  if (random.in(0, 4) == 0) step = random.in(-20, 20) / 10.0;
+  if (random.coin()) shift = part(random) * (along_x ? width : height);
+  if (random.in(0, 4) == 0) {
+    const double next = std::ldexp(part(random), -random.in(10, 60));
+    shift = random.in(-40, 40) / static_cast<double>(random.in(1, 8)) + next;
+  }
+  if (random.in(0, 60) == 0) shift = 1e9 * part(random);
+  return motion;
+}
+
+// Noise, black and white, few values side by side, or a ramp.
+Bytes random_pixels(Random& random, int width, int height) {
+  Bytes pixels(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height));
+  const int kind = random.in(0, 3);
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    const uint8_t value = random.sample();
+    if (kind == 0) pixels[i] = value;
+    if (kind == 1) pixels[i] = value < 128 ? 0 : 255;
+    if (kind == 2) pixels[i] = value < 200 && i > 2 ? pixels[i - 3] : value;
+    if (kind == 3) pixels[i] = static_cast<uint8_t>(i / 3 * (i % 3 + 1));
+  }
+  return pixels;
+}
+
 TEST(every_level_gives_the_scalar_pixels) {
   const auto levels = fastload::test::machine_levels();
   Random random(11);
   int changed = 0;
-  for (int i = 0; i < 3000; ++i) {
+  for (int i = 0; i < 6000; ++i) {
     const int width = random.in(1, 70), height = random.in(1, 40);
-    Bytes pixels(size_t{3} * static_cast<size_t>(width) * static_cast<size_t>(height));
-    for (uint8_t& value : pixels) value = random.sample();
-    const Warp warp{random_motion(random, width, height),
-                    static_cast<WarpFilter>(random.in(0, 2)),
-                    {random.sample(), random.sample(), random.sample()}};
+    const Bytes pixels = random_pixels(random, width, height);
+    const Warp warp{
+        random.coin() ? random_motion(random, width, height) : random_shear(random, width, height),
+        static_cast<WarpFilter>(random.in(0, 2)),
+        {random.sample(), random.sample(), random.sample()}};
     fastload::set_simd_level("scalar");
     const Bytes wanted = warped(pixels, width, height, warp);
     changed += wanted != pixels;
@@ -83,7 +115,7 @@ TEST(every_level_gives_the_scalar_pixels) {
     }
     fastload::set_simd_level(fastload::simd_level_name(levels.back()));
   }
-  CHECK(changed > 2000);
+  CHECK(changed > 4000);
 }
 
 TEST(pixels_of_any_size_move_as_those_of_three_bytes) {

@@ -183,6 +183,16 @@ size_t area(int width, int height) {
   return static_cast<size_t>(width) * static_cast<size_t>(height);
 }
 
+// No pixel falls between others.
+bool is_whole_shift(const Motion& motion) {
+  const auto& a = motion.a;
+  const auto whole = [](double shift) {
+    return std::abs(shift) < 1e9 && std::trunc(shift) == shift;
+  };
+  return !motion.perspective && a[0] == 1.0 && a[1] == 0.0 && whole(a[2]) && a[3] == 0.0 &&
+         a[4] == 1.0 && whole(a[5]);
+}
+
 }  // namespace
 
 void move_nearest(const Motion& motion, bool wide, size_t pixel_bytes, int width, int height,
@@ -207,7 +217,7 @@ void warp(const Warp& warp, Canvas& canvas) {
   uint8_t* const to = canvas.spare();
   const bool small = static_cast<int64_t>(area(from.width, from.height)) <= kMostWarped;
   const WarpKernels& kernels = small ? warp_kernels(simd_level()) : kScalarWarp;
-  if (warp.filter == WarpFilter::kNearest) {
+  if (warp.filter == WarpFilter::kNearest || is_whole_shift(motion)) {
     fill_with(warp.fill.data(), 3, area(from.width, from.height), to);
     Nearest<3> nearest(motion, 3, from.width, from.height, from.pixels, to);
     run(nearest, motion, false, [&](auto... at) { kernels.nearest(from, at...); });

@@ -101,6 +101,29 @@ struct Avx2 {
         _mm256_cvttpd_epi32(_mm256_add_pd(first, _mm256_mul_pd(step, _mm256_set1_pd(dy)))));
   }
 
+  // Of warps along an axis.
+  static constexpr int kLanes = 8;
+  static __m128i bytes(const uint8_t* from) { return load64(from); }
+  static __m256 floats(__m128i bytes) { return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes)); }
+  static __m256 floats(const float* from) { return _mm256_loadu_ps(from); }
+  static __m256 all(float value) { return _mm256_set1_ps(value); }
+  static __m256 sum(__m256 a, __m256 b, __m256 c) { return _mm256_fmadd_ps(a, b, c); }
+  static uint32_t close(__m256 sums) {
+    const __m256 whole = _mm256_round_ps(sums, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    const __m256 distance = _mm256_andnot_ps(all(-0.0F), _mm256_sub_ps(sums, whole));
+    return static_cast<uint32_t>(
+        _mm256_movemask_ps(_mm256_cmp_ps(distance, all(kClose), _CMP_LT_OQ)));
+  }
+  static uint32_t unequal(__m128i bytes) {
+    return ~static_cast<uint32_t>(_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_setzero_si128())));
+  }
+  static void truncated(__m256 sums, uint8_t* to) {
+    const __m256i words = _mm256_cvttps_epi32(sums);
+    const __m128i halves =
+        _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(halves, halves));
+  }
+
   static __m256d cubic(__m256d p1, __m256d p2, __m256d p3, __m256d p4, __m256d part) {
     const auto next = [&](__m256d p, __m256d sum) {
       return _mm256_add_pd(p, _mm256_mul_pd(part, sum));

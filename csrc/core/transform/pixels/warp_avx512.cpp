@@ -131,6 +131,23 @@ struct Avx512 {
     return down(upper, lower, _mm256_set1_pd(dy));
   }
 
+  // Of warps along an axis.
+  static constexpr int kLanes = 16;
+  static __m128i bytes(const uint8_t* from) { return load128(from); }
+  static __m512 floats(__m128i bytes) { return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)); }
+  static __m512 floats(const float* from) { return _mm512_loadu_ps(from); }
+  static __m512 all(float value) { return _mm512_set1_ps(value); }
+  static __m512 sum(__m512 a, __m512 b, __m512 c) { return _mm512_fmadd_ps(a, b, c); }
+  static uint32_t close(__m512 sums) {
+    const __m512 distance = _mm512_reduce_ps(sums, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(distance), all(kClose), _CMP_LT_OQ);
+  }
+  static uint32_t unequal(__m128i bytes) { return _mm_test_epi8_mask(bytes, bytes); }
+  static void truncated(__m512 sums, uint8_t* to) {
+    const __m512i words = _mm512_max_epi32(_mm512_cvttps_epi32(sums), _mm512_setzero_si512());
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtusepi32_epi8(words));
+  }
+
   static uint32_t down(__m512d upper, __m512d lower, __m256d part) {
     const __m256d v1 = _mm512_castpd512_pd256(upper), v2 = _mm512_extractf64x4_pd(upper, 1);
     const __m256d v3 = _mm512_castpd512_pd256(lower), v4 = _mm512_extractf64x4_pd(lower, 1);

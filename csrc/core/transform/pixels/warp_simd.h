@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "transform/pixels/warp_along_simd.h"
 #include "transform/pixels/warp_kernels.h"
 
 namespace fastload {
@@ -60,7 +61,8 @@ struct WarpScratch {
     return aligned(static_cast<size_t>(width)) + WidePicture::kMore;
   }
   static size_t bytes(int width, int height) {
-    return wide_bytes(width, height) + row_count(width) * (2 * sizeof(double) + 2 * 4);
+    return std::max(AlongScratch::bytes(width),
+                    wide_bytes(width, height) + row_count(width) * (2 * sizeof(double) + 2 * 4));
   }
 };
 
@@ -115,6 +117,7 @@ void warp_rows(const WidePicture& from, const Warp& warp, const RowPlaces& place
 
 template <typename V>
 void warp_filtered(const Picture& from, const Warp& warp, uint8_t* scratch, uint8_t* to) {
+  if (warp_along<V>(from, warp, scratch, to)) return;
   const WidePicture wide = widened<V>(from, scratch);
   const size_t count = WarpScratch::row_count(from.width);
   uint8_t* at = scratch + WarpScratch::wide_bytes(from.width, from.height);
