@@ -16,7 +16,9 @@ from fastload.cli.output import (
     sides_row,
 )
 from fastload.cli.pack_progress import PackProgress
+from fastload.cli.pack_share import add_steps, run_share
 from fastload.errors import PackError
+from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import PackOptions, parse_bytes, parse_pixels
 from fastload.packing.packer import DryRun, PackResult, dry_run, pack
@@ -78,7 +80,7 @@ def add(verbs: Any) -> None:
         "--on-error", choices=("raise", "skip"), default="raise", help="files that are no images"
     )
     parser.add_argument("--restart", action="store_true", help="throw away what OUTPUT holds of a pack")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be done")
+    add_steps(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -102,8 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if arguments.dry_run:
         return _print_dry_runs(dry_run(arguments.source, arguments.output, options), arguments.json)
+    if arguments.plan_only or arguments.shards is not None:
+        return run_share(arguments, options)
     with PackProgress(arguments.quiet or arguments.json) as progress:
-        results = pack(arguments.source, arguments.output, options, progress)
+        make = publish_shares if arguments.publish else pack
+        results = make(arguments.source, arguments.output, options, progress)
     if arguments.json:
         print_json({"datasets": [_facts(result) for result in results]})
         return 0

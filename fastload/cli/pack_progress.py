@@ -73,6 +73,13 @@ class PackProgress(Observer):
             done = f"{self._files}/{counted(self._total_files, 'file')}"
             self._line(f"{done}, {rate / 1e6:.0f} MB/s, {left:.0f} s left")
 
+    def waits(self, output: Path, reason: str) -> None:
+        line = f"{output.name}: {reason}; waiting for it"
+        if self._bar is not None:
+            self._bar.say(line)
+        elif self._log:
+            self._line(line)
+
     def entries_started(self, folder: Path, records: int) -> None:
         self._files, self._total_files, self._began = 0, records, time.monotonic()
         if self._bar is not None:

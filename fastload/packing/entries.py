@@ -6,7 +6,7 @@ The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,16 +27,20 @@ __all__ = [
     "DEFAULT_SPACING",
     "EntriesObserver",
     "EntriesReport",
+    "Made",
     "build_entries",
     "ensure_entries",
+    "entries_of",
     "parse_spacing",
     "remove_entries",
+    "write_entries",
     "wrong_entries",
 ]
 
 MAGIC = b"FLENTRY1"
 DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
 T = TypeVar("T")
+Made = tuple[bytes, npt.NDArray[np.uint32]]  # entry points back to back, and the bytes of each record's
 
 _GROUP = 64  # records a thread takes at a time
 _CHUNK = 1 << 16  # index entries at a time
@@ -76,18 +80,21 @@ def parse_spacing(text: str) -> int | None:
     raise ValueError(f"The spacing of entry points must be none, row or 8 to 65535 pixels. Found: {text!r}.")
 
 
-def _groups(n: int) -> Iterator[npt.NDArray[np.uint64]]:
-    for first in range(0, n, _GROUP):
-        yield np.arange(first, min(n, first + _GROUP), dtype=np.uint64)
+def _groups(samples: range) -> Iterator[npt.NDArray[np.uint64]]:
+    for first in samples[::_GROUP]:
+        yield np.arange(first, min(samples.stop, first + _GROUP), dtype=np.uint64)
 
 
 def _map_in_order(
-    function: Callable[[npt.NDArray[np.uint64]], T], n: int, threads: int, progress: Callable[[int], None]
+    function: Callable[[npt.NDArray[np.uint64]], T],
+    samples: range,
+    threads: int,
+    progress: Callable[[int], None],
 ) -> Iterator[T]:
     """``function`` of each group of sample ids, in order, from ``threads`` threads, a few groups ahead."""
     with started_pool(threads, "fastload-entries") as executor:
         waiting = []
-        for group in _groups(n):
+        for group in _groups(samples):
             waiting.append((len(group), executor.submit(function, group)))
             if len(waiting) > 2 * threads:
                 size, future = waiting.pop(0)
@@ -98,13 +105,19 @@ def _map_in_order(
             progress(size)
 
 
+def entries_of(
+    reader: Any, samples: range, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
+) -> Iterator[Made]:
+    """The entry points of some samples of a ``_C.Reader``, in order, a few at a time."""
+    return _map_in_order(lambda ids: _C.build_entries(reader, ids, spacing), samples, threads, progress)
+
+
 def build_entries(
     dataset: PackedFiles, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
 ) -> EntriesReport:
     """Make ``entries.fli`` in the dataset's folder, replacing one that is there: one entropy decode an image.
 
-    The file appears under its name when it is complete. Images that cannot have entry points
-    (progressive, damaged, not JPEG, with restart markers) have none.
+    Images that cannot have entry points (progressive, damaged, not JPEG, with restart markers) have none.
 
     Args:
         dataset: the packed dataset.
@@ -112,18 +125,27 @@ def build_entries(
         threads: how many decode at a time.
         progress: called with the number of records done since the last call.
     """
+    return write_entries(
+        dataset, spacing, entries_of(dataset.reader, range(len(dataset)), spacing, threads, progress)
+    )
+
+
+def write_entries(dataset: PackedFiles, spacing: int, made: Iterable[Made]) -> EntriesReport:
+    """Write ``entries.fli`` of entry points that come in the records' order; it appears when it is complete.
+
+    Args:
+        dataset: the packed dataset.
+        spacing: pixels between entry points, 0: one for each row of MCUs.
+        made: of some records each: their bytes back to back, and how many each has.
+    """
     final = dataset.folder / ENTRIES_NAME
     temporary, packed_path, sizes_path = _temporaries(dataset.folder)
     with_entries = 0
-
-    def packed_of(ids: npt.NDArray[np.uint64]) -> Any:
-        return _C.build_entries(dataset.reader, ids, spacing)
-
     try:
         with failed_writes_reported(temporary, dataset.manifest.data_bytes // _SHARE):
             # Sizes go to a file, too: of a thousand million records they would not fit into memory.
             with open(packed_path, "wb") as file, open(sizes_path, "wb") as sizes_file:
-                for packed, sizes in _map_in_order(packed_of, len(dataset), threads, progress):
+                for packed, sizes in made:
                     file.write(packed)
                     sizes_file.write(sizes.astype("<u4").tobytes())
                     with_entries += int(np.count_nonzero(sizes))
@@ -137,7 +159,11 @@ def build_entries(
 
 
 def ensure_entries(
-    folder: Path, spacing: int, threads: int | None = None, observer: EntriesObserver | None = None
+    folder: Path,
+    spacing: int,
+    threads: int | None = None,
+    observer: EntriesObserver | None = None,
+    made: Callable[[PackedFiles], Iterable[Made]] | None = None,
 ) -> None:
     """Make the dataset's entry points unless it has those of this spacing (or no JPEG).
 
@@ -146,12 +172,16 @@ def ensure_entries(
         spacing: as in :func:`build_entries`.
         threads: how many decode at a time; None: one a CPU that this process may use.
         observer: hears how far it is.
+        made: makes them otherwise than by threads of this process; see :func:`write_entries`.
     """
     dataset, observer = PackedFiles(folder, entries=False), observer or EntriesObserver()
     _remove_temporaries(folder)  # of one that was killed
     if _spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
     observer.entries_started(folder, len(dataset))
+    if made is not None:
+        write_entries(dataset, spacing, made(dataset))
+        return
     build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.entries_advanced)
 
 
@@ -213,5 +243,5 @@ def wrong_entries(
             if entries.get(int(i)) != packed[int(end) - int(size) : int(end)]
         ]  # fmt: skip
 
-    for wrong in _map_in_order(differing, len(dataset), threads, progress):
+    for wrong in _map_in_order(differing, range(len(dataset)), threads, progress):
         yield from wrong

@@ -12,7 +12,7 @@ from typing import Literal
 from fastload.errors import PackError
 from fastload.packing.entries import remove_entries
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
-from fastload.packing.lock import LOCK_NAME
+from fastload.packing.lock import LOCK_NAME, PLAN_LOCK_NAME
 from fastload.packing.plan import PLAN_NAME, WORK_NAME, PackPlan
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
@@ -97,7 +97,7 @@ class OutputFolder:
         remove(self.work)
 
     def _strangers(self) -> list[str]:
-        ours = {LOCK_NAME, *_WRITTEN, ENTRIES_NAME}  # an index that was killed left them
+        ours = {LOCK_NAME, PLAN_LOCK_NAME, *_WRITTEN, ENTRIES_NAME}  # an index that was killed left them
         return sorted(n for n in os.listdir(self.path) if n not in ours and not n.startswith(".tmp-"))
 
     def _made(self) -> set[str]:

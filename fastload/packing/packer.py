@@ -36,7 +36,17 @@ from fastload.packing.source import Source, open_sources
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["DryRun", "Observer", "PackResult", "dry_run", "pack"]
+__all__ = [
+    "DryRun",
+    "Observer",
+    "PackResult",
+    "bad_files",
+    "dry_run",
+    "fitting_processes",
+    "pack",
+    "refuse_nesting",
+    "table_of",
+]
 
 _PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
 
@@ -71,12 +81,12 @@ def pack(
         PackError: files that cannot be packed, a changed source, a full disk, another pack at work.
     """
     options, observer = options or PackOptions(), observer or Observer()
-    table = _table_of(source, options)
+    table = table_of(source, options)
     if table is not None:
         return [pack_given(table, output, table.schema, options, observer)]
     sources = open_sources(source)
     folder = Path(output).absolute()
-    _refuse_nesting(Path(source).absolute(), folder)
+    refuse_nesting(Path(source).absolute(), folder)
     results = []
     for part in sources:
         target = folder / part.split if part.split else folder
@@ -91,7 +101,7 @@ def pack(
     return results
 
 
-def _table_of(source: str | os.PathLike[str], options: PackOptions) -> Table | None:
+def table_of(source: str | os.PathLike[str], options: PackOptions) -> Table | None:
     """The samples of a table that has more than paths and labels, or whose columns are said; else None."""
     path = Path(source).absolute()
     if not path.is_file():
@@ -110,7 +120,7 @@ def dry_run(
 ) -> list[DryRun]:
     """What :func:`pack` would do; nothing is written to ``output``."""
     options = options or PackOptions()
-    table = _table_of(source, options)
+    table = table_of(source, options)
     if table is not None:
         return [_dry_table(table, Path(output).absolute(), options)]
     plans = []
@@ -140,7 +150,8 @@ def _dry_table(table: Table, target: Path, options: PackOptions) -> DryRun:
     return DryRun(target, len(table), size, classes, shards, size + (1 << 20), _free(target), table.schema)
 
 
-def _refuse_nesting(source: Path, output: Path) -> None:
+def refuse_nesting(source: Path, output: Path) -> None:
+    """Raise PackError if a pack would find its own output among its images."""
     if source.is_dir() and (
         output.resolve() == source.resolve() or source.resolve() in output.resolve().parents
     ):
@@ -190,20 +201,21 @@ def _write(job: Job, observer: Observer) -> int:
     files = sum(shards[number].stop - shards[number].start for number in finished)
     size = sum(shards[number].bytes for number in finished)
     observer.started(job.output, job.plan, files, size)
-    processes = job.options.num_proc or _fitting_processes(sum(shards[number].bytes for number in missing))
+    processes = job.options.num_proc or fitting_processes(sum(shards[number].bytes for number in missing))
     try:
         write_shards(job, missing, processes, observer.advanced)
     except BadFiles as error:
-        raise PackError(_bad_files(error.failures)) from None
+        raise PackError(bad_files(error.failures)) from None
     return job.plan.totals.bytes - size
 
 
-def _fitting_processes(size: int) -> int:
+def fitting_processes(size: int) -> int:
     """One process a CPU, but only as many as have work for longer than they take to start."""
     return max(1, min(len(os.sched_getaffinity(0)), size // _PROCESS_BYTES))
 
 
-def _bad_files(failures: list[tuple[str, str]]) -> str:
+def bad_files(failures: list[tuple[str, str]]) -> str:
+    """What to say of files that cannot be packed, and why (key, reason)."""
     return (
         f"{counted(len(failures), 'file')} cannot be packed:\n{listed(failures)}\n"
         "Mend or remove them, or leave them out with --on-error skip (finished shards are kept)."

@@ -40,12 +40,13 @@ class ShardPart:
     transcoded: int = 0  # progressive JPEGs that became baseline ones
     further: tuple[Chunk, ...] = ()  # the values of the schema's columns; not read by read()
     stop: int = 0  # of samples: one past the last position that the shard covers
+    plan: str = ""  # PackPlan.digest of the plan that the shard was written by
 
     def write(self, path: Path) -> None:
         """Publish atomically; from then on the shard counts as finished."""
         ends = np.cumsum([len(key) for key in self.keys], dtype=np.uint64)
         facts = {"skipped": self.skipped, "shard_bytes": self.shard_bytes, "transcoded": self.transcoded}
-        texts = json.dumps({**facts, "stop": self.stop}).encode()
+        texts = json.dumps({**facts, "stop": self.stop, "plan": self.plan}).encode()
         columns: dict[str, Any] = {}
         for number, chunk in enumerate(self.further):
             columns |= {f"data{number}": chunk.data, f"lengths{number}": chunk.lengths}
@@ -80,7 +81,8 @@ class ShardPart:
             keys = [blob[begin:end] for begin, end in zip(starts, ends, strict=False)]
             skipped = [(str(key), str(reason)) for key, reason in texts["skipped"]]
             transcoded, stop = int(texts.get("transcoded", 0)), int(texts.get("stop", 0))
-            return cls(records, keys, skipped, int(texts["shard_bytes"]), transcoded, stop=stop)
+            plan = str(texts.get("plan", ""))
+            return cls(records, keys, skipped, int(texts["shard_bytes"]), transcoded, stop=stop, plan=plan)
         except _DAMAGE as error:
             raise _damaged(path, error) from None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -47,6 +49,12 @@ class PackPlan:
     classes: tuple[str, ...]
     shards: tuple[ShardPlan, ...]
     problems: tuple[tuple[str, str], ...] = ()  # unreadable folders: key, reason
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of all that decides the output's bytes: options, files with sizes and labels, how they are cut."""
+        facts = [dict(self.identity), self.totals.content, self.classes, [asdict(s) for s in self.shards]]
+        return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def write(self, work: Path) -> None:
         """Publish as ``plan.json``; from then on the work folder can be resumed."""

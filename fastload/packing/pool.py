@@ -17,15 +17,15 @@ from typing import Any, cast
 from fastload.errors import PackError
 from fastload.machine.threads import started_pool
 from fastload.packing.part import ShardPart
-from fastload.packing.shard_job import Advance, BadFiles, Job
+from fastload.packing.shard_job import Advance, BadFiles, Closes, Job
 
 __all__ = ["die_with", "interrupts_blocked", "write_shards"]
 
 _PR_SET_PDEATHSIG = 1
 
 
-def write_shards(job: Job, numbers: list[int], processes: int, advance: Advance) -> None:
-    """Write and publish the shards ``numbers``.
+def write_shards(job: Job, numbers: list[int], processes: int, advance: Advance) -> list[int]:
+    """Write and publish the shards ``numbers``; returns those that other packs had claimed.
 
     Raises:
         BadFiles: with the bad files of all shards that were in work.
@@ -34,13 +34,14 @@ def write_shards(job: Job, numbers: list[int], processes: int, advance: Advance)
     if processes == 1 or len(numbers) <= 1:
         runner = _Runner(job, advance)
         try:
-            for number in numbers:
-                runner.write(number)
+            left = [number for number in numbers if not runner.write(number)]
             runner.drain()
         finally:
             runner.close()
-    else:
-        _Pool(job, min(processes, len(numbers)), advance).run(numbers)
+        return left
+    pool = _Pool(job, min(processes, len(numbers)), advance)
+    pool.run(numbers)
+    return sorted(pool.left)
 
 
 class _Runner:
@@ -51,15 +52,32 @@ class _Runner:
         self._thread = started_pool(1, "publish")
         self._pending: Future[None] | None = None
 
-    def write(self, number: int) -> None:
-        """Write one; the one before it is published when this returns."""
+    def write(self, number: int) -> bool:
+        """Write one, whose predecessor is published when this returns; False: it is another pack's."""
+        claim = self._job.claim(number)
+        if claim is None:
+            return False
+        try:
+            self._write(number, claim)
+        except BaseException:
+            claim.close()
+            raise
+        return True
+
+    def _write(self, number: int, claim: Closes) -> None:
         part: ShardPart = self._job.write(number, self._advance)
         try:
             self.drain()
         except BaseException:
             self._job.discard(number)
             raise
-        self._pending = self._thread.submit(self._job.publish, number, part)
+        self._pending = self._thread.submit(self._publish, number, part, claim)
+
+    def _publish(self, number: int, part: ShardPart, claim: Closes) -> None:
+        try:
+            self._job.publish(number, part)
+        finally:
+            claim.close()
 
     def drain(self) -> None:
         """Wait until all that was written is published."""
@@ -80,8 +98,7 @@ def _serve(job: Job, pipe: Connection, parent: int) -> None:
     try:
         try:
             while (number := pipe.recv()) is not None:
-                runner.write(number)
-                pipe.send(("ready", None))
+                pipe.send(("ready", None if runner.write(number) else number))
             runner.drain()
         finally:
             runner.close()  # before the last word: it may be the parent's cue to end this process
@@ -126,6 +143,7 @@ class _Pool:
     advance: Advance
     failures: list[tuple[str, str]] = field(default_factory=list)
     error: str | None = None
+    left: list[int] = field(default_factory=list)  # claimed by other packs
 
     def run(self, numbers: list[int]) -> None:
         """Write all shards.
@@ -185,13 +203,17 @@ class _Pool:
             return False
         handlers: dict[str, Callable[[Any], None]] = {
             "advance": lambda found: self.advance(*found),
-            "ready": lambda _: self._give(pipe, waiting),
+            "ready": lambda number: self._ready(pipe, waiting, number),
             "bad": self.failures.extend,
             "error": self._fail,
         }
         if kind in handlers:
             handlers[kind](value)
         return kind in ("advance", "ready")
+
+    def _ready(self, pipe: Connection, waiting: list[int], number: int | None) -> None:
+        self.left += [] if number is None else [number]
+        self._give(pipe, waiting)
 
     def _fail(self, text: str) -> None:
         self.error = self.error or text

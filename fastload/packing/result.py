@@ -35,6 +35,9 @@ class Observer(EntriesObserver):
     def compared(self, output: Path, compared: int, count: int) -> None:
         """What is there is taken for a pack of these samples: ``compared`` of ``count`` are the same."""
 
+    def waits(self, output: Path, reason: str) -> None:
+        """Another pack has what this one needs next; it goes on when that one has come to its end."""
+
     def begins_anew(self, output: Path) -> None:
         """A pack that was interrupted is thrown away: its samples cannot be asked by position."""
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,7 @@ from fastload.packing.plan import WORK_NAME, PackPlan
 from fastload.shard.formats import Format, ShardSpec, Writer, format_of
 from fastload.shard.index import RECORD
 
-__all__ = ["Advance", "BadFiles", "Job", "part_path"]
+__all__ = ["Advance", "BadFiles", "Closes", "Job", "part_path"]
 
 Advance = Callable[[int, int], None]  # files, bytes
 _SPOT_CHECKS = 16  # records a shard whose bytes are read back
@@ -39,6 +40,18 @@ class BadFiles(PackError):
 def part_path(output: Path, shard: str) -> Path:
     """Where a finished shard's part of the index waits for the manifest."""
     return output / WORK_NAME / f"{shard}.part"
+
+
+class Closes(Protocol):
+    """What a claim is to those who hold it."""
+
+    def close(self) -> None:
+        """Give it up."""
+
+
+class _Free:
+    def close(self) -> None:
+        """There is nothing to give up."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +72,13 @@ class Job:
         """Whether shard ``number`` is already there, with its part of the index."""
         final = self.output / self.plan.shards[number].name
         return ShardPart.finished(part_path(self.output, final.name), self.format.data_file(final))
+
+    def claim(self, number: int) -> Closes | None:
+        """The right to write shard ``number``; None: another process writes it, or has just done so.
+
+        Here it is everybody's: who packs alone holds the whole folder.
+        """
+        return _Free()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
         """Write shard ``number`` under its temporary name.
@@ -84,7 +104,11 @@ class Job:
         except BaseException:
             self.discard(number)
             raise
+        self._accompany(number, part)
         part.write(part_path(self.output, final.name))
+
+    def _accompany(self, number: int, part: ShardPart) -> None:
+        """Write what belongs beside a published shard before it counts as finished."""
 
     def discard(self, number: int) -> None:
         """Remove what was written of shard ``number`` and not published."""
@@ -111,7 +135,7 @@ class Job:
                 raise
             _C.trim(os.fsencode(data_file))
         self._locate(temporary, part.records)
-        return replace(part, shard_bytes=os.stat(data_file).st_size)
+        return replace(part, shard_bytes=os.stat(data_file).st_size, plan=self.plan.digest)
 
     def _needed(self, listing: Listing, number: int) -> int:
         shard = self.plan.shards[number]

@@ -1,8 +1,8 @@
 """Kills a pack before and after every system call that changes what is on disk, and resumes each time.
 
-Run as a program: ``kill_driver.py SOURCE FOLDER FORMAT``. It forks a child for each kill point (cheaper
-than a new interpreter), compares the resumed output with an uninterrupted one byte for byte, and prints
-one JSON object.
+Run as a program: ``kill_driver.py SOURCE FOLDER FORMAT``, with ``shares`` behind it for a pack in two
+shares. It forks a child for each kill point (cheaper than a new interpreter), compares the resumed output
+with an uninterrupted one byte for byte, and prints one JSON object.
 """
 
 from __future__ import annotations
@@ -18,14 +18,24 @@ from pack_trees import snapshot
 
 from fastload import PackedDataset
 from fastload.packing import PackOptions, pack
+from fastload.packing.cluster.packer import pack_shares
+from fastload.packing.cluster.publish import publish_shares
+from fastload.packing.cluster.shares import Shares
 from fastload.shard.formats import format_of
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 
+SHARES = "shares" in sys.argv
 CALLS = ("replace", "fsync", "unlink", "rmdir", "mkdir", "ftruncate")
 
 
 def run_pack(source: Path, output: Path, format_name: str) -> None:
-    pack(source, output, PackOptions(format=format_name, shard_size=16384, num_proc=1))
+    options = PackOptions(format=format_name, shard_size=16384, num_proc=1)
+    if not SHARES:
+        pack(source, output, options)
+        return
+    for share in ((1, 2), (0, 2)):
+        pack_shares(source, output, Shares(share=share), options)
+    publish_shares(source, output, options)
 
 
 def killed(source: Path, output: Path, format_name: str, at: int) -> bool:
@@ -60,7 +70,7 @@ def resumed(source: Path, output: Path, format_name: str) -> None:
 def main(source: Path, folder: Path, format_name: str) -> None:
     format_of(format_name)  # its library is imported before the first fork
     os.fsync = lambda descriptor: None  # type: ignore[assignment]
-    run_pack(source, folder / "whole" / "set", format_name)
+    pack(source, folder / "whole" / "set", PackOptions(format=format_name, shard_size=16384, num_proc=1))
     expected = snapshot(folder / "whole" / "set")
     at, early, failures = 0, 0, []
     while True:

@@ -1,0 +1,134 @@
+"""The plan that several packs share: the first one makes it, the others wait for it and read it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastload.errors import PackError
+from fastload.packing.lock import PLAN_LOCK_NAME, Claim, claim, folder_lock, holder_of, share_lock
+from fastload.packing.options import PackOptions
+from fastload.packing.output import OutputFolder
+from fastload.packing.packer import refuse_nesting, table_of
+from fastload.packing.plan import PLAN_NAME, PackPlan, check_options, resume_plan
+from fastload.packing.result import Observer
+from fastload.packing.source import Source, open_sources
+from fastload.shard.manifest import Manifest
+
+__all__ = ["Target", "check_plan", "discard", "opened", "targets_of", "waited"]
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds between two looks at what somebody else does
+
+
+@dataclass(frozen=True)
+class Target:
+    """One of the packed datasets that a pack makes: a split, or all there is."""
+
+    source: Source
+    output: Path
+
+
+def targets_of(
+    source: str | os.PathLike[str], output: str | os.PathLike[str], options: PackOptions
+) -> list[Target]:
+    """The datasets that ``source`` becomes.
+
+    Raises:
+        PackError: nothing there that could be packed, or not in shares.
+    """
+    if table_of(source, options) is not None:
+        raise PackError(
+            f"{source} is a table of fields, whose rows one pack reads in order; --shards, --publish and "
+            "--plan-only take folders of images, and tables of path and label."
+        )
+    folder = Path(output).absolute()
+    refuse_nesting(Path(source).absolute(), folder)
+    parts = open_sources(source)
+    return [Target(part, folder / part.split if part.split else folder) for part in parts]
+
+
+@contextmanager
+def opened(target: Target, options: PackOptions, observer: Observer) -> Iterator[PackPlan | Manifest]:
+    """Hold a target together with others, and know its plan, made if there is none; a complete dataset's
+    manifest, where all has been done.
+
+    Raises:
+        PackError: the folder is not a pack's, the plan is another one, a pack holds the folder alone.
+    """
+    target.output.mkdir(parents=True, exist_ok=True)
+    folder = OutputFolder(target.output)
+    if folder.state() == "complete":  # asked first: nothing is left beside a dataset that is finished
+        yield _complete(target, options)
+        return
+    with share_lock(target.output):
+        state = folder.state()
+        if state == "foreign":
+            raise folder.refusal()
+        if state == "complete":
+            yield _complete(target, options)
+            return
+        folder.refuse_others(PLAN_NAME)
+        plan = PackPlan.read(folder.work) or _first(target, options, observer)
+        check_plan(plan, target, options)
+        yield plan
+
+
+def _complete(target: Target, options: PackOptions) -> Manifest:
+    manifest = Manifest.read(target.output)
+    check_options(manifest.options, options, target.output)
+    return manifest
+
+
+def check_plan(plan: PackPlan, target: Target, options: PackOptions) -> None:
+    """Raise PackError if a plan has other options or other classes; its files are looked at when packed."""
+    check_options(plan.identity, options, target.output)
+    if plan.classes != target.source.classes:
+        raise PackError(
+            f"the source has changed since the pack of {target.output} was planned: it had "
+            f"{len(plan.classes)} classes, and has {len(target.source.classes)} now, or others. --plan-only "
+            "--restart throws the unfinished pack away and plans anew."
+        )
+
+
+def discard(target: Target) -> None:
+    """Throw away what a pack has made in a target; nobody else may be at work there."""
+    target.output.mkdir(parents=True, exist_ok=True)
+    with folder_lock(target.output):
+        OutputFolder(target.output).discard()
+
+
+def waited(done: Callable[[], bool]) -> None:
+    """Return when ``done`` says so, asked again and again, less and less often."""
+    pause = _FIRST_WAIT
+    while not done():
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_WAIT)
+
+
+def _first(target: Target, options: PackOptions, observer: Observer) -> PackPlan:
+    """Make the plan, unless another pack is at it: then wait for that one's."""
+    lock, work = target.output / PLAN_LOCK_NAME, OutputFolder(target.output).work
+    held = claim(lock)
+    if held is None:
+        observer.waits(target.output, f"{holder_of(lock)} makes the plan")
+        found: list[Claim] = []
+
+        def free() -> bool:
+            found.extend(filter(None, [claim(lock)]))
+            return bool(found)
+
+        waited(free)
+        [held] = found
+    try:
+        plan = PackPlan.read(work)
+        if plan is None:
+            scanning = functools.partial(observer.scanning, target.output)
+            plan = resume_plan(target.source, options, target.output.name, work, scanning)
+        return plan
+    finally:
+        held.close()
