@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from fastload.errors import RemoteError
 from fastload.remote.local import LocalStore
-from fastload.remote.location import Location
+from fastload.remote.location import Location, url_of
+from fastload.remote.options import StorageOptions
 from fastload.remote.store import Store
 
-__all__ = ["open_store"]
+__all__ = ["open_store", "place_of", "shared_store"]
+
+_shared: WeakValueDictionary[Any, Any] = WeakValueDictionary()  # stores that are in use, by what they are
 
 
 def open_store(location: Location | str, storage_options: Mapping[str, Any] | None = None) -> Store:
@@ -35,3 +40,38 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
 
         return S3Store(root, storage_options)
     raise RemoteError(f"{root} cannot be opened: there is no store for {root.scheme}://.")
+
+
+def shared_store(location: Location, storage_options: Mapping[str, Any] | None = None) -> Store:
+    """As :func:`open_store`; sets of a bucket that are open at the same time share its connections."""
+    said = sorted(repr(pair) for pair in (storage_options or {}).items())
+    around = sorted(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
+    key = (location.root, *said, *around)
+    store: Store | None = _shared.get(key)
+    if store is None:
+        store = _shared.setdefault(key, open_store(location, storage_options))
+    return store
+
+
+def place_of(
+    given: str | os.PathLike[str], storage_options: Mapping[str, Any] | None
+) -> tuple[str | os.PathLike[str], Location | None, StorageOptions]:
+    """What a user gave as a folder or a URL: the folder, or the URL in its place.
+
+    Returns:
+        The folder (of a URL what was given), the location (None: a folder of this machine; so is
+        ``file://``), and the options.
+
+    Raises:
+        ValueError: options for a folder, or a URL that cannot be read.
+        TypeError: options that are no dict.
+    """
+    location, options = url_of(given), StorageOptions(storage_options)
+    if location is not None and location.scheme != "file":
+        return given, location, options
+    if options:
+        raise ValueError(
+            f"storage_options are for URLs of stores, such as s3://BUCKET/SET. Found: "
+            f"{', '.join(options)} for {os.fspath(given)!r}."
+        )
+    return (given if location is None else "/" + location.path), None, options

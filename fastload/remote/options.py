@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["S3Options", "checked_headers", "unknown_options"]
+__all__ = ["S3Options", "StorageOptions", "checked_headers", "unknown_options"]
 
 _ALIASES = {
     "key": "key", "aws_access_key_id": "key", "access_key_id": "key",
@@ -28,6 +28,33 @@ _LEGAL = (
 def unknown_options(scheme: str, unknown: object, legal: object) -> ValueError:
     """The error about an option that a store does not know. Values are not in it: they may be secrets."""
     return ValueError(f"storage_options of {scheme}:// has no {unknown!r}. Legal are: {legal}.")
+
+
+class StorageOptions(Mapping[str, Any]):
+    """``storage_options`` as they travel: pickled with all values, shown by their names only.
+
+    Raises:
+        TypeError: no mapping of texts to something.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
+        if given is not None and (
+            not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given)
+        ):
+            raise TypeError(f"storage_options must be a dict by name. Found: {type(given).__name__}.")
+        self._values = dict(given or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"<storage_options: {', '.join(self._values) or 'none'}>"
 
 
 @dataclass(frozen=True)

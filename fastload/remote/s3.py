@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from fastload.errors import ObjectMissing, RemoteError
 from fastload.remote.location import Location
-from fastload.remote.options import S3Options
+from fastload.remote.options import S3Options, StorageOptions
 from fastload.remote.s3_errors import in_words, missing_library
 from fastload.remote.store import Facts, Listed
 
@@ -48,7 +48,7 @@ class S3Store:
 
     def __init__(self, root: Location, storage_options: Mapping[str, Any] | None = None) -> None:
         self.root = root
-        self._given = dict(storage_options or {})
+        self._given = StorageOptions(storage_options)
         self._options = S3Options.parse(self._given)
         self._made: tuple[int, Any] | None = None  # process id, client
         self._lock = threading.Lock()

@@ -143,17 +143,28 @@ class Manifest:
         try:
             if path.stat().st_size > MAX_BYTES:
                 raise FormatError(f"{path} is larger than {MAX_BYTES} bytes; it is not a manifest.")
-            body = json.loads(path.read_bytes())
+            data = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             raise FormatError(f"{folder} is not a packed dataset: {_missing(folder)}") from None
         except OSError as error:
             raise ShardError(f"{path} cannot be read: {error.strerror}.") from None
-        except (ValueError, RecursionError) as error:
-            raise FormatError(f"{path} is not valid JSON: {error}") from None
-        return cls._parse(path, body)
+        return cls.parse(path, data)
 
     @classmethod
-    def _parse(cls, path: Path, body: Any) -> Manifest:
+    def parse(cls, path: Path | str, data: bytes) -> Manifest:
+        """From the file's bytes; ``path`` is its name for messages.
+
+        Raises:
+            FormatError, FormatVersionError: as :meth:`read`.
+        """
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{path} is not valid JSON: {error}") from None
+        return cls._of(path, body)
+
+    @classmethod
+    def _of(cls, path: Path | str, body: Any) -> Manifest:
         try:
             major = int(body["fastload"][0])
             if major != MAJOR:

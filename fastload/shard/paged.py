@@ -7,7 +7,7 @@ uses a value from it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import ShardError
+from fastload.errors import ShardError, ShardTruncated
 
-__all__ = ["DATA_OFFSET", "HEADER", "PAGE_BYTES", "size_of", "write_paged"]
+__all__ = ["DATA_OFFSET", "HEADER", "PAGE_BYTES", "check_sizes", "size_of", "write_paged"]
 
 VERSION = (1, 0)
 DATA_OFFSET = 4096
@@ -174,3 +174,12 @@ def size_of(path: str | Path) -> int | None:
         return None
     except OSError as error:
         raise ShardError(f"{path} cannot be opened: {error.strerror}.") from None
+
+
+def check_sizes(shards: Sequence[tuple[str, int]]) -> None:
+    """Raise ShardTruncated unless files, given with their bytes, are there and have as many."""
+    for name, size in shards:
+        found = size_of(name)
+        if found != size:
+            state = "is missing" if found is None else f"has {found} bytes"
+            raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")

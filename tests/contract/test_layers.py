@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "sample": set(),
     "remote": {"machine"},
     "transforms": {"sample"},
-    "shard": {"machine", "sample"},
+    "shard": {"machine", "sample", "remote"},
     "sampler": {"machine"},
     "dataset": {"machine", "sample", "transforms", "shard", "sampler"},
     "prefetch": {"machine", "sample", "sampler", "dataset"},

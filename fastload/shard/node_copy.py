@@ -1,0 +1,265 @@
+"""A set in a store: its manifest, index, entry points and columns, kept in a folder of the node.
+
+The folder's name is the set's id, so that a set that was packed anew has another one, and all processes of
+the node find what one of them has fetched. Records stay in the store.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastload._native import _C
+from fastload.errors import FastloadError, FormatError, ObjectMissing
+from fastload.machine.threads import started_pool
+from fastload.remote.location import Location
+from fastload.remote.node_folder import NodeFolder
+from fastload.remote.opening import shared_store
+from fastload.remote.store import Store
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+
+__all__ = ["NodeCopy", "copy_to_node", "read_manifest"]
+
+_PART = 8 << 20  # bytes a request
+_AT_ONCE = 16  # requests
+
+
+@dataclass(frozen=True)
+class NodeCopy:
+    """What opening needs of a set in a store."""
+
+    folder: Path  # on the node: manifest and tables
+    manifest: Manifest
+    store: Store
+    shards: list[tuple[str, int]]  # path in the store, bytes
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A file that is kept on the node."""
+
+    name: str
+    size: int | None  # bytes; None: the manifest does not say, and there need not be one
+    check: Callable[[Path, bool], None]  # raises an error if it is not the set's; with True all of it
+
+
+def read_manifest(location: Location, store: Store) -> Manifest:
+    """The manifest of a set in a store.
+
+    Raises:
+        FormatError: there is none, or a damaged one.
+        RemoteError: the store does not give it.
+    """
+    place = location / MANIFEST_NAME
+    return Manifest.parse(str(place), _manifest_bytes(place, store))
+
+
+def _manifest_bytes(place: Location, store: Store) -> bytes:
+    try:
+        return store.get(place.path)
+    except ObjectMissing as error:
+        raise FormatError(
+            f"{place.parent} is not a packed dataset: it has no {MANIFEST_NAME}. Look at the URL; it must be "
+            "that of the folder that 'fastload pack' made, copied there as it is."
+        ) from error
+
+
+def copy_to_node(
+    location: Location, storage_options: Mapping[str, Any] | None, entries: bool = True
+) -> NodeCopy:
+    """Open a set in a store: fetch its manifest, and what the node does not have yet.
+
+    Every file is checked before it gets its name. One process of a node fetches, the others wait for it.
+
+    Args:
+        location: the set's, or its ``dataset.json``'s.
+        storage_options: see :func:`~fastload.remote.opening.open_store`.
+        entries: the entry points, too, where there are any.
+
+    Raises:
+        FormatError: no packed dataset, or one whose files do not belong together.
+        RemoteError, ChecksumError: the store does not give its files, or damaged ones.
+        CacheError: the node has no place for them.
+    """
+    if location.name == MANIFEST_NAME:
+        location = location.parent
+    store = shared_store(location, storage_options)
+    body = _manifest_bytes(location / MANIFEST_NAME, store)
+    manifest = Manifest.parse(str(location / MANIFEST_NAME), body)
+    shards = _shards(location, manifest)
+    folder = NodeFolder(manifest.id)
+    tables = _tables(manifest, folder.path, entries)
+    if not _is_complete(location, store, folder.path, tables):
+        with folder.alone(str(location)):
+            folder.remove_leftovers()
+            missing = [table for table in tables if not _is_there(folder.path, table)]
+            _fetch(location, store, folder, missing)
+            folder.write(MANIFEST_NAME, body)
+    return NodeCopy(folder.path, manifest, store, shards)
+
+
+def _shards(location: Location, manifest: Manifest) -> list[tuple[str, int]]:
+    try:
+        return [((location / shard.file).path, shard.size) for shard in manifest.shards]
+    except ValueError as error:
+        raise FormatError(
+            f"{location} was indexed in place over files that are not in the store: {error} Pack the set, or "
+            "index it where the files are."
+        ) from error
+
+
+def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
+    """The files of a set that are not its shards; the index first, which the others are checked against."""
+    found = [_Table(INDEX_NAME, manifest.index_size, partial(_check_index, manifest))]
+    if manifest.fields:
+        from fastload.shard.columns import column_wrong, open_column
+        from fastload.shard.fields import column_file
+
+        for at, field in manifest.schema.columns:
+            file = column_file(at, manifest.fields[at])
+
+            def check(path: Path, whole: bool, field: Any = field, file: Any = file) -> None:
+                column = open_column(path, field)
+                wrong = column_wrong(column, file, manifest.num_records)
+                if wrong:
+                    raise FormatError(f"{path} {wrong}. Upload all files of the same pack.")
+                if whole:
+                    column.verify()
+
+            found.append(_Table(file.file, file.size, check))
+    if entries:
+        found.append(_Table(ENTRIES_NAME, None, partial(_check_entries, folder / INDEX_NAME)))
+    return found
+
+
+def _check_index(manifest: Manifest, path: Path, whole: bool) -> None:
+    index = _C.Index(str(path))
+    if len(index) != manifest.num_records or index.digest != manifest.index_crc:
+        raise FormatError(
+            f"{path} does not belong to this manifest: it has {len(index)} records and digest "
+            f"{index.digest:#010x}, the manifest says {manifest.num_records} and {manifest.index_crc:#010x}. "
+            "Upload all files of the same pack."
+        )
+    if whole:
+        index.verify()
+
+
+def _check_entries(index: Path, path: Path, whole: bool) -> None:
+    entries = _C.Entries(str(path), _C.Index(str(index)))
+    if whole:
+        entries.verify()
+
+
+def _is_there(folder: Path, table: _Table) -> bool:
+    """Whether the node has the file; one that was damaged since is fetched again."""
+    path = folder / table.name
+    try:
+        if path.stat().st_size != (table.size if table.size is not None else path.stat().st_size):
+            return False
+        table.check(path, False)
+    except (OSError, FastloadError):
+        return False
+    return True
+
+
+def _is_complete(location: Location, store: Store, folder: Path, tables: Sequence[_Table]) -> bool:
+    """Whether the node has all that there is; for entry points that it has not, the store is asked."""
+    if not (folder / MANIFEST_NAME).exists():
+        return False
+    missing = [table for table in tables if not _is_there(folder, table)]
+    return all(table.size is None for table in missing) and not any(
+        store.head((location / table.name).path) for table in missing
+    )
+
+
+def _fetch(location: Location, store: Store, folder: NodeFolder, tables: Sequence[_Table]) -> None:
+    """Fetch files, by many requests at once, check them, and give them their names in this order."""
+    temporaries = {table.name: folder.temporary(table.name) for table in tables}
+    try:
+        with started_pool(_AT_ONCE, "copy") as pool:
+            try:
+                parts = _requests(location, store, folder, tables, temporaries, pool)
+                for table in tables:
+                    if table.name in parts:
+                        _finish(location / table.name, folder, table, temporaries[table.name], parts)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+    except ObjectMissing as error:
+        raise FormatError(f"{location} is not whole: {error} Upload all files of the same pack.") from error
+    except OSError as error:
+        if isinstance(error, FastloadError):
+            raise
+        raise folder.failed("cannot be written to", error) from error
+    finally:
+        for path in temporaries.values():
+            path.unlink(missing_ok=True)
+
+
+def _requests(
+    location: Location,
+    store: Store,
+    folder: NodeFolder,
+    tables: Sequence[_Table],
+    temporaries: Mapping[str, Path],
+    pool: ThreadPoolExecutor,
+) -> dict[str, list[Future[None]]]:
+    """The requests for each file, begun; none for one that the store does not have."""
+    folder.require(sum(table.size or 0 for table in tables), str(location))
+    looks = {
+        table.name: pool.submit(store.head, (location / table.name).path)
+        for table in tables
+        if table.size is None
+    }
+    parts: dict[str, list[Future[None]]] = {}
+    for table in sorted(tables, key=lambda table: table.size is None):  # those whose size is known begin
+        size = table.size
+        if size is None:
+            facts = looks[table.name].result()
+            if facts is None:
+                continue
+            size = facts.size
+            folder.require(size, str(location))
+        path = temporaries[table.name]
+        path.touch()
+        parts[table.name] = [
+            pool.submit(
+                _copy_part, store, (location / table.name).path, begin, min(begin + _PART, size), path
+            )
+            for begin in range(0, size, _PART)
+        ]
+    return parts
+
+
+def _copy_part(store: Store, path: str, begin: int, end: int, file: Path) -> None:
+    data = store.get(path, begin, end)
+    with open(file, "r+b") as opened:
+        opened.seek(begin)
+        opened.write(data)
+
+
+def _finish(
+    place: Location,
+    folder: NodeFolder,
+    table: _Table,
+    temporary: Path,
+    parts: Mapping[str, Sequence[Future[None]]],
+) -> None:
+    for part in parts[table.name]:
+        part.result()
+    try:
+        table.check(temporary, True)
+    except FastloadError as error:
+        if table.size is not None:
+            raise type(error)(f"{place}: {error}") from error
+        warnings.warn(
+            f"{place}: {error} The entry points are left out: pixels are the same, decoding takes longer.",
+            stacklevel=2,
+        )
+        return
+    folder.publish(temporary, table.name)
