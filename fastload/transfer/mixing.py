@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from fastload.transfer.draws import BatchKeyed
+from fastload.transfer.timm_mixing import mixed_as_timm, pasted
 from fastload.transforms.batch import CutMix, LabelSmoothing, MixUp, RandomChoice, TimmMixup
 
 __all__ = ["MIXES", "known", "mixed"]
@@ -24,16 +25,17 @@ def known(part: Any) -> Any:
     kind = type(part)
     if (kind.__module__, kind.__qualname__) != ("timm.data.mixup", "Mixup"):
         return part
-    if part.mode != "batch" or part.cutmix_minmax is not None:
-        return part
     return TimmMixup(
         mixup_alpha=part.mixup_alpha,
         cutmix_alpha=part.cutmix_alpha,
+        cutmix_minmax=part.cutmix_minmax,
         prob=part.mix_prob if part.mixup_enabled else 0.0,
         switch_prob=part.switch_prob,
+        mode=part.mode if part.mode in ("pair", "elem") else "batch",
         correct_lam=part.correct_lam,
         label_smoothing=part.label_smoothing,
         num_classes=part.num_classes,
+        multi_label=getattr(part, "multi_label", False),  # timm 1.0.31 has it
     )
 
 
@@ -44,8 +46,7 @@ def mixed(spec: Mix, images: torch.Tensor, labels: torch.Tensor, keyed: BatchKey
     if isinstance(spec, LabelSmoothing):
         return images, _smoothed(_soft(labels, spec.num_classes), spec.smoothing)
     if isinstance(spec, TimmMixup):
-        images, labels = _as_timm(spec, images, _soft(labels, spec.num_classes), keyed)
-        return images, _smoothed(labels, spec.label_smoothing)
+        return _as_timm(spec, images, labels, keyed)
     lam, soft = keyed.beta(spec.alpha), _soft(labels, spec.num_classes)
     if isinstance(spec, MixUp):
         images = _blended(images, images.roll(1, 0), lam)
@@ -54,23 +55,17 @@ def mixed(spec: Mix, images: torch.Tensor, labels: torch.Tensor, keyed: BatchKey
     return images, _smoothed(torch.lerp(soft.roll(1, 0), soft, lam), spec.label_smoothing)
 
 
-def _as_timm(spec: TimmMixup, images: torch.Tensor, soft: torch.Tensor, keyed: BatchKeyed) -> Pair:
-    """timm's ``Mixup._mix_batch``: partners from the other end of the batch."""
-    if keyed.uniform() >= spec.prob:
-        return images, soft
-    cuts = spec.cutmix_alpha > 0.0
-    if cuts and spec.mixup_alpha > 0.0:
-        cuts = keyed.uniform() < spec.switch_prob
-    lam = keyed.beta(spec.cutmix_alpha if cuts else spec.mixup_alpha)
-    if cuts:
-        height, width = images.shape[2:]
-        ratio = math.sqrt(1.0 - lam)
-        y, x = keyed.below(height), keyed.below(width)
-        own = _pasted(images, images.flip(0), (y, x), (int(height * ratio) // 2, int(width * ratio) // 2))
-        images, lam = own[0], own[1] if spec.correct_lam else lam
-    else:
-        images = _blended(images, images.flip(0), lam)
-    return images, torch.lerp(soft.flip(0), soft, lam)
+def _as_timm(spec: TimmMixup, images: torch.Tensor, labels: torch.Tensor, keyed: BatchKeyed) -> Pair:
+    if not spec.multi_label:
+        images, labels = mixed_as_timm(spec, images, _soft(labels, spec.num_classes), keyed)
+        return images, _smoothed(labels, spec.label_smoothing)
+    if labels.dim() != 2 or labels.shape[1] != spec.num_classes:
+        raise ValueError(
+            f"TimmMixup(multi_label=True) needs labels of shape (n, {spec.num_classes}). Found: "
+            f"{tuple(labels.shape)}."
+        )
+    images, labels = mixed_as_timm(spec, images, labels.float(), keyed)
+    return images, labels * (1.0 - spec.label_smoothing) + 0.5 * spec.label_smoothing
 
 
 def _blended(images: torch.Tensor, others: torch.Tensor, lam: float) -> torch.Tensor:
@@ -84,18 +79,10 @@ def _cut(images: torch.Tensor, lam: float, keyed: BatchKeyed) -> tuple[torch.Ten
     height, width = images.shape[2:]
     x, y = keyed.below(width), keyed.below(height)
     half = 0.5 * math.sqrt(1.0 - lam)
-    return _pasted(images, images.roll(1, 0), (y, x), (int(half * height), int(half * width)))
-
-
-def _pasted(
-    images: torch.Tensor, others: torch.Tensor, center: tuple[int, int], half: tuple[int, int]
-) -> tuple[torch.Tensor, float]:
-    """A rectangle of others around a centre, ``half`` its height and width."""
-    height, width = images.shape[2:]
-    top, bottom = max(0, center[0] - half[0]), min(height, center[0] + half[0])
-    left, right = max(0, center[1] - half[1]), min(width, center[1] + half[1])
-    found = images.clone()
-    found[..., top:bottom, left:right] = others[..., top:bottom, left:right]
+    half_h, half_w = int(half * height), int(half * width)
+    top, bottom = max(0, y - half_h), min(height, y + half_h)
+    left, right = max(0, x - half_w), min(width, x + half_w)
+    found = pasted(images, images.roll(1, 0), (..., slice(top, bottom), slice(left, right)))
     return found, 1.0 - (right - left) * (bottom - top) / (width * height)
 
 

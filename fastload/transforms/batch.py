@@ -132,19 +132,23 @@ class LabelSmoothing:
 
 @dataclass(frozen=True)
 class TimmMixup:
-    """timm's ``Mixup`` in its mode ``batch``: mixup or cutmix, drawn once a batch, each sample with the one
-    at the other end (``batch.flip(0)``), labels smoothed.
+    """timm's ``Mixup``: mixup or cutmix, each sample with the one at the other end of the batch
+    (``batch.flip(0)``), labels smoothed.
 
-    An object of timm's may be given instead; what its other modes (``elem``, ``pair``) or ``cutmix_minmax``
-    ask for stays the object's own, which draws from NumPy's global generator.
+    An object of timm's may be given instead. In odd batches the middle sample is its own partner.
 
     Args:
         mixup_alpha, cutmix_alpha: of Beta(alpha, alpha); 0: never.
-        prob: of a batch to be mixed.
+        cutmix_minmax: the rectangle's sides are uniform between these parts of the picture's, instead of
+            drawn by ``cutmix_alpha``, which is 1 then.
+        prob: of a batch, pair or sample to be mixed.
         switch_prob: of cutmix, where both may be.
+        mode: what is drawn anew: "batch": once; "pair": for each two samples that change places; "elem": for
+            each sample.
         correct_lam: labels by the area that was pasted, not by the one that was drawn.
-        label_smoothing: as :class:`LabelSmoothing`'s.
+        label_smoothing: as :class:`LabelSmoothing`'s; with ``multi_label`` towards 0.5.
         num_classes: width of the labels.
+        multi_label: labels come as (n, num_classes), of several classes a picture.
 
     Raises:
         TypeError, ValueError: an argument outside its range, or both alphas 0.
@@ -152,13 +156,27 @@ class TimmMixup:
 
     mixup_alpha: float = 1.0
     cutmix_alpha: float = 0.0
+    cutmix_minmax: Sequence[float] | None = None
     prob: float = 1.0
     switch_prob: float = 0.5
+    mode: str = "batch"
     correct_lam: bool = True
     label_smoothing: float = 0.1
     num_classes: int = 1000
+    multi_label: bool = False
 
     def __post_init__(self) -> None:
+        if self.cutmix_minmax is not None:
+            low, high = arguments.floats("TimmMixup.cutmix_minmax", self.cutmix_minmax, 2)
+            if not 0.0 <= low < high <= 1.0:
+                raise ValueError(
+                    f"TimmMixup.cutmix_minmax must be (least, greatest) within [0, 1]. Found: "
+                    f"{self.cutmix_minmax!r}."
+                )
+            _set(self, "cutmix_minmax", (low, high))
+            _set(self, "cutmix_alpha", 1.0)
+        if self.mode not in ("batch", "pair", "elem"):
+            raise ValueError(f"TimmMixup.mode must be 'batch', 'pair' or 'elem'. Found: {self.mode!r}.")
         _in_range("TimmMixup.mixup_alpha", self.mixup_alpha, 0.0, 1e6)
         _in_range("TimmMixup.cutmix_alpha", self.cutmix_alpha, 0.0, 1e6)
         if self.mixup_alpha == self.cutmix_alpha == 0.0:

@@ -76,6 +76,7 @@ OTHERS = [
     "transfer.pipeline",
     "transfer.ring",
     "transfer.streams",
+    "transfer.timm_mixing",
     "transforms.batch",
 ]
 
