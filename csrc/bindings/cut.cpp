@@ -26,12 +26,13 @@ constexpr uint8_t kUntouched = 0xA5;
 nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_tuple,
                                     const FormatArg& format, const StoreSpec* wanted, bool nearest,
                                     const std::string& filter, int fill, const RawArg& raw,
-                                    size_t gap, const PixelSpec* pixels, int repeat) {
+                                    size_t gap, const PixelSpec* pixels, const PixelSpec* source,
+                                    int repeat) {
   View view = to_view(view_tuple);
   view.filter = by_name<Filter>("filter", kFilters, filter);
   const StoreSpec store = wanted == nullptr ? StoreSpec() : *wanted;
-  const CutPlan plan(
-      {to_format(format), nearest, pixels == nullptr ? PixelSpec() : *pixels, store, fill});
+  const auto spec_of = [](const PixelSpec* spec) { return spec == nullptr ? PixelSpec() : *spec; };
+  const CutPlan plan({to_format(format), nearest, spec_of(pixels), store, fill, spec_of(source)});
   const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
   const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
   const size_t channels = static_cast<size_t>(plan.spec().format.channels);
@@ -46,8 +47,9 @@ nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_
     PixelStage stage;
     Cutter cutter(resampler, stage);
     for (int i = 0; i < repeat; ++i) {
-      open_picture(decoder, data, format, raw);
-      cutter.begin(view, plan, {out.get(), row, row * height}, {epoch_key(0, 0), 0, 0});
+      const ImageInfo info = open_picture(decoder, data, format, raw);
+      cutter.begin(view, plan, {out.get(), row, row * height}, {epoch_key(0, 0), 0, 0},
+                   {static_cast<int>(info.width), static_cast<int>(info.height)});
       decoder.decode(cutter.source(), cutter);
       cutter.end();
     }
@@ -62,11 +64,11 @@ nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_
 void register_cut(nb::module_& m) {
   m.def("cut", cut, "data"_a, "view"_a, "format"_a = FormatArg{3, 8, false}, "store"_a = nb::none(),
         "nearest"_a = false, "filter"_a = "bilinear", "fill"_a = 0, "raw"_a = nb::none(),
-        "gap"_a = 0, "pixels"_a = nb::none(), "repeat"_a = 1,
+        "gap"_a = 0, "pixels"_a = nb::none(), "source"_a = nb::none(), "repeat"_a = 1,
         "The window of a view of an encoded picture (uint8 array), or of raw pixels of (width, "
         "height, channels, bits), opened in a format (channels, bits, ids): the stored bytes, "
-        "(planes, height, bytes of a row + gap). `pixels`: a PixelSpec, drawn for sample 0, epoch "
-        "0, seed 0; `repeat` times over (benchmarks).");
+        "(planes, height, bytes of a row + gap). `pixels`, `source` (of the whole picture): "
+        "PixelSpecs, drawn for sample 0, epoch 0, seed 0; `repeat` times over (benchmarks).");
 }
 
 }  // namespace fastload::bindings

@@ -77,9 +77,9 @@ void register_engine(nb::module_& m) {
              const StoreSpec& store, int out_height, int out_width, uint64_t seed, int threads,
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
              uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
-             const PixelSpec& operations) {
+             const PixelSpec& operations, const PixelSpec& source) {
             FieldsPlan plan = FieldsPlan::of_image_and_label(
-                {geometry, out_width, out_height, operations}, store);
+                {geometry, out_width, out_height, operations, source}, store);
             make(self, read_sources(sources, pixels, decoded_side),
                  sample_plan(std::move(plan), seed, max_pixels, decoded_side),
                  {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
@@ -90,7 +90,7 @@ void register_engine(nb::module_& m) {
           nb::arg("fallback").none(), nb::arg("most_threads") = 0,
           nb::arg("cpus") = std::vector<int>{}, nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0,
           nb::arg("decoded_side") = 0, nb::arg("pixels") = nb::tuple(),
-          nb::arg("operations") = PixelSpec{},
+          nb::arg("operations") = PixelSpec{}, nb::arg("source") = PixelSpec{},
           "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
           "source, [] for the same. threads: at once, of the process's pool; set_threads() goes up "
           "to most_threads. cpus: where the pool's threads run from now on, [] for anywhere. "
@@ -98,7 +98,8 @@ void register_engine(nb::module_& m) {
           "bytes of buffers, 0 for none. keep: share of the set that stays in the page cache once "
           "read. decoded_side: crops are cut from the picture scaled to this longest side; 0 for "
           "as it is, UNBOUNDED for no scaling. pixels: a CacheFile of that tier, or None, for each "
-          "source. operations: on the pixels, between resize and store.")
+          "source. operations: on the pixels, between resize and store; source: on those of whole "
+          "pictures, before the crop.")
       .def("submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
            nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
            "Queues a batch: images (n * sample_bytes,) uint8 and labels (n,) int64 are filled, ids "

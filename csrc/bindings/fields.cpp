@@ -116,9 +116,11 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
 
 void register_plans(nb::module_& m) {
   nb::class_<ViewPlan>(m, "ViewPlan", "A view of a sample; see sample/field_plan.h.")
-      .def(nb::init<GeometrySpec, int, int, PixelSpec>(), nb::arg("geometry"), nb::arg("out_width"),
-           nb::arg("out_height"), nb::arg("operations") = PixelSpec{},
-           "out_width, out_height: of its pictures, 0: they differ. operations: on the pixels.");
+      .def(nb::init<GeometrySpec, int, int, PixelSpec, PixelSpec>(), nb::arg("geometry"),
+           nb::arg("out_width"), nb::arg("out_height"), nb::arg("operations") = PixelSpec{},
+           nb::arg("source") = PixelSpec{},
+           "out_width, out_height: of its pictures, 0: they differ. operations: on the pixels. "
+           "source: on those of whole pictures, before the crop.");
   nb::class_<FieldPlan>(m, "FieldPlan", "A field of a view; see sample/field_plan.h.")
       .def("__init__", &make_field, nb::arg("form"), nb::kw_only(), nb::arg("view") = 0,
            nb::arg("part") = 0, nb::arg("width") = 0, nb::arg("blank") = nb::bytes("", 0),

@@ -41,10 +41,10 @@ PixelNode to_node(nb::handle given) {
   return node;
 }
 
-void make_spec(PixelSpec* self, const nb::sequence& uses) {
+void make_spec(PixelSpec* self, const nb::sequence& uses, const PixelSpec* before) {
   std::vector<PixelNode> nodes;
   for (const nb::handle use : uses) nodes.push_back(to_node(use));
-  new (self) PixelSpec(std::move(nodes));
+  new (self) PixelSpec(std::move(nodes), before == nullptr ? PixelSpec() : *before);
 }
 
 nb::list drawn(const PixelSpec& spec, uint64_t seed, uint64_t epoch, uint64_t sample, uint32_t draw,
@@ -119,11 +119,12 @@ void register_pixels(nb::module_& m) {
   m.attr("PIXEL_OPERATIONS") = listed();
   m.attr("MOVING_OPERATIONS") = moving();
   nb::class_<PixelSpec>(m, "PixelSpec", "Operations on pixels; see transform/pixels/spec.h.")
-      .def("__init__", make_spec, "uses"_a = nb::tuple(),
+      .def("__init__", make_spec, "uses"_a = nb::tuple(), "before"_a = nb::none(),
            "uses: (name, probability, numbers, parts) each. Of an operation: numbers as "
            "PIXEL_OPERATIONS has them, no parts. Of a group (all, choice, order): parts are uses, "
            "the numbers of a choice its weights. A number is a float, or (kind, values): drawn for "
-           "each sample; see transform/pixels/number.h.")
+           "each sample; see transform/pixels/number.h. before: a PixelSpec whose uses draw apart "
+           "from these.")
       .def("__len__", &PixelSpec::size)
       .def("drawn", drawn, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
            "What happens to this sample: (name, numbers) of each operation, in order.");

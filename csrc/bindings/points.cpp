@@ -30,17 +30,20 @@ using MotionTuple = std::tuple<std::array<double, 8>, bool>;
 // Bytes under the view, in memory of their own.
 nb::object move_points(const ViewTuple& tuple, uint32_t width, uint32_t height,
                        const std::string& name, bool relative, const BytesArg& values,
-                       const std::vector<MotionTuple>& given) {
+                       const std::vector<MotionTuple>& cut,
+                       const std::vector<MotionTuple>& source) {
   const View view = to_view(tuple);
   const auto format = by_name<PointFormat>("format", kPointFormats, name);
-  std::vector<Motion> motions;
-  for (const auto& [a, perspective] : given) motions.push_back({a, perspective});
+  Motions motions;
+  for (const auto& [a, perspective] : source) motions.source.push_back({a, perspective});
+  for (const auto& [a, perspective] : cut) motions.cut.push_back({a, perspective});
   auto moved = std::make_unique<Moved>(values.data(), values.data() + values.size());
   if (format == PointFormat::kAreas) {
     const auto view_at = [&](int w, int h) {
       return view_at_size(view, width, height, static_cast<uint32_t>(w), static_cast<uint32_t>(h));
     };
-    *moved = move_areas(*moved, view_at, motions);
+    *moved =
+        move_areas(*moved, view_at, motions, {static_cast<int>(width), static_cast<int>(height)});
   } else {
     PointMap(view, width, height, width, height, motions).move(*moved, format, relative);
   }
@@ -56,9 +59,11 @@ void register_points(nb::module_& m) {
   m.def("view_points", &move_points, nb::arg("view"), nb::arg("width"), nb::arg("height"),
         nb::arg("format"), nb::arg("relative"), nb::arg("values"),
         nb::arg("motions") = std::vector<MotionTuple>{},
+        nb::arg("source") = std::vector<MotionTuple>{},
         "The bytes of a value of points under a view of a width x height picture. format: xyxy, "
         "xywh, cxcywh, xy, xyv (float32 rows), polygons or rle. values, and the result: (bytes,) "
-        "uint8. motions: what moves the view's pixels, as motion_of() has it.");
+        "uint8. motions: what moves the view's pixels, source: what moves the picture's before, as "
+        "motion_of() has them.");
 }
 
 }  // namespace fastload::bindings

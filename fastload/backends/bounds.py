@@ -63,7 +63,7 @@ def _of_field(
 def _longest(dataset: Packed, plan: Plan, field: FieldLayout) -> int:
     """Bytes of a field's longest value."""
     name = field.schema_name
-    if isinstance(dataset.schema[name].kind, Polygons) and (plan.geometry or plan.pixels):
+    if isinstance(dataset.schema[name].kind, Polygons) and (plan.source or plan.geometry or plan.pixels):
         raise ValueError(
             f"Batches differ in size, by what samples have in {field.name}: outlines are cut to the view, so "
             "memory cannot be planned. Leave the field out by fields=[...] to plan for the others."

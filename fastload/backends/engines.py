@@ -57,6 +57,7 @@ def make_engine(
             out_height=height,
             out_width=width,
             operations=plan.pixel_spec(),
+            source=plan.source_spec(),
             **common,
         )
     from fastload.backends.fields import Streams, field_plans
@@ -70,4 +71,4 @@ def make_engine(
 
 def _view(plan: Plan, layout: SampleLayout, number: int) -> Any:
     height, width = layout.picture_size(number)
-    return _C.ViewPlan(plan.geometry_spec(), width, height, plan.pixel_spec())
+    return _C.ViewPlan(plan.geometry_spec(), width, height, plan.pixel_spec(), plan.source_spec())

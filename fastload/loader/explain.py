@@ -104,6 +104,8 @@ def _of_packed(
     yield Explained("read", "records by their byte ranges", _CORE, "ahead of decoding")
     whole = any(view.keeps_size for view in plan.every)
     cut = "whole pictures, because no crop or resize comes first" if whole else "what the crop needs"
+    if any(view.source for view in plan.every):
+        cut = "whole pictures, because operations on them come before the crop"
     if len(plan.views) > 1:
         cut += " for each view, all of them at once where that is cheaper"
     pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)

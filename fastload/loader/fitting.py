@@ -89,9 +89,10 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
                 "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
                 "backend='native'."
             )
-        if plan.pixels:
+        operations = (*plan.source, *plan.pixels)
+        if operations:
             raise ValueError(
-                f"backend='dali' crops, resizes and mirrors; {plan.pixels[0].name} in transform is an "
+                f"backend='dali' crops, resizes and mirrors; {operations[0].name} in transform is an "
                 "operation of the native decoder's. Leave it out, or use backend='native'."
             )
         if any(use.name == "random_filter" for use in plan.geometry):

@@ -48,7 +48,7 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
             of_channels(view.mean, channels)
             of_channels(view.std, channels)
     odd = [field for field in images if field.kind != Image()]
-    if odd and any(view.pixels or view.erase is not None for view in plan.every):
+    if odd and any(view.source or view.pixels or view.erase is not None for view in plan.every):
         raise ValueError(
             "The transform changes colours or erases, which is for RGB pictures of 8 bits. Found: "
             f"{odd[0]}. Leave the field out by fields=[...], or the operation."

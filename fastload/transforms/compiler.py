@@ -15,6 +15,7 @@ from fastload.transforms.plan import Plan, Step
 __all__ = ["compile_plan", "name_of"]
 
 _SAME = "the core does the same to the same pixels"
+_WHOLE = "the core does the same, on the whole picture, before the crop"
 
 
 def compile_plan(transform: Any) -> Plan:
@@ -144,6 +145,7 @@ class _Compiler:
         self._draft = Draft()
         self._tail: list[Any] = []
         self._steps: list[Step] = []
+        self._on_pixels: list[int] = []  # steps
         self._is_tensor = False
         self._only_ours = True
 
@@ -179,7 +181,7 @@ class _Compiler:
             why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
             self._leave(item, why, "put it before what makes tensors")
             return
-        before, draft = self._draft.plan.erase, self._draft
+        before, draft = self._draft.plan, self._draft
         try:
             for operation, spec in found:
                 draft = operation.add(draft, spec, not own)
@@ -189,10 +191,18 @@ class _Compiler:
                 raise ValueError(str(error)) from None
             self._leave(item, str(error), f"the order {ORDER}")
             return
+        if draft.plan.source != before.source:  # a step of the geometry came behind them
+            self._say_whole()
+        elif draft.plan.pixels != before.pixels:
+            self._on_pixels.append(len(self._steps))
         why = _SAME if specs else "nothing to do: pictures are RGB, and become tensors at the end"
-        self._steps.append(Step(name_of(item), True, why, erases=draft.plan.erase is not before))
+        self._steps.append(Step(name_of(item), True, why, erases=draft.plan.erase is not before.erase))
         made = any(operation.makes_tensor for operation, _ in found)
         self._is_tensor |= made or torchvision_objects.makes_tensor(item)
+
+    def _say_whole(self) -> None:
+        for number in self._on_pixels:
+            self._steps[number] = replace(self._steps[number], why=_WHOLE)
 
     def _leave(self, item: Any, why: str, keep: str) -> None:
         from fastload.transforms.other_objects import adapted

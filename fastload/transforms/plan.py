@@ -108,13 +108,14 @@ class Erasing:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the core does to each picture, operation by operation: ``geometry``, ``pixels``, and how they are
-    stored (the fields of StoreSpec); then the ``tail``.
+    """What the core does to each picture, operation by operation: ``source``, ``geometry``, ``pixels``, and
+    how they are stored (the fields of StoreSpec); then the ``tail``.
 
     ``tail`` holds the callables to run, in order: on a PIL picture, if ``picture``, else on a ``(C, H, W)``
     tensor of ``dtype``. ``steps`` says of each item of the transform where it runs, and why.
     """
 
+    source: tuple[PixelUse, ...] = ()  # on the whole picture, in order, before the crop
     geometry: tuple[GeometryUse, ...] = ()  # which pixels of the picture, and how many are made of them
     filter: str = "bilinear"  # that resizes them, unless a step of the geometry draws it
     pixels: tuple[PixelUse, ...] = ()  # on the cut picture, in order, before it is stored
@@ -166,15 +167,21 @@ class Plan:
             return any(plan.is_random for plan in self.every)
         if self.erase is not None and self.erase.probability > 0.0:
             return True
-        return any(use.drawn for use in self.geometry) or any(use.is_random for use in self.pixels)
+        return any(use.drawn for use in self.geometry) or any(
+            use.is_random for use in (*self.source, *self.pixels)
+        )
 
     def geometry_spec(self) -> _C.GeometrySpec:
         """The core's description of crop, resize, window and flip."""
         return _C.GeometrySpec([(use.name, list(use.numbers)) for use in self.geometry], self.filter)
 
+    def source_spec(self) -> _C.PixelSpec:
+        """The core's description of the operations on the whole picture."""
+        return _C.PixelSpec([use.as_node() for use in self.source])
+
     def pixel_spec(self) -> _C.PixelSpec:
-        """The core's description of the operations on pixels."""
-        return _C.PixelSpec([use.as_node() for use in self.pixels])
+        """The core's description of the operations on pixels, which draw apart from those on the source."""
+        return _C.PixelSpec([use.as_node() for use in self.pixels], self.source_spec())
 
     def store_spec(self, channels_last: bool = True) -> _C.StoreSpec:
         """The core's description of dtype, scaling and layout (``channels_last``: HWC in memory, else CHW).
@@ -196,6 +203,8 @@ class Plan:
         """What the core makes of one (height, width, 3) uint8 picture outside a batch: (h, w, 3 * itemsize)
         bytes of ``dtype``."""
         geometry, (height, width) = self.geometry_spec(), picture.shape[:2]
+        if self.source:
+            picture = _C.operate(picture, self.source_spec(), seed, epoch, sample, draw)
         key = (geometry, width, height, seed, epoch, sample, draw)
         view, filter = _C.draw_view(*key), _C.drawn_filter(*key)
         store = self.store_spec()

@@ -10,7 +10,7 @@ import numpy as np
 from transform_reference import Draws, below, philox, uniform
 
 from fastload._native import _C
-from fastload.transforms.plan import Drawn, PixelUse
+from fastload.transforms.plan import Drawn, PixelUse, Plan
 
 FIRST_OP = 64  # DrawOp::kPixels
 BLOCKS = 32  # PixelDraws::kBlocks
@@ -170,6 +170,13 @@ def mixed(use: PixelUse, parts: list[list[Step]], key: list[int]) -> list[Step]:
     for part, share in zip(parts, shares, strict=True):
         found += [*part, (add, (float(share),))]
     return [*found, last]
+
+
+def drawn_around(plan: Plan, draws: Draws) -> tuple[list[Step], list[Step]]:
+    """What happens to the whole picture, and to the cut one; uses are counted over both."""
+    sample = _Sample(draws)
+    before = [step for use in plan.source for step in sample.steps(use, True)]
+    return before, [step for use in plan.pixels for step in sample.steps(use, True)]
 
 
 def drawn_steps(uses: Iterable[PixelUse], draws: Draws) -> list[Step]:

@@ -38,11 +38,14 @@ class Draws:
     epoch: int
     sample: int
     draw: int = 0
+    view: int = 0
 
     def words(self, op: int, block: int) -> list[int]:
         fold = [self.epoch & MASK, self.epoch >> 32, 0x6661737A, 0x6C6F6164]
         key = philox(fold, [self.seed & MASK, self.seed >> 32])[:2]
-        return philox([self.sample & MASK, self.sample >> 32, self.draw, op << 16 | block], key)
+        return philox(
+            [self.sample & MASK, self.sample >> 32, self.draw, self.view << 24 | op << 16 | block], key
+        )
 
 
 def uniform(high: int, low: int) -> float:

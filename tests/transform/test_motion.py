@@ -151,9 +151,9 @@ def test_a_vertical_flip_may_stand_anywhere() -> None:
         compile_plan(T.Compose([T.ToDtype("float32"), flip]))
 
 
-def test_what_moves_stands_behind_the_geometry() -> None:
-    with pytest.raises(ValueError, match=r"Resize.* is out of order"):
-        compile_plan(T.Compose([T.RandomAffine(9), T.Resize((9, 9))]))
+def test_what_moves_does_not_stand_within_the_geometry() -> None:
+    with pytest.raises(ValueError, match=r"CenterCrop.* is out of order"):
+        compile_plan(T.Compose([T.Resize((9, 9)), T.RandomAffine(9), T.CenterCrop(5)]))
 
 
 @pytest.mark.parametrize(

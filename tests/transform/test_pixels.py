@@ -207,8 +207,9 @@ def test_grayscale_of_a_tensor_is_torchvisions() -> None:
 @pytest.mark.parametrize(
     ("chain", "message"),
     [
-        ([T.RandomInvert(), T.CenterCrop(9)], r"CenterCrop.* is out of order"),
-        ([T.RandomInvert(), T.Resize(9)], r"Resize.* is out of order"),
+        ([T.Resize(12), T.RandomInvert(), T.CenterCrop(9)], r"CenterCrop.* is out of order"),
+        ([T.RandomInvert(), T.CenterCrop(9), T.RandomInvert(), T.Resize(9)], r"Resize.* is out of order"),
+        ([T.RandomApply([T.Resize(9)])], r"Resize.* is out of order"),
         ([T.ToDtype("float32"), T.RandomInvert()], r"RandomInvert.* is out of order"),
     ],
 )

@@ -42,7 +42,7 @@ void Measurer::add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measure
     own.view = static_cast<uint8_t>(number);
     const View view = draw_view(plan.views()[number].geometry, static_cast<int>(size.width),
                                 static_cast<int>(size.height), own);
-    if (plan.has_points()) motions_of(plan.views()[number], view, own, drawn_, motions_);
+    if (plan.has_points()) motions_of(plan.views()[number], view, size, own, drawn_, motions_);
     for (size_t field = 0; field < all.size(); ++field) {
       const FieldPlan& one = plan.fields()[field];
       if (one.view != number) continue;

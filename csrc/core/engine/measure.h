@@ -43,7 +43,7 @@ class Measurer {
   std::optional<Decoder> decoder_;  // made for a picture whose size the index does not know
   std::vector<uint8_t> scratch_;
   DrawnPixels drawn_;
-  std::vector<Motion> motions_;
+  Motions motions_;
 };
 
 }  // namespace fastload

@@ -7,12 +7,22 @@
 #include <string>
 
 #include "base/clock.h"
+#include "decode/rows.h"
 #include "engine/views.h"
 #include "io/guarded_range.h"
 #include "sample/points.h"
 #include "transform/timed_sink.h"
 
 namespace fastload {
+namespace {
+
+WholeSize whole_size(Extent size, Extent drawn) {
+  const auto of = [](uint32_t side) { return static_cast<int>(side); };
+  return {of(size.width), of(size.height), {of(drawn.width), of(drawn.height)}};
+}
+
+}  // namespace
+
 Producer::Producer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
                    ThreadStats& stats, Scratch& scratch, ReadAhead& ahead)
     : sources_(sources),
@@ -98,7 +108,7 @@ void Producer::draw(Job& job, Extent drawn) {
     views_[i] = draw_view(plans[i].geometry, static_cast<int>(drawn.width),
                           static_cast<int>(drawn.height), rng(job, static_cast<uint32_t>(i)));
     if (!plan_.fields.has_points()) continue;
-    motions_of(plans[i], views_[i], rng(job, static_cast<uint32_t>(i)), drawn_, motions_[i]);
+    motions_of(plans[i], views_[i], drawn, rng(job, static_cast<uint32_t>(i)), drawn_, motions_[i]);
   }
 }
 
@@ -208,7 +218,10 @@ bool Producer::decode_shared(const Job& job, const FieldsPlan::Stream& stream,
   for (const uint32_t field : stream.fields) {
     const FieldPlan& plan = plan_.fields.fields()[field];
     const View view = scaled(views_[plan.view], job.drawn, {info.width, info.height});
-    parts_.push_back(plan.picture.nearest ? view.crop : source_rect(view, view.filter));
+    const bool whole = plan_.fields.cut(field).may_take_whole(rng(job, plan.view), drawn_);
+    parts_.push_back(whole ? Rect{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}
+                     : plan.picture.nearest ? view.crop
+                                            : source_rect(view, view.filter));
   }
   const size_t pixel_bytes =
       plan_.fields.fields()[stream.fields.front()].picture.format.pixel_bytes();
@@ -238,7 +251,7 @@ void Producer::cut(const Job& job, uint32_t field, Extent size, const Decode& de
   const bool dense = !plan.picture.store.channels_last;
   cutter_.begin(view, plan_.fields.cut(field),
                 {place.at(job.position), dense ? 0 : place.row_bytes_at(job.position, plan)},
-                rng(job, plan.view));
+                rng(job, plan.view), whole_size(size, job.drawn));
   TimedSink sink(cutter_);
   decode(cutter_.source(), sink);
   resize_ns_ += sink.spent();
@@ -341,6 +354,7 @@ bool Producer::produce_or_say(Batch& batch, uint32_t position, SampleFault& faul
     count_paths();
     bounded_.trim();
     shared_.trim();
+    cutter_.trim(kKeepScratch);
     ThreadStats::add(stats_.samples, 1);
     return true;
   } catch (const std::bad_alloc&) {

@@ -83,8 +83,8 @@ class Producer {
   ThreadStats& stats_;
   Decoder& decoder_;
   Cutter& cutter_;
-  std::vector<View> views_;                   // of the sample in work
-  std::vector<std::vector<Motion>> motions_;  // likewise, behind them; where there are points
+  std::vector<View> views_;       // of the sample in work
+  std::vector<Motions> motions_;  // likewise, around them; where there are points
   DrawnPixels drawn_;
   std::vector<uint8_t>& scratch_;
   std::vector<uint8_t>& entries_;

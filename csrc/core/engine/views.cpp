@@ -46,23 +46,29 @@ void check_room(const View& view, const FieldPlace& place, uint32_t position, bo
                                       ": its size is not the one in the index. Pack again");
 }
 
-void motions_of(const ViewPlan& plan, const View& view, const SampleRng& rng, DrawnPixels& drawn,
-                std::vector<Motion>& to) {
-  to.clear();
-  if (plan.pixels.moving() == nullptr) return;
-  plan.pixels.draw(rng, drawn);
-  drawn.motions(view.window.width, view.window.height, to);
+void motions_of(const ViewPlan& plan, const View& view, Extent of, const SampleRng& rng,
+                DrawnPixels& drawn, Motions& to) {
+  const auto fill = [&](const PixelSpec& spec, int width, int height,
+                        std::vector<Motion>& motions) {
+    motions.clear();
+    if (spec.moving() == nullptr) return;
+    spec.draw(rng, drawn);
+    drawn.motions(width, height, motions);
+  };
+  fill(plan.source, static_cast<int>(of.width), static_cast<int>(of.height), to.source);
+  fill(plan.pixels, view.window.width, view.window.height, to.cut);
 }
 
 std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
-                              Extent drawn, std::span<const Motion> motions) {
+                              Extent drawn, const Motions& motions) {
   Column& column = *home.source.columns[field.part];
   std::vector<uint8_t> value(column.length(home.id));
   column.copy(home.id, value.data(), value.size());
   const auto view_at = [&](int width, int height) {
     return scaled(view, drawn, {static_cast<uint32_t>(width), static_cast<uint32_t>(height)});
   };
-  return move_areas(value, view_at, motions);
+  return move_areas(value, view_at, motions,
+                    {static_cast<int>(drawn.width), static_cast<int>(drawn.height)});
 }
 
 void check_column(const Column& column, const FieldPlan& field) {

@@ -12,7 +12,8 @@
 namespace fastload {
 namespace {
 
-constexpr uint32_t kMaxSide = 1 << 24;  // pixels; a view's, too
+constexpr uint32_t kMaxSide = 1 << 24;              // pixels; a view's, too
+constexpr uint64_t kMostMoved = uint64_t{1} << 30;  // pixels of an object that is moved whole
 
 // Words of a value, taken from the front.
 class Words {
@@ -115,6 +116,31 @@ std::vector<uint32_t> moved(const std::vector<uint32_t>& runs, int width, int he
   return std::move(found.runs);
 }
 
+// Where the runs of a whole object end after its picture, of that size as drawn, was moved.
+std::vector<uint64_t> moved_before(const std::vector<uint64_t>& ends, const Head& head,
+                                   std::span<const Motion> motions, std::pair<int, int> drawn) {
+  const uint64_t pixels = uint64_t{head.height} * head.width;
+  if (pixels > kMostMoved) {
+    throw Error(ErrorKind::kLimit, "areas of " + std::to_string(kMostMoved) +
+                                       " pixels at most are moved before the crop. Found: " +
+                                       std::to_string(head.width) + "x" +
+                                       std::to_string(head.height) + ".");
+  }
+  const auto width = static_cast<int>(head.width), height = static_cast<int>(head.height);
+  std::vector<uint32_t> runs;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    runs.push_back(static_cast<uint32_t>(ends[i] - (i == 0 ? 0 : ends[i - 1])));
+  }
+  const double x = static_cast<double>(drawn.first) / width;
+  const double y = static_cast<double>(drawn.second) / height;
+  std::vector<Motion> own(motions.begin(), motions.end());
+  for (Motion& motion : own) motion = motion.at_size(x, y);
+  std::vector<uint64_t> found;
+  uint64_t end = 0;
+  for (const uint32_t run : moved(runs, width, height, own)) found.push_back(end += run);
+  return found;
+}
+
 void append(std::vector<uint8_t>& to, std::span<const uint32_t> words) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(words.data());
   to.insert(to.end(), bytes, bytes + words.size_bytes());
@@ -123,7 +149,7 @@ void append(std::vector<uint8_t>& to, std::span<const uint32_t> words) {
 }  // namespace
 
 std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at,
-                                std::span<const Motion> motions) {
+                                const Motions& motions, std::pair<int, int> drawn) {
   if (bytes.empty()) return {};
   Words words(bytes);
   const uint32_t count = words.take();
@@ -133,10 +159,11 @@ std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& vi
   std::vector<uint8_t> found, runs;
   append(found, std::vector<uint32_t>{count});
   for (const Head& head : heads) {
-    const std::vector<uint64_t> ends = ends_of(words, head);
+    std::vector<uint64_t> ends = ends_of(words, head);
+    if (!motions.source.empty()) ends = moved_before(ends, head, motions.source, drawn);
     const View view = view_at(static_cast<int>(head.width), static_cast<int>(head.height));
     std::vector<uint32_t> own = seen(ends, head, view);
-    if (!motions.empty()) own = moved(own, view.window.width, view.window.height, motions);
+    if (!motions.cut.empty()) own = moved(own, view.window.width, view.window.height, motions.cut);
     append(found, std::vector<uint32_t>{static_cast<uint32_t>(view.window.height),
                                         static_cast<uint32_t>(view.window.width),
                                         static_cast<uint32_t>(own.size())});

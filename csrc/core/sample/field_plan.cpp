@@ -93,6 +93,7 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
     }
     if (!field.picture.nearest || field.picture.format.ids) {
       field.picture.pixels = views_[field.view].pixels;
+      field.picture.source = views_[field.view].source;
     }
     if (field.form == FieldPlan::Form::kPicture && field.picture.fill != 0 && field.blank.empty()) {
       field.blank = bytes_of(field.picture.fill);
@@ -100,6 +101,7 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
     }
     check(field, number);
     check_follows(field, views_[field.view].pixels);
+    check_follows(field, views_[field.view].source);
     if (field.form == FieldPlan::Form::kPicture) add_picture(number);
     has_views_ = has_views_ || field.has_view();
     has_points_ = has_points_ || field.form == FieldPlan::Form::kPoints;

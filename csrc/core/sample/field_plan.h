@@ -23,6 +23,7 @@ struct ViewPlan {
   int out_width = 0;  // pixels of all pictures of the view; 0: they differ, or are not known
   int out_height = 0;
   PixelSpec pixels = {};  // operations on the images' pixels, between resize and store
+  PixelSpec source = {};  // likewise, on whole pictures, before the crop
 };
 
 // How points lie in a row of numbers, all float32.

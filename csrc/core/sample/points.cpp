@@ -54,7 +54,7 @@ View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height,
 }
 
 PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
-                   uint32_t drawn_height, std::span<const Motion> motions)
+                   uint32_t drawn_height, const Motions& motions)
     : view_(view),
       width_(drawn_width),
       height_(drawn_height),
@@ -63,7 +63,8 @@ PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t d
       resize_x_(static_cast<double>(view.resized_width) / view.crop.width),
       resize_y_(static_cast<double>(view.resized_height) / view.crop.height),
       scaled_(drawn_width != width || drawn_height != height),
-      motions_(motions.begin(), motions.end()) {}
+      before_(motions.source.begin(), motions.source.end()),
+      motions_(motions.cut.begin(), motions.cut.end()) {}
 
 // In pixels of the view, before they are moved.
 PointMap::Point PointMap::in_view(double x, double y, bool relative) const {
@@ -73,6 +74,7 @@ PointMap::Point PointMap::in_view(double x, double y, bool relative) const {
   } else if (scaled_) {
     p = {p.x * scale_x_, p.y * scale_y_};
   }
+  for (const PointMotion& motion : before_) motion.move(p.x, p.y);
   p.x = (p.x - view_.crop.x) * resize_x_ - view_.window.x;
   p.y = (p.y - view_.crop.y) * resize_y_ - view_.window.y;
   if (view_.flip) p.x = view_.window.width - p.x;
@@ -109,11 +111,11 @@ void PointMap::move_box_around(float* row, PointFormat format, bool relative) co
     right += left;
     bottom += top;
   }
-  const Point first = in_view(left, top, relative), last = in_view(right, bottom, relative);
-  std::array<Point, 4> corners{first, {last.x, first.y}, last, {first.x, last.y}};
+  std::array<Point, 4> corners{{{left, top}, {right, top}, {right, bottom}, {left, bottom}}};
   Point low{}, high{};
   for (size_t i = 0; i < corners.size(); ++i) {
     Point& p = corners[i];
+    p = in_view(p.x, p.y, relative);
     for (const PointMotion& motion : motions_) motion.move(p.x, p.y);
     if (relative) p = {p.x / view_.window.width, p.y / view_.window.height};
     low = i == 0 ? p : Point{std::min(low.x, p.x), std::min(low.y, p.y)};
@@ -128,7 +130,7 @@ void PointMap::move_box_around(float* row, PointFormat format, bool relative) co
 }
 
 void PointMap::move_box(float* row, PointFormat format, bool relative) const {
-  if (!motions_.empty()) return move_box_around(row, format, relative);
+  if (!before_.empty() || !motions_.empty()) return move_box_around(row, format, relative);
   const Point first = point(row[0], row[1], relative);
   if (format == PointFormat::kXyxy) {
     const Point last = point(row[2], row[3], relative);

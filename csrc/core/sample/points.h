@@ -18,6 +18,7 @@ View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height,
 
 // From pixels of the picture as stored to pixels of the view. In double, in this order:
 //   x = x * scale_x          (picture to the one that the view was drawn of; left out where equal)
+//   each motion of that whole picture takes the point to where it takes the pixels
 //   x = (x - crop.x) * (resized_width / crop.width) - window.x
 //   x = window.width - x     (flipped)
 // and likewise for y, without the flip; then each motion of the view's pixels takes the point to
@@ -28,7 +29,7 @@ class PointMap {
   // `drawn_height`: of the one that `view` was drawn of, which is the same but for the decoded
   // tier.
   PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
-           uint32_t drawn_height, std::span<const Motion> motions = {});
+           uint32_t drawn_height, const Motions& motions = {});
 
   // Moves the rows in place; relative ones are in parts of the picture before and of the view
   // after. Corners of a flipped box change places, so that the first stays the left one; a box that
@@ -53,6 +54,7 @@ class PointMap {
   double scale_x_, scale_y_;    // from the stored picture to it
   double resize_x_, resize_y_;  // from the crop to the resized picture
   bool scaled_;
+  std::vector<PointMotion> before_;  // motions of the whole picture
   std::vector<PointMotion> motions_;
 };
 

@@ -21,6 +21,12 @@ class Buffer {
   }
   [[nodiscard]] T* data() { return data_.get(); }
   [[nodiscard]] const T* data() const { return data_.get(); }
+  // Lets go of the memory if it is more than that many bytes.
+  void trim(size_t most) {
+    if (size_ * sizeof(T) <= most) return;
+    data_.reset();
+    size_ = 0;
+  }
   T& operator[](size_t i) { return data_.get()[i]; }
   const T& operator[](size_t i) const { return data_.get()[i]; }
 

@@ -25,7 +25,8 @@ CutSpec checked(CutSpec spec) {
     throw Error(ErrorKind::kValue,
                 "Ids are cut by the nearest pixel: any mean of two ids is another id.");
   }
-  if (!spec.pixels.empty() && !spec.format.is_rgb8() && !spec.format.ids) {
+  const bool works = !spec.pixels.empty() || !spec.source.empty();
+  if (works && !spec.format.is_rgb8() && !spec.format.ids) {
     throw Error(ErrorKind::kValue, "Operations on pixels take 3 channels of 8 bits. Found: " +
                                        format_text(spec.format) + ".");
   }
@@ -48,8 +49,15 @@ CutSpec checked(CutSpec spec) {
 CutPlan::CutPlan(CutSpec spec)
     : spec_(checked(std::move(spec))), number_(next_number()), store_(make_store(spec_)) {}
 
+bool CutPlan::may_take_whole(const SampleRng& rng, DrawnPixels& drawn) const {
+  const PixelSpec& source = spec_.source;
+  if (source.empty() || (spec_.format.ids && source.moving() == nullptr)) return false;
+  source.draw(rng, drawn);
+  return !drawn.steps().empty();
+}
+
 void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& place,
-                   const SampleRng& rng) {
+                   const SampleRng& rng, const WholeSize& whole) {
   const CutSpec& spec = plan.spec();
   if (number_ != plan.number()) {
     number_ = 0;  // if copying throws
@@ -72,15 +80,36 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
   };
   std::visit(start, store_);
   source_ = is_nearest_ ? nearest_.source() : source_rect(view, view.filter);
+  in_ = is_nearest_ ? static_cast<RowSink*>(&nearest_) : &resampler_;
+  if (!spec.source.empty()) begin_whole(whole);
+}
+
+void Cutter::begin_whole(const WholeSize& whole) {
+  const CutSpec& spec = *spec_;
+  part_.begin(source_, spec.format.pixel_bytes(), *in_);
+  RowSink& first = spec.format.ids
+                       ? whole_following_.begin(spec.source, rng_, spec.format, spec.fill,
+                                                whole.width, whole.height, part_, whole.drawn)
+                       : whole_.begin(spec.source, rng_, whole.width, whole.height, part_);
+  if (&first == &part_) return;  // nothing happens to this picture
+  in_ = &first;
+  source_ = {0, 0, whole.width, whole.height};
 }
 
 void Cutter::rows(const uint8_t* pixels, size_t stride, int y, int count) {
-  is_nearest_ ? nearest_.rows(pixels, stride, y, count) : resampler_.rows(pixels, stride, y, count);
+  in_->rows(pixels, stride, y, count);
 }
 
-void Cutter::restart() { is_nearest_ ? nearest_.restart() : resampler_.restart(); }
+void Cutter::restart() { in_->restart(); }
+
+void Cutter::trim(size_t most) {
+  whole_.trim(most);
+  whole_following_.trim(most);
+}
 
 void Cutter::end() {
+  if (in_ == &whole_) whole_.end();
+  if (in_ == &whole_following_) whole_following_.end();
   is_nearest_ ? nearest_.end() : resampler_.end();
   spec_->format.ids ? following_.end() : stage_.end();
   const StoreSpec& store = spec_->store;

@@ -27,10 +27,40 @@ struct CutSpec {
   bool nearest = false;  // else by the view's filter
   PixelSpec pixels;      // of RGB of 8 bits, and of ids, which follow what moves pixels
   StoreSpec store;
-  int fill = 0;  // nearest: what pixels outside the picture have, before they are stored
+  int fill = 0;           // nearest: what pixels outside the picture have, before they are stored
+  PixelSpec source = {};  // as `pixels`, of the whole picture, before the view is cut from it
 
   // Whether something is done when all rows have come.
-  [[nodiscard]] bool works_at_end() const { return !pixels.empty() || store.erase.probability > 0; }
+  [[nodiscard]] bool works_at_end() const {
+    return !pixels.empty() || !source.empty() || store.erase.probability > 0;
+  }
+};
+
+// The picture that a view is cut from: what operations on all of it must know.
+struct WholeSize {
+  int width = 0;
+  int height = 0;
+  std::pair<int, int> drawn = {};  // width and height that the view was drawn of, if not the same
+};
+
+// Hands on a part of a picture that comes whole, in one call.
+class PartSink final : public RowSink {
+ public:
+  void begin(const Rect& part, size_t pixel_bytes, RowSink& out) {
+    part_ = part;
+    pixel_bytes_ = pixel_bytes;
+    out_ = &out;
+  }
+  void rows(const uint8_t* pixels, size_t stride, int, int) override {
+    const auto x = static_cast<size_t>(part_.x), y = static_cast<size_t>(part_.y);
+    out_->rows(pixels + y * stride + x * pixel_bytes_, stride, 0, part_.height);
+  }
+  void restart() override {}
+
+ private:
+  Rect part_;
+  size_t pixel_bytes_ = 0;
+  RowSink* out_ = nullptr;
 };
 
 // What is the same for all pictures of a field; may be shared by threads.
@@ -44,6 +74,8 @@ class CutPlan {
   [[nodiscard]] const CutSpec& spec() const { return spec_; }
   // By vector kernels where the format is RGB of 8 bits.
   [[nodiscard]] const std::variant<Store, PictureStore>& store() const { return store_; }
+  // Whether source() of this sample's Cutter may be the whole picture.
+  [[nodiscard]] bool may_take_whole(const SampleRng& rng, DrawnPixels& drawn) const;
   // Another plan has another one, unless it is a copy.
   [[nodiscard]] uint64_t number() const { return number_; }
 
@@ -60,19 +92,29 @@ class Cutter final : public RowSink {
   Cutter(Resampler& resampler, PixelStage& stage) : resampler_(resampler), stage_(stage) {}
 
   // Starts a picture: the rows of source() will come through rows(), the window's rows go to
-  // `place`. The plan must live until end(); `rng` is what its operations on pixels draw from.
+  // `place`. The plan must live until end(); `rng` is what its operations on pixels draw from;
+  // `whole` is for a plan with operations on the whole picture.
   // Throws as source_rect().
   void begin(const View& view, const CutPlan& plan, const StorePlace& place,
-             const SampleRng& rng = {});
+             const SampleRng& rng = {}, const WholeSize& whole = {});
+  // What the view needs; the whole picture, where something happens to that.
   [[nodiscard]] Rect source() const { return source_; }
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override;
   // Ends the picture. Throws Error(kState) if rows were missing.
   void end();
+  // Lets go of memory for whole pictures of more than `most` bytes.
+  void trim(size_t most);
 
  private:
+  void begin_whole(const WholeSize& whole);
+
   Resampler& resampler_;
   PixelStage& stage_;
+  PixelStage whole_;  // both for operations on the whole picture, which goes through `part_` then
+  FollowingStage whole_following_;
+  PartSink part_;
+  RowSink* in_ = &resampler_;  // where rows go first
   FollowingStage following_;
   NearestSampler nearest_;
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};

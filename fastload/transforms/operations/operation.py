@@ -26,14 +26,15 @@ __all__ = [
 ]
 
 ORDER = (
-    "[RandomResizedCrop | Resize] -> [CenterCrop | RandomCrop] -> [operations on pixels, as "
-    "RandomGrayscale] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], with one "
-    "RandomHorizontalFlip anywhere"
+    "[operations on pixels, as RandomGrayscale] -> [RandomResizedCrop | Resize] -> "
+    "[CenterCrop | RandomCrop] -> [operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> "
+    "[RandomErasing], with one RandomHorizontalFlip anywhere"
 )
 
 
 class Stage(IntEnum):
-    """The core's order: what follows must be of a higher stage; any number of operations are on pixels."""
+    """The core's order: what follows must be of a higher stage; any number of operations are on pixels, and
+    before all others they are on the whole picture's."""
 
     NOTHING = 0
     RESIZE = 1
@@ -67,7 +68,24 @@ class Draft:
     @property
     def moved(self) -> bool:
         """Whether a flip from here on must be done to the pixels."""
+        if (
+            self.stage < Stage.PIXELS
+        ):  # all that moves so far is a vertical flip, with which it may change places
+            return self.in_group
         return self.in_group or any(use.moves for use in self.plan.pixels)
+
+    def on_source(self) -> Draft:
+        """The draft before its first step of the geometry, so that its operations on pixels are on those of
+        the whole picture; as it is, where that is not so."""
+        plan = self.plan
+        if self.stage is not Stage.PIXELS or self.in_group or not plan.keeps_size:
+            return self
+        source, geometry, flipped = plan.pixels, plan.geometry, self.flipped
+        if any(use.moves and use.name != "vertical_flip" for use in source):  # the flip stood before these
+            flips = tuple(PixelUse(use.name, use.numbers[0]) for use in geometry)
+            source, geometry, flipped = (*flips, *source), (), False
+        plan = replace(plan, source=source, pixels=(), geometry=geometry)
+        return replace(self, plan=plan, stage=Stage.NOTHING, flipped=flipped)
 
     def then(self, stage: Stage, **fields: Any) -> Draft:
         """The draft with these fields of its plan changed, at ``stage``."""
@@ -97,6 +115,7 @@ class Operation:
 
 def geometry(draft: Draft, spec: Any, stage: Stage, use: GeometryUse, filter: str | None = None) -> Draft:
     """The draft with a step of the geometry, which resizes by ``filter`` if it does."""
+    draft = draft.on_source()
     if stage <= draft.stage:
         raise misplaced(spec)
     plan = draft.plan

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 namespace fastload {
 
@@ -18,8 +19,20 @@ struct Motion {
   static Motion affine(const std::array<double, 6>& a) {
     return {{a[0], a[1], a[2], a[3], a[4], a[5], 0, 0}, false};
   }
+  // The same of a picture of another size: `x` and `y` are how many pixels of the motion's picture
+  // one of its pixels is wide and high.
+  [[nodiscard]] Motion at_size(double x, double y) const {
+    return {{a[0], a[1] * y / x, a[2] / x, a[3] * x / y, a[4], a[5] / y, a[6] * x, a[7] * y},
+            perspective};
+  }
   // Whether every pixel stays where it is.
   [[nodiscard]] bool is_identity() const { return !perspective && a == Motion().a; }
+};
+
+// Where a view's operations move a sample's pixels.
+struct Motions {
+  std::vector<Motion> source;  // of the whole picture, of the size that the view was drawn of
+  std::vector<Motion> cut;     // of the view's window
 };
 
 // Where a motion takes points: the other way round.

@@ -56,6 +56,12 @@ class Canvas {
     kept_.reserve(bytes);
     return kept_.data();
   }
+  // Lets go of memory of more than `most` bytes; the picture may be void.
+  void trim(size_t most) {
+    for (Buffer<uint8_t>* const buffer : {&memory_[0], &memory_[1], &scratch_, &kept_}) {
+      buffer->trim(most);
+    }
+  }
 
  private:
   Picture picture_;

@@ -42,6 +42,8 @@ const GroupRow* group_of(std::string_view name) {
               std::string(name) + " takes " + takes + ". Found: " + std::to_string(found) + ".");
 }
 
+using Seen = std::map<uint32_t, uint32_t>;  // uses of each number
+
 constexpr size_t kMostParts = 256;
 constexpr size_t kMostChains = 16;
 constexpr double kLeastAlpha = 0.05;  // below it all of a mix's variates may underflow
@@ -53,17 +55,18 @@ struct PixelSpec::Use {
   Group group = Group::kNone;
   const PixelOperation* operation = nullptr;  // of a leaf
   uint32_t number = 0;
-  uint32_t use = 0;  // how many of the same name come before
+  uint32_t use = 0;  // how many of the same number come before
   double probability = 1.0;
   std::vector<PixelNumber> numbers;
   std::vector<double> sums;  // of a choice: the weights up to each of the parts
   std::vector<Use> parts;
   bool mixes = false;  // it, or a part of it
 
-  Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>& seen);
+  Use(PixelNode node, Seen& seen);
   void draw(const SampleRng& rng, std::vector<DrawnPixels::Step>& steps,
             std::vector<double>& values) const;
   [[nodiscard]] static const PixelOperation* moving(const std::vector<Use>& uses, bool mixed_only);
+  static void count(const std::vector<Use>& uses, Seen& seen);
 
  private:
   void check_group(std::string_view name);
@@ -77,7 +80,7 @@ struct PixelSpec::Use {
                 std::vector<DrawnPixels::Step>& steps, std::vector<double>& values) const;
 };
 
-PixelSpec::Use::Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>& seen)
+PixelSpec::Use::Use(PixelNode node, Seen& seen)
     : probability(node.probability), numbers(std::move(node.numbers)) {
   const GroupRow* const row = group_of(node.name);
   if (row == nullptr) {
@@ -91,7 +94,7 @@ PixelSpec::Use::Use(PixelNode node, std::map<std::string, uint32_t, std::less<>>
     group = row->group;
     number = row->number;
   }
-  use = seen[node.name]++;
+  use = seen[number]++;
   if (use >= PixelDraws::kMostUses) {
     throw Error(ErrorKind::kLimit, node.name + " may be used " +
                                        std::to_string(PixelDraws::kMostUses) +
@@ -262,9 +265,18 @@ void PixelSpec::Use::draw_mix(const SampleRng& rng, const PixelDraws& draws,
   step(turns ? kTurnEnd : kMixEnd, group == Group::kSums ? 1.0F : chains);
 }
 
-PixelSpec::PixelSpec(std::vector<PixelNode> nodes) {
+void PixelSpec::Use::count(const std::vector<Use>& uses, Seen& seen) {
+  for (const Use& one : uses) {
+    uint32_t& counted = seen[one.number];
+    counted = std::max(counted, one.use + 1);
+    count(one.parts, seen);
+  }
+}
+
+PixelSpec::PixelSpec(std::vector<PixelNode> nodes, const PixelSpec& before) {
   if (nodes.empty()) return;
-  std::map<std::string, uint32_t, std::less<>> seen;
+  Seen seen;
+  if (!before.empty()) Use::count(*before.uses_, seen);
   std::vector<Use> uses;
   uses.reserve(nodes.size());
   for (PixelNode& node : nodes) uses.emplace_back(std::move(node), seen);

@@ -61,7 +61,8 @@ class PixelSpec {
   // Throws Error(kValue) for a name that is neither an operation nor a group, for another count of
   // numbers than it takes, for an operation with parts and a group without, Error(kLimit) for too
   // many uses of one name.
-  explicit PixelSpec(std::vector<PixelNode> nodes);
+  // What stands in `before` has been counted: no use of either draws what one of the other does.
+  explicit PixelSpec(std::vector<PixelNode> nodes, const PixelSpec& before = {});
 
   [[nodiscard]] bool empty() const { return uses_ == nullptr; }
   [[nodiscard]] size_t size() const;

@@ -36,12 +36,18 @@ void PixelStage::end() {
 
 RowSink& FollowingStage::begin(const PixelSpec& spec, const SampleRng& rng,
                                const PixelFormat& format, int fill, int width, int height,
-                               RowSink& out) {
+                               RowSink& out, std::pair<int, int> followed) {
   out_ = nullptr;
   if (spec.moving() == nullptr) return out;
   spec.draw(rng, drawn_);
-  drawn_.motions(width, height, motions_);
+  if (followed.first == 0) followed = {width, height};
+  drawn_.motions(followed.first, followed.second, motions_);
   if (motions_.empty()) return out;
+  if (followed != std::pair(width, height)) {
+    const double x = static_cast<double>(followed.first) / width;
+    const double y = static_cast<double>(followed.second) / height;
+    for (Motion& motion : motions_) motion = motion.at_size(x, y);
+  }
   out_ = &out;
   format_ = format;
   fill_ = fill;

@@ -1,6 +1,7 @@
 // Operations on a sample's pixels, between resize and store: in cache, in the decoding thread.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "base/philox.h"
@@ -19,8 +20,10 @@ class PixelStage final : public RowSink {
   RowSink& begin(const PixelSpec& spec, const SampleRng& rng, int width, int height, RowSink& out);
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override {}  // rows are put where they belong, again
-  // All rows are there: the operations, then the rows for `out`.
+  // All rows are there: the operations, then the rows for `out`, all at once.
   void end();
+  // Lets go of memory of more than `most` bytes.
+  void trim(size_t most) { canvas_.trim(most); }
 
  private:
   RowSink* out_ = nullptr;  // nullptr: nothing happens
@@ -32,12 +35,16 @@ class PixelStage final : public RowSink {
 // which grows with the largest picture.
 class FollowingStage final : public RowSink {
  public:
-  // As PixelStage::begin(); `fill` is what each channel of a pixel from outside has.
+  // As PixelStage::begin(); `fill` is what each channel of a pixel from outside has. `followed`:
+  // width and height of the picture that is moved, where that is another one.
   RowSink& begin(const PixelSpec& spec, const SampleRng& rng, const PixelFormat& format, int fill,
-                 int width, int height, RowSink& out);
+                 int width, int height, RowSink& out, std::pair<int, int> followed = {});
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override {}
   void end();
+  void trim(size_t most) {
+    for (Buffer<uint8_t>& memory : memory_) memory.trim(most);
+  }
 
  private:
   RowSink* out_ = nullptr;
