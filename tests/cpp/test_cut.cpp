@@ -102,7 +102,7 @@ Pixels cut(Tools& tools, const Raw& raw, const View& view, const CutSpec& spec, 
   tools.decoder.open_raw(raw.pixels, static_cast<uint32_t>(raw.width),
                          static_cast<uint32_t>(raw.height), raw.format, spec.format);
   const StorePlace place{out.data(), row, row * static_cast<size_t>(view.window.height)};
-  tools.cutter.begin(view, plan, place);
+  tools.cutter.begin(view, plan, place, {}, {raw.width, raw.height});
   tools.decoder.decode(tools.cutter.source(), tools.cutter);
   tools.cutter.end();
   return out;
@@ -174,6 +174,76 @@ TEST(ids_are_widened_and_filled) {
   std::vector<uint16_t> ids(9);
   std::copy(found.begin(), found.end(), reinterpret_cast<uint8_t*>(ids.data()));
   CHECK((ids == std::vector<uint16_t>{3, 2, 999, 6, 5, 999, 999, 999, 999}));
+}
+
+// What operations make of a whole picture of 8-bit RGB.
+Pixels operated(const fastload::PixelSpec& spec, const Raw& raw) {
+  fastload::Canvas canvas;
+  fastload::DrawnPixels drawn;
+  canvas.begin(raw.width, raw.height);
+  std::copy(raw.pixels.begin(), raw.pixels.end(), canvas.picture().pixels);
+  spec.draw({}, drawn);
+  drawn.apply(canvas);
+  const auto& picture = canvas.picture();
+  return {picture.pixels, picture.pixels + picture.bytes()};
+}
+
+TEST(operations_on_the_whole_picture_come_before_the_crop) {
+  Random random(4);
+  Tools tools;
+  for (int i = 0; i < 300; ++i) {
+    Raw raw = random_raw(random);
+    raw.format = {3, 8, false};
+    raw.pixels = random.samples(size_t{3} * static_cast<size_t>(raw.width) * raw.height);
+    const View view = random_view(random, raw.width, raw.height);
+    CutSpec spec;
+    spec.format = raw.format;
+    spec.nearest = random.coin();
+    const fastload::PixelSpec source(
+        {{"contrast", 1.0, {1.4}, {}},
+         {"rotate", 1.0, {33.0, 0.0, 0.0, 0.0, 1.0, 9.0, 8.0, 7.0}, {}},
+         {"invert", 0.0, {}, {}}});
+    Raw before = raw;
+    before.pixels = operated(source, raw);
+    const Pixels wanted = cut(tools, before, view, spec, 0);
+    spec.source = source;
+    CHECK(cut(tools, raw, view, spec, 0) == wanted);
+    // Nothing happens to this sample, so the rest of the picture is not needed.
+    spec.source = fastload::PixelSpec({{"invert", 0.0, {}, {}}});
+    const CutPlan plan(spec);
+    fastload::DrawnPixels drawn;
+    CHECK(!plan.may_take_whole({}, drawn));
+  }
+  tools.cutter.trim(0);
+}
+
+TEST(ids_follow_the_picture_that_they_belong_to) {
+  Tools tools;
+  // Upside down, and a picture twice as wide and high moved by two pixels.
+  const Raw mask{3, 2, {1, 8, false}, {1, 2, 3, 4, 5, 6}};
+  CutSpec spec;
+  spec.format = {1, 8, true};
+  spec.nearest = true;
+  spec.fill = 99;
+  spec.source =
+      fastload::PixelSpec({{"vertical_flip", 1.0, {}, {}},
+                           {"grayscale", 1.0, {}, {}},
+                           {"translate_x", 1.0, {2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0}, {}}});
+  const CutPlan plan(spec);
+  const View view{{1, 0, 2, 2}, 2, 2, {0, 0, 2, 2}, false};
+  const auto found = [&](std::pair<int, int> drawn) {
+    Pixels out(4);
+    tools.decoder.open_raw(mask.pixels, 3, 2, mask.format, spec.format);
+    tools.cutter.begin(view, plan, {out.data()}, {}, {3, 2, drawn});
+    tools.decoder.decode(tools.cutter.source(), tools.cutter);
+    tools.cutter.end();
+    return out;
+  };
+  CHECK((found({3, 2}) == Pixels{99, 4, 99, 1}));
+  CHECK((found({6, 4}) == Pixels{4, 5, 1, 2}));
+  spec.source = fastload::PixelSpec({{"grayscale", 1.0, {}, {}}});
+  fastload::DrawnPixels drawn;
+  CHECK(!CutPlan(spec).may_take_whole({}, drawn));
 }
 
 TEST(nearest_refuses_rows_out_of_order) {

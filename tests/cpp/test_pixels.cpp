@@ -148,4 +148,21 @@ TEST(every_operation_draws_numbers_of_its_own) {
   CHECK_THROWS(kValue, "takes 1 numbers. Found: 0", PixelSpec({{"solarize", 1, {}, {}}}));
 }
 
+TEST(uses_of_two_lists_draw_apart_too) {
+  const auto one = [] { return PixelNode{"invert", 0.5, {}, {}}; };
+  const auto drawn_by = [](const PixelSpec& spec, uint64_t sample) {
+    DrawnPixels drawn;
+    spec.draw({{1, 2}, sample, 0}, drawn);
+    return drawn.steps().size();
+  };
+  const PixelSpec first({{"all", 1.0, {}, {one(), one()}}}), second({one()}, first);
+  const PixelSpec both({{"all", 1.0, {}, {one(), one()}}, one()});
+  const PixelSpec third({one()}, second), all({one(), one(), one(), one()});
+  for (uint64_t sample = 0; sample < 200; ++sample) {
+    CHECK_EQ(drawn_by(first, sample) + drawn_by(second, sample), drawn_by(both, sample));
+    CHECK_EQ(drawn_by(first, sample) + drawn_by(second, sample) + drawn_by(third, sample),
+             drawn_by(all, sample));
+  }
+}
+
 }  // namespace

@@ -135,8 +135,10 @@ TEST(damage_ends_what_is_shared) {
   CHECK_THROWS(kDecode, "damaged", shared.restart());
 }
 
-// A batch of JPEGs under `count` views, which are decoded as `once` says.
-Pixels batch(Reader* reader, const std::vector<int64_t>& ids, uint32_t count, DecodeOnce once) {
+// A batch of JPEGs under `count` views, which are decoded as `once` says; `sources` of them work on
+// the whole picture.
+Pixels batch(Reader* reader, const std::vector<int64_t>& ids, uint32_t count, DecodeOnce once,
+             uint32_t sources = 0) {
   std::vector<ViewPlan> views(count);
   std::vector<FieldPlan> fields(count);
   for (uint32_t i = 0; i < count; ++i) {
@@ -144,6 +146,7 @@ Pixels batch(Reader* reader, const std::vector<int64_t>& ids, uint32_t count, De
     const auto length = static_cast<double>(side);
     views[i].out_width = views[i].out_height = side;
     views[i].geometry.add("random_resized_crop", {length, length, 0.05, 0.9, 3.0 / 4, 4.0 / 3});
+    if (i < sources) views[i].source = PixelSpec({{"contrast", 0.7, {1.5}, {}}});
     fields[i].form = FieldPlan::Form::kPicture;
     fields[i].view = i;
   }
@@ -183,6 +186,12 @@ TEST(views_are_the_same_decoded_together_and_apart) {
     const Pixels apart = batch(&set.reader(), ids, count, DecodeOnce::kNever);
     CHECK(batch(&set.reader(), ids, count, DecodeOnce::kAlways) == apart);
     CHECK(batch(&set.reader(), ids, count, DecodeOnce::kCheaper) == apart);
+    for (uint32_t sources = 1; sources <= std::min(count, 3u); ++sources) {
+      const Pixels changed = batch(&set.reader(), ids, count, DecodeOnce::kNever, sources);
+      CHECK(changed != apart);
+      CHECK(batch(&set.reader(), ids, count, DecodeOnce::kAlways, sources) == changed);
+      CHECK(batch(&set.reader(), ids, count, DecodeOnce::kCheaper, sources) == changed);
+    }
   }
 }
 

@@ -195,12 +195,19 @@ TEST(points_and_areas_of_any_motion_stay_within_their_bytes) {
     const fastload::View view{{0, 0, width, height}, width, height, {0, 0, width, height}, false};
     const std::vector<Motion> motions(static_cast<size_t>(random.in(1, 3)),
                                       random_motion(random, width, height));
+    const std::vector<Motion> none;
     const auto pixels = static_cast<uint32_t>(width * height), inside = pixels / 3;
     const std::vector<uint32_t> words{
         1, static_cast<uint32_t>(height), static_cast<uint32_t>(width), 2, pixels - inside, inside};
     const Bytes area(reinterpret_cast<const uint8_t*>(words.data()),
                      reinterpret_cast<const uint8_t*>(words.data() + words.size()));
-    const Bytes found = fastload::move_areas(area, [&](int, int) { return view; }, motions);
+    const auto view_at = [&](int, int) { return view; };
+    const Bytes found = fastload::move_areas(area, view_at, {{}, motions});
+    // The whole picture is seen, so before and after the cut are the same.
+    CHECK(fastload::move_areas(area, view_at, {motions, {}}, {width, height}) == found);
+    std::vector<Motion> doubled;
+    for (const Motion& motion : motions) doubled.push_back(motion.at_size(0.5, 0.5));
+    CHECK(fastload::move_areas(area, view_at, {doubled, {}}, {2 * width, 2 * height}) == found);
     std::vector<uint32_t> runs(found.size() / 4);
     std::memcpy(runs.data(), found.data(), found.size());
     uint64_t sum = 0;
@@ -208,7 +215,8 @@ TEST(points_and_areas_of_any_motion_stay_within_their_bytes) {
     CHECK_EQ(sum, pixels);
     const auto side = static_cast<uint32_t>(width);
     const fastload::PointMap map(view, side, static_cast<uint32_t>(height), side,
-                                 static_cast<uint32_t>(height), motions);
+                                 static_cast<uint32_t>(height),
+                                 {i % 2 == 0 ? motions : none, motions});
     std::vector<float> box{1, 2, 3, 4, 5, 6, 7, 8};
     map.move({reinterpret_cast<uint8_t*>(box.data()), 32}, fastload::PointFormat::kXywh, false);
     CHECK(!(box[2] < 0) && !(box[7] < 0));

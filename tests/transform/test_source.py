@@ -41,7 +41,8 @@ def places(*chain: Any) -> tuple[list[str], list[str], list[str]]:
         ((FLIP, TURN, CROP), (["horizontal_flip", "rotate"], ["random_resized_crop"], [])),
         ((TURN, FLIP, CROP), (["rotate", "horizontal_flip"], ["random_resized_crop"], [])),
         ((JITTER, FLIP, TURN, CROP), (["horizontal_flip", "order", "rotate"], ["random_resized_crop"], [])),
-        ((FLIP, TURN, CROP, FLIP), (["horizontal_flip", "rotate"], ["random_resized_crop", "horizontal_flip"], [])),
+        ((FLIP, TURN, CROP, FLIP),
+         (["horizontal_flip", "rotate"], ["random_resized_crop", "horizontal_flip"], [])),
         ((TURN, UPSIDE, CROP), (["rotate", "vertical_flip"], ["random_resized_crop"], [])),
         ((UPSIDE, TURN, CROP), (["vertical_flip", "rotate"], ["random_resized_crop"], [])),
         # Flips alone need no whole picture.
