@@ -50,7 +50,7 @@ struct Axis {
   int count = 0;
   int stride = 0;  // count rounded up to kLanes; the pixels behind count have weights of 0
   int taps = 0;
-  bool wide = false;  // a kernel's choice between two ways to load pixels
+  int way = 0;  // a kernel's choice between ways to load pixels
   Buffer<int32_t> first;
   Buffer<int32_t> last;  // scratch: one past the last source pixel, from the picture's begin
   Buffer<int32_t> weights;

@@ -2,6 +2,8 @@
 // 2^16 b2, so that vpdpbusd (four unsigned times four signed bytes, summed exactly into 32 bits)
 // does four taps at once: sum = ((half + p.b2) * 2^8 + p.b1) * 2^8 + p.b0 is Pillow's integer sum,
 // modulo 2^32.
+#include <algorithm>
+
 #include "transform/kernels.h"
 
 #if defined(__x86_64__)
@@ -12,10 +14,17 @@ namespace fastload {
 namespace {
 
 constexpr int kTaps = 4;     // taps in one 32-bit lane
-constexpr int kOutputs = 4;  // output pixels in one vector: a 128-bit lane has R, G, B, unused
-constexpr int kGroups = 4;   // vectors whose results are packed and stored together
+constexpr int kBlock = 16;   // output pixels whose results are packed and stored together
 constexpr int kVector = 16;  // 32-bit lanes of a vector
 constexpr int kBatch = ResampleKernels::kBatch;
+
+// What the lanes of a vector are, and how their source pixels are loaded.
+enum Way : int {
+  kDense,   // 16 output bytes, 5 1/3 pixels: one 64-byte load has the first chunk of all of them
+  kSpaced,  // R, G, B, unused of 4 pixels: one load has the first chunk of these
+  kApart,   // the same, by a load for each pixel
+};
+constexpr int vectors_of(Way way) { return way == kDense ? 3 : 4; }  // in a block
 
 struct Planes {
   __m512i b[3];
@@ -38,67 +47,95 @@ Planes split_weights(const Axis& axis, int chunk, int j) {
   return planes;
 }
 
-// Layout of Axis::packed for the horizontal pass: for each group of 4 outputs the byte offset of
-// its source pixels (all groups first, kVector-aligned), then per group one index vector for vpermb
-// and per chunk of 4 taps three vectors of weight bytes.
+// Of the lanes of a vector: their output pixel in the block, and the byte of the first of their
+// taps in that pixel's part of the source.
+struct Lanes {
+  alignas(64) int32_t pixel[4][kVector] = {};
+  alignas(64) int32_t channel[4][kVector] = {};
+  constexpr explicit Lanes(Way way) {
+    for (int v = 0; v < vectors_of(way); ++v) {
+      for (int lane = 0; lane < kVector; ++lane) {
+        const int at = kVector * v + lane;
+        pixel[v][lane] = way == kDense ? at / 3 : at / 4;
+        channel[v][lane] = way == kDense ? at % 3 : at % 4 % 3;
+      }
+    }
+  }
+};
+constexpr Lanes kDenseLanes(kDense);
+constexpr Lanes kSpacedLanes(kSpaced);
+
+// Layout of Axis::packed for the horizontal pass: for each vector the byte offset of its source
+// pixels (all vectors first, kVector-aligned), then per vector one index vector for vpermb and per
+// chunk of 4 taps three vectors of weight bytes.
 struct Layout {
-  int groups, chunks, head, group_size;
-  explicit Layout(const Axis& axis)
-      : groups(axis.stride / kOutputs),
+  int blocks, vectors, chunks, head, vector_size;
+  Layout(const Axis& axis, Way way)
+      : blocks(axis.stride / kBlock),
+        vectors(blocks * vectors_of(way)),
         chunks(axis.taps / kTaps),
-        head((groups + kVector - 1) / kVector * kVector),
-        group_size(kVector * (1 + 3 * chunks)) {}
+        head((vectors + kVector - 1) / kVector * kVector),
+        vector_size(kVector * (1 + 3 * chunks)) {}
 };
 
-// A group is narrow if one 64-byte load holds the first chunk of all its outputs.
-bool pack_offsets(Axis& axis, const Layout& layout) {
+// Whether one 64-byte load holds the first chunk of each vector's outputs; offsets and index
+// vectors.
+bool pack_offsets(Axis& axis, Way way) {
   constexpr int kMostApart = (64 - 3 * kTaps) / 3;
-  const __m512i spread = _mm512_setr_epi32(0x09060300, 0x0A070401, 0x0B080502, 0, 0x09060300,
-                                           0x0A070401, 0x0B080502, 0, 0x09060300, 0x0A070401,
-                                           0x0B080502, 0, 0x09060300, 0x0A070401, 0x0B080502, 0);
-  const __m512i lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-  int32_t* packed = axis.packed.data();
-  bool narrow = true;
-  for (int g = 0; g < layout.groups; ++g) {
-    const __m128i first =
-        _mm_loadu_si128(reinterpret_cast<const __m128i*>(axis.first.data() + g * kOutputs));
-    const __m128i swapped = _mm_min_epi32(first, _mm_shuffle_epi32(first, 0x4E));
-    const __m128i least = _mm_min_epi32(swapped, _mm_shuffle_epi32(swapped, 0xB1));
-    const __m128i apart = _mm_sub_epi32(first, least);
-    narrow &= _mm_cmpgt_epi32_mask(apart, _mm_set1_epi32(kMostApart)) == 0;
-    packed[g] = 3 * _mm_cvtsi128_si32(least);
-    const __m128i bytes = _mm_mullo_epi32(apart, _mm_set1_epi32(3 * 0x01010101));
-    const __m512i index =
-        _mm512_add_epi8(_mm512_permutexvar_epi32(lanes, _mm512_castsi128_si512(bytes)), spread);
-    _mm512_store_si512(packed + layout.head + static_cast<size_t>(g) * layout.group_size, index);
+  const Layout layout(axis, way);
+  axis.packed.reserve(layout.head + static_cast<size_t>(layout.vectors) * layout.vector_size);
+  const Lanes& lanes = way == kDense ? kDenseLanes : kSpacedLanes;
+  int32_t* const packed = axis.packed.data();
+  const __m512i taps = _mm512_set1_epi32(0x09060300);
+  const __m512i each_byte =
+      _mm512_broadcast_i32x4(_mm_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12));
+  bool is_near = true;
+  for (int v = 0; v < layout.vectors; ++v) {
+    const int in_block = v % vectors_of(way);
+    const int32_t* const block = axis.first.data() + v / vectors_of(way) * kBlock;
+    const int32_t* const pixel = lanes.pixel[in_block];
+    const int left = block[pixel[0]];
+    const int right = block[pixel[kVector - 1]];  // further left where the picture is mirrored
+    const int least = std::min(left, right);
+    is_near &= std::max(left, right) - least <= kMostApart;
+    packed[v] = 3 * least;
+    const __m512i first =
+        _mm512_permutexvar_epi32(_mm512_load_si512(pixel), _mm512_loadu_si512(block));
+    const __m512i apart = _mm512_sub_epi32(first, _mm512_set1_epi32(least));
+    const __m512i three_times = _mm512_add_epi32(apart, _mm512_slli_epi32(apart, 1));
+    const __m512i byte = _mm512_add_epi32(three_times, _mm512_load_si512(lanes.channel[in_block]));
+    const __m512i index = _mm512_add_epi32(taps, _mm512_shuffle_epi8(byte, each_byte));
+    _mm512_store_si512(packed + layout.head + static_cast<size_t>(v) * layout.vector_size, index);
   }
-  return narrow;
+  return is_near;
 }
 
 void pack_horizontal(Axis& axis) {
-  const Layout layout(axis);
-  axis.packed.reserve(layout.head + static_cast<size_t>(layout.groups) * layout.group_size);
-  axis.wide = !pack_offsets(axis, layout);
-  const __m512i lanes = _mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3);
-  for (int g = 0; g < layout.groups; g += kGroups) {
+  const Way way = pack_offsets(axis, kDense)    ? kDense
+                  : pack_offsets(axis, kSpaced) ? kSpaced
+                                                : kApart;
+  axis.way = way;
+  const Layout layout(axis, way);
+  const Lanes& lanes = way == kDense ? kDenseLanes : kSpacedLanes;
+  int32_t* to = axis.packed.data() + layout.head;
+  for (int block = 0; block < layout.blocks; ++block, to += vectors_of(way) * layout.vector_size) {
     for (int chunk = 0; chunk < layout.chunks; ++chunk) {
-      const Planes planes = split_weights(axis, chunk, g * kOutputs);
-      for (int i = 0; i < kGroups; ++i) {
-        int32_t* to = axis.packed.data() + layout.head +
-                      static_cast<size_t>(g + i) * layout.group_size + kVector * (1 + 3 * chunk);
-        const __m512i spread = _mm512_add_epi32(lanes, _mm512_set1_epi32(kOutputs * i));
+      const Planes planes = split_weights(axis, chunk, block * kBlock);
+      for (int v = 0; v < vectors_of(way); ++v) {
+        const __m512i spread = _mm512_load_si512(lanes.pixel[v]);
+        int32_t* const weights = to + v * layout.vector_size + kVector * (1 + 3 * chunk);
         for (int p = 0; p < 3; ++p) {
-          _mm512_store_si512(to + kVector * p, _mm512_permutexvar_epi32(spread, planes.b[p]));
+          _mm512_store_si512(weights + kVector * p, _mm512_permutexvar_epi32(spread, planes.b[p]));
         }
       }
     }
   }
 }
 
-// Taps 4 * chunk .. of the 4 outputs of a group, as [R R R R, G G G G, B B B B, unused] per output.
-template <bool Wide>
+// Taps 4 * chunk .. of the outputs of a vector, four to a lane.
+template <Way kWay>
 __m512i load_pixels(const uint8_t* line, int base, __m512i index, const int32_t* first, int chunk) {
-  if constexpr (!Wide) {
+  if constexpr (kWay != kApart) {
     return _mm512_permutexvar_epi8(index, _mm512_loadu_si512(line + base + 3 * kTaps * chunk));
   } else {
     const auto load = [&](int i) {
@@ -138,23 +175,24 @@ __m512i clip8(const __m512i (&sums)[4]) {
   return _mm512_packus_epi16(pack(0), pack(2));
 }
 
-// One group of 4 outputs on `Rows` lines; Chunks: number of chunks of four taps, 0: layout.chunks.
-template <bool Wide, int Chunks, int Rows>
-inline __attribute__((always_inline)) void group_sums(const Axis& axis, const Layout& layout, int g,
-                                                      const uint8_t* const* in,
-                                                      __m512i (&result)[kBatch][kGroups]) {
+// One vector of outputs on `Rows` lines; Chunks: number of chunks of four taps, 0: layout.chunks.
+template <Way kWay, int Chunks, int Rows>
+inline __attribute__((always_inline)) void vector_sums(const Axis& axis, const Layout& layout,
+                                                       int v, const uint8_t* const* in,
+                                                       __m512i (&result)[Rows][4]) {
   const int32_t* packed = axis.packed.data();
-  const int32_t* first = axis.first.data() + g * kOutputs;
-  const int32_t* group = packed + layout.head + static_cast<size_t>(g) * layout.group_size;
-  const __m512i index = _mm512_load_si512(group);
-  const int base = packed[g];
+  const int32_t* first = axis.first.data() + v * 4;  // of a vector of four pixels
+  const int32_t* vector = packed + layout.head + static_cast<size_t>(v) * layout.vector_size;
+  const __m512i index = _mm512_load_si512(vector);
+  const int base = packed[v];
+  const int to = v % vectors_of(kWay);
   if constexpr (Chunks == 1) {
-    const __m512i b0 = _mm512_load_si512(group + kVector);
-    const __m512i b1 = _mm512_load_si512(group + 2 * kVector);
-    const __m512i b2 = _mm512_load_si512(group + 3 * kVector);
+    const __m512i b0 = _mm512_load_si512(vector + kVector);
+    const __m512i b1 = _mm512_load_si512(vector + 2 * kVector);
+    const __m512i b2 = _mm512_load_si512(vector + 3 * kVector);
     for (int r = 0; r < Rows; ++r) {
-      const __m512i pixels = load_pixels<Wide>(in[r], base, index, first, 0);
-      result[r][g % kGroups] = four_taps(pixels, b0, b1, b2);
+      const __m512i pixels = load_pixels<kWay>(in[r], base, index, first, 0);
+      result[r][to] = four_taps(pixels, b0, b1, b2);
     }
     return;
   }
@@ -164,54 +202,65 @@ inline __attribute__((always_inline)) void group_sums(const Axis& axis, const La
     sums[r][2] = _mm512_set1_epi32(kHalf);
   }
   for (int chunk = 0; chunk < (Chunks > 0 ? Chunks : layout.chunks); ++chunk) {
-    const int32_t* weights = group + kVector * (1 + 3 * chunk);
+    const int32_t* weights = vector + kVector * (1 + 3 * chunk);
     for (int r = 0; r < Rows; ++r) {
-      const __m512i pixels = load_pixels<Wide>(in[r], base, index, first, chunk);
+      const __m512i pixels = load_pixels<kWay>(in[r], base, index, first, chunk);
       for (int p = 0; p < 3; ++p) {
         sums[r][p] =
             _mm512_dpbusd_epi32(sums[r][p], pixels, _mm512_load_si512(weights + kVector * p));
       }
     }
   }
-  for (int r = 0; r < Rows; ++r) result[r][g % kGroups] = combine(sums[r]);
+  for (int r = 0; r < Rows; ++r) result[r][to] = combine(sums[r]);
 }
 
-template <bool Wide, int Chunks, int Rows>
+// clip8() interleaves the vectors in each 128-bit lane: where the block's bytes are then.
+struct Order {
+  alignas(64) uint8_t byte[64] = {};
+  constexpr explicit Order(Way way) {
+    for (int i = 0; i < 3 * kBlock; ++i) {
+      const int at = way == kDense ? i : i / 3 * 4 + i % 3;  // among the lanes of all vectors
+      byte[i] = static_cast<uint8_t>(at % 16 / 4 * 16 + at / 16 * 4 + at % 4);
+    }
+  }
+};
+
+template <Way kWay, int Chunks, int Rows>
 void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
-  const Layout layout(axis);
-  // clip8 interleaves the four groups in each 128-bit lane: this puts the pixels in order.
-  alignas(64) static constexpr uint8_t kOrder[64] = {
-      0, 1, 2,  16, 17, 18, 32, 33, 34, 48, 49, 50, 4,  5,  6,  20, 21, 22, 36, 37, 38, 52, 53, 54,
-      8, 9, 10, 24, 25, 26, 40, 41, 42, 56, 57, 58, 12, 13, 14, 28, 29, 30, 44, 45, 46, 60, 61, 62};
-  const __m512i order = _mm512_load_si512(kOrder);
-  for (int g = 0; g < layout.groups; g += kGroups) {
-    __m512i result[kBatch][kGroups];
-    for (int i = 0; i < kGroups; ++i)
-      group_sums<Wide, Chunks, Rows>(axis, layout, g + i, in, result);
+  const Layout layout(axis, kWay);
+  static constexpr Order kOrder(kWay);
+  const __m512i order = _mm512_load_si512(kOrder.byte);
+  for (int block = 0; block < layout.blocks; ++block) {
+    __m512i result[Rows][4];
+    for (int v = 0; v < vectors_of(kWay); ++v) {
+      vector_sums<kWay, Chunks, Rows>(axis, layout, block * vectors_of(kWay) + v, in, result);
+    }
     for (int r = 0; r < Rows; ++r) {
-      _mm512_storeu_si512(out[r] + 3 * kOutputs * static_cast<size_t>(g),
+      if constexpr (kWay == kDense) result[r][3] = result[r][2];
+      _mm512_storeu_si512(out[r] + 3 * kBlock * static_cast<size_t>(block),
                           _mm512_permutexvar_epi8(order, clip8(result[r])));
     }
   }
 }
 
-template <bool Wide, int Chunks, int Rows>
+// Weights are loaded once for kBatch lines.
+template <Way kWay, int Chunks>
 void all_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  int i = 0;
-  for (; i + Rows <= rows; i += Rows) lines<Wide, Chunks, Rows>(axis, in + i, out + i);
-  for (; i < rows; ++i) lines<Wide, Chunks, 1>(axis, in + i, out + i);
+  if (rows == kBatch) return lines<kWay, Chunks, kBatch>(axis, in, out);
+  for (int i = 0; i < rows; ++i) lines<kWay, Chunks, 1>(axis, in + i, out + i);
+}
+
+template <Way kWay>
+void near_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
+  if (axis.taps == kTaps) return all_lines<kWay, 1>(axis, in, out, rows);
+  if (axis.taps == 2 * kTaps) return all_lines<kWay, 2>(axis, in, out, rows);
+  all_lines<kWay, 0>(axis, in, out, rows);
 }
 
 void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  if (axis.wide) {
-    all_lines<true, 0, 2>(axis, in, out, rows);
-  } else if (axis.taps == kTaps) {
-    all_lines<false, 1, 4>(axis, in, out, rows);
-  } else if (axis.taps == 2 * kTaps) {
-    all_lines<false, 2, 2>(axis, in, out, rows);
-  } else {
-    all_lines<false, 0, 2>(axis, in, out, rows);
-  }
+  if (axis.way == kDense) return near_lines<kDense>(axis, in, out, rows);
+  if (axis.way == kSpaced) return near_lines<kSpaced>(axis, in, out, rows);
+  all_lines<kApart, 0>(axis, in, out, rows);
 }
 
 // packed[(3 * chunk + plane) * stride + j]: the weight bytes of output line j.
