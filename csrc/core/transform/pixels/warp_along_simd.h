@@ -6,12 +6,11 @@
 //   V::kLanes             values at once; V::Bytes has as many, V::Floats, too
 //   V::bytes, V::floats, V::all   from memory, from bytes or memory, of one
 //   V::sum(a, b, c)       a * b + c
-//   V::close(sums)        a mask: which are nearer to a whole number than kClose
+//   V::close(sums, by)    a mask: which are nearer to a whole number than that
 //   V::unequal(bytes)     a mask: which are not 0
 //   V::truncated(sums, to)              as bytes
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -64,17 +63,18 @@ inline Axis axis_of(const Motion& motion, const Picture& picture) {
   return Axis::kNone;
 }
 
-// Of the pixels before, at, behind a fraction, and the next.
-template <int kTaps>
-std::array<float, kTaps> weights_of(double part) {
-  const double rest = 1.0 - part;
+// Of the neighbours of a place, by its fraction: one number, or a vector of them.
+template <int kTaps, typename Number>
+void weights_of(Number part, Number one, Number (&weights)[kTaps]) {
+  const Number rest = one - part;
   if constexpr (kTaps == 2) {
-    return {static_cast<float>(rest), static_cast<float>(part)};
+    weights[0] = rest;
+    weights[1] = part;
   } else {
-    return {static_cast<float>(-part * rest * rest),
-            static_cast<float>(1.0 - part * part * (2.0 - part)),
-            static_cast<float>(1.0 - rest * rest * (2.0 - rest)),
-            static_cast<float>(-part * part * rest)};
+    weights[0] = -part * rest * rest;
+    weights[1] = one - part * part * (one + rest);
+    weights[2] = one - rest * rest * (one + part);
+    weights[3] = -part * part * rest;
   }
 }
 
@@ -94,7 +94,7 @@ void sums(int begin, int end, const Tap& tap, const Weight& weight, const Exact&
     }
     V::truncated(sum, to + j);
     // Of equal bytes comes that byte: its sum is close, and right.
-    uint32_t doubt = V::close(sum) & V::unequal(unlike);
+    uint32_t doubt = V::close(sum, kClose) & V::unequal(unlike);
     if (end - j < V::kLanes) doubt &= (1U << (end - j)) - 1;
     for (; doubt != 0; doubt &= doubt - 1) {
       const int at = j + __builtin_ctz(doubt);
@@ -153,7 +153,8 @@ class Along {
     for (int y = 0; y < from_.height; ++y) {
       const double at = a[1] * (y + 0.5) + a[2];
       const int whole = static_cast<int>(std::floor(at));
-      const std::array<float, kTaps> weights = weights_of<kTaps>(at - whole);
+      double weights[kTaps];
+      weights_of<kTaps>(at - whole, 1.0, weights);
       walk(begin_, from_.width, [&](int x) { return source_of(motion_, x, y).x < 0.0; });
       walk(end_, from_.width, [&](int x) { return source_of(motion_, x, y).x < from_.width; });
       if (begin_ < end_) with_border(row(y), line);
@@ -161,7 +162,7 @@ class Along {
       const int first = 3 * (2 + whole + kFirst);
       values(
           y, [&](int i, int j) { return line + (first + 3 * i + j); },
-          [&](int i, int) { return V::all(weights[static_cast<size_t>(i)]); });
+          [&](int i, int) { return V::all(static_cast<float>(weights[i])); });
     }
   }
 
@@ -216,9 +217,11 @@ class Along {
     for (int x = 0; x < from_.width; ++x) {
       const double at = a[3] * (x + 0.5) + a[5];
       const int whole = static_cast<int>(std::floor(at));
-      const std::array<float, kTaps> weights = weights_of<kTaps>(at - whole);
+      double weights[kTaps];
+      weights_of<kTaps>(at - whole, 1.0, weights);
       for (size_t i = 0; i < kTaps; ++i) {
-        std::fill_n(memory_.weights + memory_.stride * i + 3 * x, 3, weights[i]);
+        std::fill_n(memory_.weights + memory_.stride * i + 3 * x, 3,
+                    static_cast<float>(weights[i]));
       }
       if (count == 0 || memory_.runs[count - 1].offset != whole) {
         memory_.runs[count++] = {x, 0, whole};
@@ -246,7 +249,7 @@ class Along {
     uint8_t* const to = to_ + row_bytes() * static_cast<size_t>(y);
     const int begin = std::min(begin_, end_);
     const auto exact = [&](int j) {
-      return filtered_value<kTaps>(from_, between_pixels(source_of(motion_, j / 3, y)), j % 3);
+      return Neighbours<kTaps>(from_, between_pixels(source_of(motion_, j / 3, y))).value(j % 3);
     };
     sums<V, kTaps>(3 * begin, 3 * end_, tap, weight, exact, to);
     std::memcpy(to, memory_.fill, size_t{3} * static_cast<size_t>(begin));

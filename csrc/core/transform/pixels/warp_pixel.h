@@ -59,20 +59,31 @@ inline Between between_pixels(const At& at) {
   return {static_cast<int>(left), static_cast<int>(top), x - left, y - top};
 }
 
-// Of as many pixels across and down: 2, bilinear, or 4, bicubic.
+// Pixels around a place, as many across and down: 2, bilinear, or 4, bicubic.
 template <int kTaps>
-uint8_t filtered_value(const Picture& from, const Between& at, int channel) {
-  constexpr int kFirst = 1 - kTaps / 2;
-  double lines[kTaps];
-  for (int i = 0; i < kTaps; ++i) {
-    double values[kTaps];
-    for (int k = 0; k < kTaps; ++k) {
-      values[k] = pixel(from, at.x + kFirst + k, at.y + kFirst + i)[channel];
+struct Neighbours {
+  Neighbours(const Picture& from, const Between& place) : dx(place.dx), dy(place.dy) {
+    constexpr int kFirst = 1 - kTaps / 2;
+    for (int i = 0; i < kTaps; ++i) {
+      for (int k = 0; k < kTaps; ++k) {
+        at[i][k] = pixel(from, place.x + kFirst + k, place.y + kFirst + i);
+      }
     }
-    lines[i] = between(values, at.dx);
   }
-  return static_cast<uint8_t>(std::clamp(between(lines, at.dy), 0.0, 255.0));
-}
+
+  [[nodiscard]] uint8_t value(int channel) const {
+    double lines[kTaps];
+    for (int i = 0; i < kTaps; ++i) {
+      double values[kTaps];
+      for (int k = 0; k < kTaps; ++k) values[k] = at[i][k][channel];
+      lines[i] = between(values, dx);
+    }
+    return static_cast<uint8_t>(std::clamp(between(lines, dy), 0.0, 255.0));
+  }
+
+  const uint8_t* at[kTaps][kTaps];
+  double dx, dy;
+};
 
 }  // namespace
 }  // namespace fastload

@@ -24,8 +24,8 @@ void all_filtered(const Picture& from, const Warp& warp, uint8_t* to) {
         std::memcpy(to, warp.fill.data(), 3);
         continue;
       }
-      const Between place = between_pixels(at);
-      for (int c = 0; c < 3; ++c) to[c] = filtered_value<kTaps>(from, place, c);
+      const Neighbours<kTaps> around(from, between_pixels(at));
+      for (int c = 0; c < 3; ++c) to[c] = around.value(c);
     }
   }
 }
