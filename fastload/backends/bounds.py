@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.backends.options import Options
 from fastload.cache.tier import Side, bounded_sizes
 from fastload.dataset.mixture import Packed
-from fastload.sample.fields import Polygons
+from fastload.sample.fields import Mask, Polygons
 from fastload.sample.layout import FieldLayout, SampleLayout
+from fastload.sample.planned import chosen
 from fastload.transforms.plan import Plan
 
-__all__ = ["most_measured"]
+__all__ = ["most_measured", "whole_picture_bytes"]
 
 Sizes = npt.NDArray[np.int64]
 
@@ -45,6 +47,32 @@ def most_measured(
         _of_field(dataset, plan.of_view(field.view), field, count, decoded) if field.is_measured else None
         for field in layout.fields
     ]
+
+
+def whole_picture_bytes(dataset: Packed, plan: Plan, options: Options, threads: int) -> int:
+    """Bytes at most for the whole pictures that operations before the crop work on: what each thread has of
+    the largest one. 0: there are no such operations.
+
+    Args:
+        dataset: what is read.
+        plan: the compiled transform.
+        options: the loader's.
+        threads: that decode, at most.
+
+    Raises:
+        ValueError: sizes that the index does not know.
+    """
+    views = [view for _, one in plan.scheduled or ((0, plan),) for view in one.every]
+    if not any(view.source for view in views):
+        return 0
+    sizes = _picture_sizes(dataset, options.cache_decoded, "operations before the crop")
+    copies = 2 + (len(views) > 1)  # the picture and what it becomes, and what several views share
+    if any(use.mixes for view in views for use in view.source):
+        copies += 5  # where it began, and sums of float32
+    masks = [field.kind for field in chosen(dataset.schema, options.fields) if isinstance(field.kind, Mask)]
+    moved = any(use.moves for view in views for use in view.source)
+    ids = max((2 * mask.bits // 8 for mask in masks), default=0) if moved else 0
+    return threads * (copies * 3 + ids) * int(sizes.prod(1).max(initial=0))
 
 
 def _of_field(
@@ -79,6 +107,13 @@ def _sizes(dataset: Packed, plan: Plan, field: FieldLayout, decoded: Side) -> Si
         raise ValueError(
             f"Batches differ in size, by the sizes that are drawn for {field.name}: memory cannot be planned."
         )
+    found = _picture_sizes(dataset, decoded, field.name)
+    spec = plan.geometry_spec()
+    return np.array([_seen(spec, width, height) for width, height in found.tolist()], np.int64).reshape(-1, 2)
+
+
+def _picture_sizes(dataset: Packed, decoded: Side, what: str) -> Sizes:
+    """The widths and heights of pictures, each once, (n, 2); ``what`` needs them."""
     found: set[tuple[int, int]] = set()
     for part in dataset.parts:
         records = part.records
@@ -87,11 +122,10 @@ def _sizes(dataset: Packed, plan: Plan, field: FieldLayout, decoded: Side) -> Si
     unknown = [size for size in found if 0 in size]
     if unknown:
         raise ValueError(
-            f"Batches differ in size, and the index has no sizes of some pictures, as {field.name} needs: "
-            "memory cannot be planned. Pack them in a format that the core decodes."
+            f"Sizes differ, and the index has no sizes of some pictures, as {what} needs: memory cannot be "
+            "planned. Pack them in a format that the core decodes."
         )
-    spec = plan.geometry_spec()
-    return np.array([_seen(spec, width, height) for width, height in found], np.int64).reshape(-1, 2)
+    return np.array(sorted(found), np.int64).reshape(-1, 2)
 
 
 def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:

@@ -173,7 +173,13 @@ def plan_memory(
         ahead *= 2  # for each of the two decoders
     streams = record_streams(dataset, options.fields)
     cache = planned_bytes(dataset.parts, options.cache, tier_of(options.cache_decoded), streams)
-    return {**found, "read_ahead_bytes": ahead, "total": found["total"] + ahead, "cache_bytes": cache}
+    source = 0
+    if any(view.source for view in plan.every) or plan.scheduled:
+        from fastload.backends.bounds import whole_picture_bytes
+
+        source = whole_picture_bytes(dataset, plan, options, threads.most)
+    total = found["total"] + ahead + source
+    return {**found, "read_ahead_bytes": ahead, "source_bytes": source, "total": total, "cache_bytes": cache}
 
 
 def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:

@@ -328,7 +328,8 @@ class DataLoader(TorchDataLoader[T_co]):
 
     def memory_plan(self) -> dict[str, int]:
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
-        ``read_ahead_bytes`` at most for records that are not in memory, and ``total``.
+        ``read_ahead_bytes`` at most for records that are not in memory, ``source_bytes`` at most for whole
+        pictures that operations before the crop work on, in all threads, and ``total``.
 
         Where batches differ in size, ``slot_bytes`` is a bound, of the set's longest values and largest
         pictures, whose sizes are all looked at. Batches take what they need.

@@ -73,6 +73,11 @@ class PixelUse:
         """Whether it moves pixels, so that what stands behind it cannot be done before it."""
         return self.name in _C.MOVING_OPERATIONS or any(part.moves for part in self.parts)
 
+    @property
+    def mixes(self) -> bool:
+        """Whether it is a mix of pictures, which takes memory of its own, or has one among its parts."""
+        return self.name in _MIXES or any(part.mixes for part in self.parts)
+
     def as_node(self) -> tuple[Any, ...]:
         """As ``_C.PixelSpec`` takes it."""
         numbers = [
@@ -87,7 +92,8 @@ def _first(one: tuple[int, Any]) -> int:
 
 
 _DRAWING = ("choice", "order", "some")  # groups that draw
-_OF_ITS_OWN = ("perspective", "augmix", "mix_and_blend", "blend_in_turn")  # draw more than their numbers
+_MIXES = ("augmix", "mix_and_blend", "blend_in_turn")
+_OF_ITS_OWN = ("perspective", *_MIXES)  # draw more than their numbers
 
 
 @dataclass(frozen=True)

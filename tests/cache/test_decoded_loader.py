@@ -58,6 +58,15 @@ def test_batches_are_those_without_a_cache(root: Path, odd: Path, side: Any, lim
         assert (stats["stored"] == 0) == (count == 1)
 
 
+def test_operations_before_the_crop_leave_what_is_kept_as_it_is(root: Path, odd: Path) -> None:
+    chain = T.Compose([T.RandomRotation(30), T.ColorJitter(0.5, 0.5), CROP])
+    expected, _ = two_epochs(loader(odd, "off", transform=chain))
+    for _ in range(2):
+        found, stats = two_epochs(loader(odd, root, transform=chain))
+        assert same(found, expected)
+        assert stats["hits"] > 0
+
+
 def test_auto_makes_one_whatever_the_disk_and_finds_it(root: Path, odd: Path) -> None:
     """The page cache is no substitute for decoded pictures."""
     _, stats = two_epochs(loader(odd, "auto"))

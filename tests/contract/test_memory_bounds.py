@@ -104,3 +104,32 @@ def test_what_has_no_bound_says_so(folder: Path, tmp_path: Path) -> None:
         pytest.raises(ValueError, match="the index has no sizes of some pictures"),
     ):
         loader.memory_plan()
+
+
+def test_whole_pictures_before_the_crop_are_counted(folder: Path) -> None:
+    """Two copies of the largest in each thread; a third where several views share it."""
+    records = PackedDataset(folder).records
+    largest = int((records["width"].astype(int) * records["height"]).max())
+    crop = T.RandomResizedCrop(16)
+
+    def planned(transform: Any, **options: Any) -> dict[str, int]:
+        options = {"cache": "off", "fields": ["image", "label"], "num_workers": 3, **options}
+        with DataLoader(folder, 4, transform=transform, **options) as loader:
+            return loader.memory_plan()
+
+    before, behind = (
+        planned(T.Compose([T.RandomInvert(), crop])),
+        planned(T.Compose([crop, T.RandomInvert()])),
+    )
+    assert behind["source_bytes"] == 0
+    assert before["source_bytes"] == 3 * 2 * 3 * largest
+    assert before["total"] == behind["total"] + before["source_bytes"]
+    views = T.Views(a=crop, b=T.Compose([T.RandomInvert(), crop]))
+    assert planned(views)["source_bytes"] == 3 * 3 * 3 * largest
+    late = T.ByEpoch({0: crop, 2: T.Compose([T.RandomInvert(), crop])})
+    assert planned(late)["source_bytes"] > 0
+    small = planned(T.Compose([T.RandomInvert(), crop]), cache_decoded=20)["source_bytes"]
+    assert 0 < small <= 3 * 2 * 3 * 20 * 20 < before["source_bytes"]
+    assert planned(T.Compose([T.TimmAugment("augmix-m5-w3"), crop]))["source_bytes"] == 3 * 7 * 3 * largest
+    turned = planned(T.Compose([T.RandomRotation(9), crop]), fields=["image", "mask"])
+    assert turned["source_bytes"] == 3 * (2 * 3 + 2) * largest  # the mask follows

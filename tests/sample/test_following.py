@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import torch
 from field_sets import RICH, rich_samples, write_field_set
 from motion_reference import MOVING
 from PIL import Image
-from pixel_reference import drawn_steps
+from pixel_reference import drawn_around, drawn_steps
+from source_reference import shown
 from transform_reference import Draws
 
 from fastload import DataLoader
@@ -160,6 +162,80 @@ def test_all_fields_of_a_loader_follow(folder: Path) -> None:
                 assert np.allclose(a, reference.moved_points(b, matrices), **CLOSE)
     assert changed == 11
     assert torch.equal(still["label"], batch["label"])
+
+
+BEFORE = [
+    T.RandomHorizontalFlip(),
+    T.RandomAffine(30, (0.2, 0.1), (0.7, 1.4), 15, fill=9),
+    T.RandomInvert(0.5),
+]
+
+
+def placed(xy: Any, view: Any, size: tuple[int, int], before: Any, behind: Any) -> Any:
+    """Where points of the whole picture are in the view, which is moved before and after the cut."""
+    seen = reference.points_reference.moved(reference.moved_points(xy, before), view, size, False)
+    return reference.moved_points(seen, behind)
+
+
+def test_all_fields_follow_what_moves_the_whole_picture(folder: Path) -> None:
+    """Areas are of 5 x 4 pixels here: they follow in their own."""
+    behind = [T.CenterCrop((30, 32)), T.RandomVerticalFlip()]
+    plan = compile_plan(T.Compose([*BEFORE, *behind]))
+    assert len(plan.source) == 3
+    options: dict[str, Any] = {"seed": 3, "num_workers": 2, "fields": NAMES}
+    batch = next(iter(DataLoader(folder, 11, transform=T.Compose([*BEFORE, *behind]), **options)))
+    samples, ignore = rich_samples(11), RICH["mask"].kind.ignore
+    for i in range(11):
+        draws = Draws(3, 0, i)
+        source, cut = drawn_around(plan, draws)
+        assert np.array_equal(
+            batch["image"][i].permute(1, 2, 0).numpy(), shown(samples[i]["image"], plan, draws)
+        )
+        with Image.open(io.BytesIO(samples[i]["image"])) as picture:
+            width, height = picture.size
+        view = _C.draw_view(plan.geometry_spec(), width, height, 3, 0, i)
+        ids = np.asarray(Image.open(io.BytesIO(samples[i]["mask"])))
+        moved = reference.moved_mask(ids, source, ignore)
+        wanted = reference.moved_mask(field_reference.shown_mask(moved, view, ignore), cut, ignore)
+        assert np.array_equal(batch["mask"][i].numpy(), wanted)
+        matrices = [reference.inverse(*step, (width, height)) for step in source if step[0] in MOVING]
+        after = [reference.inverse(*step, (32, 30)) for step in cut]
+
+        def place(
+            xy: Any, view: Any = view, size: Any = (width, height), first: Any = matrices, last: Any = after
+        ) -> Any:
+            whole = reference.moved_points(xy, first)
+            return reference.moved_points(reference.points_reference.moved(whole, view, size, False), last)
+
+        points = samples[i]["points"]
+        assert np.allclose(batch["points"][i][..., :2].numpy(), place(points[..., :2]), **CLOSE)
+        low, extent = samples[i]["boxes"][:, :2], samples[i]["boxes"][:, 2:]
+        ends = low, low + extent
+        corners = [place(np.stack([x[:, 0], y[:, 1]], -1)) for x in ends for y in ends]
+        boxes = np.concatenate([np.min(corners, 0), np.ptp(corners, 0)], 1)
+        assert np.allclose(batch["boxes"][i].numpy(), boxes, **CLOSE)
+        for found, given in zip(batch["outlines"][i], samples[i]["outlines"], strict=True):
+            for a, b in zip(found, given, strict=True):
+                assert np.allclose(a, place(b), **CLOSE)
+
+
+def test_areas_of_the_pictures_size_follow_as_masks_do() -> None:
+    kind, rng = Polygons("rle"), np.random.default_rng(4)
+    whole = ((0, 0, 60, 50), (60, 50), (0, 0, 60, 50), False)
+    for name, numbers in STEPS:
+        inside = np.repeat(rng.integers(0, 2, 60 * 50 // 7 + 1), 7)[:3000]
+        counts = np.diff(np.flatnonzero(np.diff(inside, prepend=1 - inside[0], append=1 - inside[-1])))
+        area = {"size": [50, 60], "counts": [0] * int(inside[0]) + counts.tolist()}
+        data = np.frombuffer(encode(kind, [area]), np.uint8)
+        motion = _C.motion_of(name, list(numbers), 60, 50)
+        found = _C.view_points(whole, 60, 50, "rle", False, data, source=[motion])
+        assert decode(kind, found.tobytes()) == [reference.moved_area(area, [(name, numbers)])]
+        # A picture of another size is moved alike, by whole pixels where it is a flip.
+        if name.endswith("flip"):
+            motion = _C.motion_of(name, list(numbers), 120, 200)
+            doubled = ((0, 0, 120, 200), (60, 50), (0, 0, 60, 50), False)
+            again = _C.view_points(doubled, 120, 200, "rle", False, data, source=[motion])
+            assert np.array_equal(again, found)
 
 
 def test_a_mix_of_moved_pictures_cannot_be_followed(folder: Path) -> None:
