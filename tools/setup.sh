@@ -49,6 +49,7 @@ find_missing() {
   compiles jpeglib.h -ljpeg || { apt+=(libjpeg-dev); dnf+=(libjpeg-turbo-devel); }
   compiles png.h -lpng || { apt+=(libpng-dev); dnf+=(libpng-devel); }
   compiles webp/decode.h -lwebp || { apt+=(libwebp-dev); dnf+=(libwebp-devel); }
+  compiles curl/curl.h || { apt+=(libcurl4-openssl-dev); dnf+=(libcurl-devel); }
   if [ "$mode" = test ]; then # Debian's g++ brings the sanitizers' libraries
     compiles cstdlib -fsanitize=address,undefined || dnf+=(libasan libubsan)
     # Root alone can make the network namespaces that stand for hosts.

@@ -4,14 +4,19 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include "cache/cache_file.h"
 #include "io/guarded_range.h"
 #include "register.h"
+#include "remote/remote_store.h"
 #include "sample/column.h"
 #include "shard/index.h"
 #include "shard/reader.h"
@@ -19,6 +24,23 @@
 namespace nb = nanobind;
 
 namespace fastload::bindings {
+namespace {
+
+using RemoteShard = std::tuple<std::string, uint64_t, std::string>;
+
+OpenSource remote_opener(std::shared_ptr<RemoteStore> store,
+                         const std::vector<RemoteShard>& shards) {
+  std::unordered_map<std::string, RemoteShard> by_name;
+  for (const RemoteShard& shard : shards) {
+    by_name.emplace(store->name() + "/" + std::get<0>(shard), shard);
+  }
+  return [store = std::move(store), by_name = std::move(by_name)](const std::string& name) {
+    const auto& [path, size, etag] = by_name.at(name);
+    return open_remote(store, path, size, etag);
+  };
+}
+
+}  // namespace
 
 void register_shard(nb::module_& m) {
   nb::class_<Index>(m, "Index", "index.fli, memory-mapped and checked page by page.")
@@ -76,6 +98,18 @@ void register_shard(nb::module_& m) {
             new (self) Reader(index, std::move(files));
           },
           nb::arg("index"), nb::arg("shards"), nb::keep_alive<1, 2>())
+      .def(
+          "__init__",
+          [](Reader* self, Index& index, const std::vector<RemoteShard>& shards,
+             std::shared_ptr<RemoteStore> store) {
+            std::vector<ShardFile> files;
+            for (const auto& [path, size, etag] : shards) {
+              files.push_back({store->name() + "/" + path, size});
+            }
+            new (self) Reader(index, std::move(files), remote_opener(std::move(store), shards));
+          },
+          nb::arg("index"), nb::arg("shards"), nb::arg("store"), nb::keep_alive<1, 2>(),
+          "Of a store: (path in the store, size, ETag or an empty one).")
       .def(nb::init<const Reader&, Column&>(), nb::arg("reader"), nb::arg("column"),
            nb::keep_alive<1, 3>(),
            "Of the same shards; reads the records of another field, which lie in a column.")

@@ -68,6 +68,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "transform": {"base"},
     "collate": {"base", "sample"},
     "shard": {"base", "io"},
+    "remote": {"base", "io"},
     "cache": {"base", "io", "decode", "transform", "shard"},
     "sample": {"base", "io", "shard", "transform"},
     "read_ahead": {"base", "io", "shard", "cache"},

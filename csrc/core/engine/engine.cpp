@@ -13,6 +13,9 @@
 namespace fastload {
 namespace {
 
+// Until a cancelled batch interrupts what it waits for.
+constexpr std::chrono::milliseconds kPatience(200);
+
 // Small samples (28x28 digits) cost about as much as claiming them, so they are claimed in groups.
 uint32_t claim_size(size_t sample_bytes) {
   constexpr size_t kGroupBytes = 64 << 10;
@@ -226,7 +229,12 @@ void Engine::cancel(Ticket ticket) {
   std::unique_lock lock(pool_.mutex());
   const std::shared_ptr<Batch> batch = find(ticket);
   batch->abandon();
-  done_.wait(lock, [&] { return batch->complete(); });
+  // A sample in hand may wait for a store that does not answer.
+  while (!done_.wait_for(lock, kPatience, [&] { return batch->complete(); })) {
+    lock.unlock();
+    ahead_.interrupt();
+    lock.lock();
+  }
   ahead_.drop(batch->ahead());
   erase(ticket);
   owner = batch->take_owner();
@@ -241,6 +249,7 @@ void Engine::close() {
     pending_.clear();
   }
   done_.notify_all();
+  ahead_.stop();
   pool_.detach(*this);
   ahead_.close();
   closed_ = true;

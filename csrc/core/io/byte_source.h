@@ -55,6 +55,14 @@ class ByteSource {
   const uint8_t* read(uint64_t offset, size_t length, uint8_t* memory, bool keep);
   static constexpr size_t kAlignment = 4096;
   static size_t room(uint64_t offset, size_t length);
+  // How neighbours are best asked for: the largest gap between two that is read along, and the
+  // longest range.
+  struct Joins {
+    size_t gap = 32 << 10, longest = 1 << 20;
+  };
+  [[nodiscard]] virtual Joins joins() const noexcept { return {}; }
+  // How many ranges at once it is worth to ask for. May change.
+  [[nodiscard]] virtual size_t in_flight() const noexcept { return 48; }
   // Whether read() has what it needs: false, say, where too many files are open. May change.
   [[nodiscard]] virtual bool can_read() noexcept { return true; }
   // Whether it was opened anew, or has lost bytes: what was checked before may be others by now.

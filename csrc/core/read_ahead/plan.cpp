@@ -10,7 +10,6 @@
 namespace fastload {
 namespace {
 
-constexpr size_t kGap = 32 << 10;     // bytes between neighbours that are read along
 constexpr uint32_t kTrusted = 256;    // records in memory in a row, after which one in
 constexpr uint32_t kTrustedStep = 8;  // so many is looked at
 
@@ -198,6 +197,7 @@ bool ReadAhead::gather(Job& job, uint64_t sample) {
   job.begin = record.offset;
   job.end = record.offset + record.length;
   if (job.source == nullptr) return false;
+  expect(job.source->in_flight());
   if (BufferPool::cost(ByteSource::room(job.begin, record.length)) > plan_.budget) return false;
   if (!queued_.empty()) {
     extend(job, sample, 1);
@@ -209,6 +209,8 @@ bool ReadAhead::gather(Job& job, uint64_t sample) {
 // A damaged entry ends it; decoding will report it.
 void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
   const uint32_t shard = job.wanted.front().record.shard;
+  const ByteSource::Joins joins = job.source->joins();
+  const size_t longest = std::clamp<size_t>(plan_.budget / 32, 64 << 10, joins.longest);
   for (;;) {
     sample += static_cast<uint64_t>(static_cast<int64_t>(step));
     const auto found = queued_.find(sample);
@@ -222,7 +224,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     const uint64_t gap =
         step > 0 ? record.offset - job.end : job.begin - (record.offset + record.length);
     // Where the records overlap, the difference is huge.
-    if (record.shard != shard || gap > kGap || end - begin > longest_) return;
+    if (record.shard != shard || gap > joins.gap || end - begin > longest) return;
     job.begin = begin;
     job.end = end;
     job.wanted.push_back({found->second, origin.id, record});

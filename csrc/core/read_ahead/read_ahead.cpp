@@ -11,29 +11,23 @@
 #include "read_ahead/requests.h"
 
 namespace fastload {
-namespace {
-
-constexpr size_t kMaxLongest = 1 << 20;
-
-}  // namespace
 
 ReadAhead::ReadAhead(const ReadAheadPlan& plan, Find find)
     : plan_(plan),
       find_(std::move(find)),
       space_(std::make_shared<Space>()),
-      pool_(BufferPool::make(plan.budget,
-                             [space = space_] {
-                               {
-                                 const std::lock_guard lock(space->mutex);
-                                 ++space->releases;
-                               }
-                               space->changed.notify_all();
-                             })),
-      longest_(std::clamp<size_t>(plan.budget / 32, 64 << 10, kMaxLongest)) {}
+      pool_(BufferPool::make(plan.budget, [space = space_] {
+        {
+          const std::lock_guard lock(space->mutex);
+          ++space->releases;
+        }
+        space->changed.notify_all();
+      })) {}
 
 ReadAhead::~ReadAhead() { close(); }
 
 void ReadAhead::close() {
+  stop();
   std::vector<std::thread> threads;
   {
     const std::lock_guard lock(mutex_);
@@ -50,10 +44,15 @@ void ReadAhead::close() {
   for (std::thread& thread : threads) thread.join();
 }
 
+// A source is worth so many threads.
+void ReadAhead::expect(size_t in_flight) {
+  if (in_flight > most_threads_) most_threads_ = in_flight;
+}
+
 // Without a new thread the ones that there are do the work, or decoding itself.
 void ReadAhead::start_thread() {
   const std::lock_guard lock(mutex_);
-  if (closing_ || threads_.size() >= kThreads) return;
+  if (closing_ || threads_.size() >= most_threads_) return;
   const BlockedSignals blocked;
   try {
     threads_.emplace_back([this] { run(); });
@@ -100,6 +99,7 @@ void ReadAhead::let_go(Request& request) noexcept {
 
 Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
                       std::vector<uint8_t>& scratch, std::shared_ptr<const void>& held) {
+  const ReadScope scope(stop_);
   if (group == nullptr) return origin.reader->read(origin.id, scratch);
   Request& request = static_cast<Group*>(group)->requests[position];
   int state = request.state.load();
@@ -144,6 +144,7 @@ ReadAhead::Counts ReadAhead::counts() const {
 }
 
 void ReadAhead::run() noexcept {
+  const ReadScope scope(stop_);
   Jobs jobs;
   try {
     jobs.reserve(1);  // plan() needs no memory for the first one

@@ -4,8 +4,9 @@
 // thread goes through them and looks whether each record is in memory (a system call that reads
 // nothing). If so, decoding will use the mapping, and that was all: over a set in the page cache no
 // memory is taken and no further thread started. If not, threads, as many as are needed to have
-// kThreads requests in flight, read records into buffers of their own, neighbours in one request
-// where the order allows it, within a budget of bytes, the next one needed first.
+// as many requests in flight as the source is worth, read records into buffers of their own,
+// neighbours in one request where the order allows it, within a budget of bytes, the next one
+// needed first.
 //
 // A decoding thread that comes to a record takes the buffer; it waits if the record is being read;
 // if nobody has begun to read it, because the budget is used up or decoding is faster, it reads it
@@ -37,6 +38,7 @@
 
 #include "cache/pixel_cache.h"
 #include "io/buffer_pool.h"
+#include "io/read_scope.h"
 #include "shard/entries.h"
 #include "shard/reader.h"
 
@@ -49,8 +51,6 @@ struct ReadAheadPlan {
 
 class ReadAhead {
  public:
-  static constexpr size_t kThreads = 48;
-
   // Where a sample is.
   struct Origin {
     Reader* reader;
@@ -79,7 +79,10 @@ class ReadAhead {
              std::shared_ptr<const void>& held);
   // The record at `position` of the group is not needed.
   void skip(void* group, uint32_t position) noexcept;
-  // Ends the threads; what is being read is waited for. Idempotent.
+  // Reads that wait for a store end, with an error; with stop() those to come, too.
+  void interrupt() { stop_.interrupt(); }
+  void stop() { stop_.stop(); }
+  // The same, and ends the threads; what is being read from files is waited for. Idempotent.
   void close();
 
   struct Counts {
@@ -132,12 +135,13 @@ class ReadAhead {
   void publish(Job& job);
   static void store(const Job& job);
   void start_thread();
+  void expect(size_t in_flight);
 
   const ReadAheadPlan plan_;
   const Find find_;
   const std::shared_ptr<Space> space_;
   const std::shared_ptr<BufferPool> pool_;
-  const size_t longest_;  // bytes of one request that joins neighbours
+  ReadStop stop_;
 
   std::mutex planning_;  // guards the following
   std::deque<std::shared_ptr<Group>> groups_;
@@ -157,6 +161,7 @@ class ReadAhead {
   std::atomic<bool> has_announced_{false};
   std::atomic<bool> cold_{false};  // the last records were not all in memory
   std::atomic<int> waiting_{0};    // threads without a job
+  std::atomic<size_t> most_threads_{1};
   std::atomic<uint64_t> resident_{0}, ahead_{0}, requests_{0}, bytes_{0}, late_{0}, waits_{0};
 };
 

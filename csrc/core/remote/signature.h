@@ -1,0 +1,31 @@
+// AWS's Signature Version 4, for requests without a body.
+//
+// libcurl can sign, too, but which headers and how paths are encoded differs from version to
+// version, and the oldest ones in use cannot.
+#pragma once
+
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fastload {
+
+struct Credentials {
+  std::string access_key, secret_key, token;
+};
+
+// What is signed: the host as in the Host header, the path percent-encoded.
+struct SignedRequest {
+  std::string_view method, host, path, region;
+};
+
+// The header lines to send, x-amz-content-sha256 among them: stores that check it refuse requests
+// without.
+std::vector<std::string> sign(const SignedRequest& request, const Credentials& credentials,
+                              std::time_t now);
+
+// A path with all but letters, digits, "-_.~" and "/" percent-encoded, as S3 wants it.
+std::string encode_path(std::string_view path);
+
+}  // namespace fastload
