@@ -104,7 +104,7 @@ void register_remote(nb::module_& m) {
           "presigned or none. headers: (name, value)s of each request. renew(path): called once "
           "for "
           "a request that was denied, on the thread that waits for it; calls set_credentials() or "
-          "set_urls().")
+          "set_urls(); must not keep the store alive.")
       .def_prop_ro("name", &RemoteStore::name)
       .def(
           "set_credentials",

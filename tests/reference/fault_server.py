@@ -100,6 +100,7 @@ class FaultServer:
         self.rules: list[Rule] = []
         self.requests: list[Request] = []
         self.body_bytes = 0  # sent
+        self.connections = 0
         self._lock = threading.Lock()
         self._free_at = 0.0  # when the line is free again
         self._open: set[socket.socket] = set()
@@ -144,6 +145,7 @@ class FaultServer:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self._open.add(connection)
+                self.connections += 1
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "remote/attempt.h"
 #include "remote/fetch.h"
 #include "remote/options.h"
@@ -96,6 +97,7 @@ class EventLoop {
   [[nodiscard]] int timeout(Millis now) const;
   [[nodiscard]] std::exception_ptr failure(const Fetch& fetch, const std::string& answer,
                                            bool truncated, Millis now) const;
+  static Millis now_ms() { return static_cast<Millis>(now_ns() / 1'000'000); }
   double random() { return std::uniform_real_distribution<double>(0, 1)(random_); }
 
   const RemoteOptions& options_;
