@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
+from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import contents_json, contents_rows, print_json, print_table
 from fastload.cli.pack_progress import PackProgress
 from fastload.errors import PackError
-from fastload.packing.entries import DEFAULT_SPACING
+from fastload.packing.cluster.ray_pack import ray_entries
+from fastload.packing.entries import DEFAULT_SPACING, Maker
 from fastload.packing.entry_facts import entry_facts
 from fastload.packing.foreign import IndexOptions, index_entries, index_files
 from fastload.shard.dataset import PackedFiles
@@ -48,33 +51,37 @@ def add(verbs: Any) -> None:
         "--on-error", choices=("raise", "skip"), default="raise", help="records that are no images"
     )
     parser.add_argument("--restart", action="store_true", help="replace an index that FOLDER holds")
+    parser.add_argument("--ray", metavar="ADDRESS", help=f"entry points: {RAY_HELP}")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Index, and print what was found."""
-    with PackProgress(quiet=arguments.json) as progress:
+    with PackProgress(quiet=arguments.json) as progress, ExitStack() as stack:
+        made: Maker | None = None
+        if arguments.ray is not None:
+            made = ray_entries(stack.enter_context(ray_cluster(arguments.ray)), progress)
         if arguments.output is None:
-            folder = _only_entries(arguments, progress)
+            folder = _only_entries(arguments, progress, made)
         else:
             folder = Path(arguments.output)
             spacing = DEFAULT_SPACING if arguments.entries == _UNSET else arguments.entries
             options = IndexOptions(
                 arguments.column, arguments.labels, arguments.on_error, arguments.restart, spacing
             )
-            index_files(arguments.paths, folder, options, progress)
+            index_files(arguments.paths, folder, options, progress, made)
     _print(PackedFiles(folder), str(folder), arguments.json)
     return 0
 
 
-def _only_entries(arguments: argparse.Namespace, progress: PackProgress) -> Path:
+def _only_entries(arguments: argparse.Namespace, progress: PackProgress, made: Maker | None) -> Path:
     if arguments.entries == _UNSET or len(arguments.paths) != 1:
         raise PackError(
             "an index of other files needs --output FOLDER; for the entry points of a dataset give its "
             "folder alone, and --entries."
         )
     folder = Path(arguments.paths[0])
-    index_entries(folder, arguments.entries, progress)
+    index_entries(folder, arguments.entries, progress, made)
     return folder
 
 

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
+from fastload.cli.on_ray import words_to_stderr
 from fastload.cli.output import (
     contents_json,
     contents_rows,
@@ -19,6 +20,7 @@ from fastload.cli.pack_progress import PackProgress
 from fastload.cli.pack_share import add_steps, run_share
 from fastload.errors import PackError
 from fastload.packing.cluster.publish import publish_shares
+from fastload.packing.cluster.ray_pack import pack_on_ray
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import PackOptions, parse_bytes, parse_pixels
 from fastload.packing.packer import DryRun, PackResult, dry_run, pack
@@ -107,14 +109,21 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plan_only or arguments.shards is not None:
         return run_share(arguments, options)
     with PackProgress(arguments.quiet or arguments.json) as progress:
-        make = publish_shares if arguments.publish else pack
-        results = make(arguments.source, arguments.output, options, progress)
+        results = _made(arguments, options, progress)
     if arguments.json:
         print_json({"datasets": [_facts(result) for result in results]})
         return 0
     for result in results:
         print_table(_title(result), _rows(result))
     return 0
+
+
+def _made(arguments: argparse.Namespace, options: PackOptions, progress: PackProgress) -> list[PackResult]:
+    if arguments.ray is not None:
+        with words_to_stderr():
+            return pack_on_ray(arguments.source, arguments.output, arguments.ray, options, progress)
+    make = publish_shares if arguments.publish else pack
+    return make(arguments.source, arguments.output, options, progress)
 
 
 def _field(text: str) -> tuple[str, str]:

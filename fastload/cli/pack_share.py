@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
+from fastload.cli.on_ray import RAY_HELP
 from fastload.cli.output import counted, human_bytes, print_json, print_table
 from fastload.cli.pack_progress import PackProgress
 from fastload.packing.cluster.packer import Share, pack_shares, plan_shares
@@ -27,6 +28,7 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
         help="only these shards of the plan (0-99, or 0-9,40-49), or one share of so many (3/16: the fourth "
         "of sixteen), as one of several packs, here or on other machines; --publish comes last",
     )
+    steps.add_argument("--ray", metavar="ADDRESS", help=RAY_HELP)
     steps.add_argument(
         "--publish", action="store_true", help="make the dataset of shards that were packed by --shards"
     )

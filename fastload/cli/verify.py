@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import counted, print_json, print_lines
 from fastload.packing.problems import Problem
-from fastload.packing.verify import verify
+from fastload.packing.verify import Spread, verify
 from fastload.shard.manifest import ENTRIES_NAME, Manifest
 
 __all__ = ["add", "run"]
@@ -26,12 +28,17 @@ def add(verbs: Any) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
     parser.add_argument("--decode", action="store_true", help="decode every record, too")
     parser.add_argument("--entries", action="store_true", help="compute all entry points again, too")
+    parser.add_argument("--ray", metavar="ADDRESS", help=f"records and entry points: {RAY_HELP}")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all problems."""
-    problems, records = verify(arguments.folder, arguments.decode, entries=arguments.entries)
+    with ExitStack() as stack:
+        spread: Spread | None = None
+        if arguments.ray is not None:
+            spread = stack.enter_context(ray_cluster(arguments.ray)).in_order
+        problems, records = verify(arguments.folder, arguments.decode, None, arguments.entries, spread)
     found = sum(problem.count for problem in problems)
     if arguments.json:
         print_json(

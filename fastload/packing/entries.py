@@ -28,6 +28,7 @@ __all__ = [
     "EntriesObserver",
     "EntriesReport",
     "Made",
+    "Maker",
     "build_entries",
     "ensure_entries",
     "entries_of",
@@ -41,6 +42,7 @@ MAGIC = b"FLENTRY1"
 DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
 T = TypeVar("T")
 Made = tuple[bytes, npt.NDArray[np.uint32]]  # entry points back to back, and the bytes of each record's
+Maker = Callable[[PackedFiles, int], Iterable[Made]]  # makes those of all records with a spacing
 
 _GROUP = 64  # records a thread takes at a time
 _CHUNK = 1 << 16  # index entries at a time
@@ -163,7 +165,7 @@ def ensure_entries(
     spacing: int,
     threads: int | None = None,
     observer: EntriesObserver | None = None,
-    made: Callable[[PackedFiles], Iterable[Made]] | None = None,
+    made: Maker | None = None,
 ) -> None:
     """Make the dataset's entry points unless it has those of this spacing (or no JPEG).
 
@@ -180,7 +182,7 @@ def ensure_entries(
         return
     observer.entries_started(folder, len(dataset))
     if made is not None:
-        write_entries(dataset, spacing, made(dataset))
+        write_entries(dataset, spacing, made(dataset, spacing))
         return
     build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.entries_advanced)
 
@@ -223,10 +225,8 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def wrong_entries(
-    dataset: PackedFiles, threads: int, progress: Callable[[int], None] = lambda n: None
-) -> Iterator[int]:
-    """Compute all entry points again; the sample ids whose stored ones differ, one by one.
+def wrong_entries(dataset: PackedFiles, threads: int, samples: range | None = None) -> Iterator[int]:
+    """Compute entry points again, those of ``samples`` or all; the ids of those whose stored ones differ.
 
     Raises:
         FormatError: the dataset has no ``entries.fli``, or a damaged one.
@@ -243,5 +243,6 @@ def wrong_entries(
             if entries.get(int(i)) != packed[int(end) - int(size) : int(end)]
         ]  # fmt: skip
 
-    for wrong in _map_in_order(differing, range(len(dataset)), threads, progress):
+    every = range(len(dataset)) if samples is None else samples
+    for wrong in _map_in_order(differing, every, threads, lambda n: None):
         yield from wrong

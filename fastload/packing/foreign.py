@@ -21,9 +21,11 @@ from fastload.packing.earlier_index import earlier_index, index_identity
 from fastload.packing.entries import (
     DEFAULT_SPACING,
     EntriesObserver,
+    Maker,
     build_entries,
     ensure_entries,
     remove_entries,
+    write_entries,
 )
 from fastload.packing.files import remove
 from fastload.packing.ingest import as_rows
@@ -70,11 +72,12 @@ def index_files(
     output: str | os.PathLike[str],
     options: IndexOptions | None = None,
     observer: EntriesObserver | None = None,
+    made: Maker | None = None,
 ) -> Manifest:
     """Index shards where they lie; ``output`` gets the index and a manifest with their absolute paths.
 
     Interrupted at any moment, the same call begins anew; of an index that is complete it makes the entry
-    points that are missing, and nothing else.
+    points that are missing, and nothing else. ``made``: as in :func:`ensure_entries`.
 
     Raises:
         FormatError: a file of unknown kind, or records in it that are no plain byte ranges.
@@ -91,7 +94,7 @@ def index_files(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with folder_lock(folder):
-            return _index_into(folder, formats[0], shards, options, observer)
+            return _index_into(folder, formats[0], shards, options, observer, made)
     except OSError as error:
         if isinstance(error, FastloadError):
             raise
@@ -104,6 +107,7 @@ def _index_into(
     shards: list[Path],
     options: IndexOptions,
     observer: EntriesObserver | None,
+    made: Maker | None,
 ) -> Manifest:
     identity = index_identity(shards, options.column, options.labels)
     manifest = earlier_index(folder, identity, options.restart)
@@ -115,14 +119,19 @@ def _index_into(
         finally:
             remove(work)
     if options.entries is not None:
-        ensure_entries(folder, options.entries, None, observer)
+        ensure_entries(folder, options.entries, None, observer, made)
     return manifest
 
 
 def index_entries(
-    folder: str | os.PathLike[str], spacing: int | None, observer: EntriesObserver | None = None
+    folder: str | os.PathLike[str],
+    spacing: int | None,
+    observer: EntriesObserver | None = None,
+    made: Maker | None = None,
 ) -> None:
     """Make the entry points of a packed or indexed dataset anew, or remove them (``spacing`` None).
+
+    ``made``: as in :func:`ensure_entries`.
 
     Raises:
         FormatError: not a dataset.
@@ -137,6 +146,9 @@ def index_entries(
             return
         observer = observer or EntriesObserver()
         observer.entries_started(place, len(dataset))
+        if made is not None:
+            write_entries(dataset, spacing, made(dataset, spacing))
+            return
         build_entries(dataset, spacing, len(os.sched_getaffinity(0)), observer.entries_advanced)
 
 

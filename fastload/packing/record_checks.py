@@ -144,6 +144,19 @@ class RecordChecks:
             for kind, problem in problems:
                 self.found.add(kind, [problem])
 
+    def problems_of(
+        self, samples: range, readable: set[int], decode: bool
+    ) -> tuple[list[tuple[str, Problem]], int, int]:
+        """What :meth:`contents` finds in some samples, how many of them it looked at, and their bytes."""
+        some = RecordChecks(
+            self.folder, self.manifest, self.records[samples.start : samples.stop], self._key_of, self.found
+        )
+        results = [
+            self._check((number, samples.start + ids), decode) for number, ids in some._tasks(readable)
+        ]
+        problems = [problem for found, _, _ in results for problem in found]
+        return problems, sum(files for _, files, _ in results), sum(size for _, _, size in results)
+
     def _tasks(self, readable: set[int]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
         """Shard and sample ids of at most :data:`_CHUNK` records of one file."""
         for start, records in self.spans():

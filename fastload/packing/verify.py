@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,7 @@ from fastload.packing.column_checks import ColumnChecks
 from fastload.packing.entries import wrong_entries
 from fastload.packing.problems import Problem, Problems
 from fastload.packing.record_checks import RecordChecks, overlaps_across
+from fastload.packing.spans import opened_once, spans_of
 from fastload.packing.summary import Summary
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.fields import fields_digest
@@ -24,6 +27,7 @@ from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
 __all__ = ["Problem", "verify"]
 
 Progress = Callable[[int, int], None]
+Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
 
 
 class _Checks:
@@ -107,15 +111,23 @@ class _Checks:
             reason = f"the records have {summary.bytes} bytes, the manifest says {self.manifest.data_bytes}"
             self.found.add("another number of bytes", [Problem(reason)])
 
-    def contents(self, decode: bool, progress: Progress) -> None:
+    def contents(self, decode: bool, progress: Progress, spread: Spread | None) -> None:
         """Records whose bytes are wrong, and values that their fields cannot hold."""
-        self.records.contents(self._readable, decode, progress)
+        if spread is None:
+            self.records.contents(self._readable, decode, progress)
+        else:
+            common = (self.folder, self.manifest.id, frozenset(self._readable), decode)
+            spans = spans_of(self.manifest)
+            for problems, files, size in spread(_records_of_span, common, spans):
+                progress(files, size)
+                for kind, problem in problems:
+                    self.found.add(kind, [problem])
         for column in self.columns:
             column.values()
             if column.records is not None:
                 column.records.contents(self._readable, decode, lambda records, size: None)
 
-    def entry_points(self, recompute: bool) -> None:
+    def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Entry points that are damaged, missing or, if they are to be computed again, wrong."""
         path = self.folder / ENTRIES_NAME
         again = f"'fastload index {self.folder} --entries'"
@@ -124,13 +136,34 @@ class _Checks:
                 _C.Entries(str(path), self.index).verify()
             if not recompute or not path.exists():
                 return
-            dataset = PackedFiles(self.folder, entries=False)
-            for sample in wrong_entries(dataset, len(os.sched_getaffinity(0))):
+            for sample in self._wrong_entries(spread):
                 reason = f"has other entry points than its bytes give; {again} makes them again"
                 self.records.samples("other entry points", np.array([sample]), reason)
         except FastloadError as error:
             words = f"{error} Nothing needs it, decoding takes longer without; {again} makes it anew"
             self.found.add("", [Problem(words, ENTRIES_NAME)])
+
+    def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
+        dataset = PackedFiles(self.folder, entries=False)
+        if spread is None:
+            return wrong_entries(dataset, len(os.sched_getaffinity(0)))
+        common = (self.folder, dataset.id)
+        return chain.from_iterable(spread(_entries_of_span, common, spans_of(dataset.manifest)))
+
+
+def _records_of_span(
+    common: tuple[Path, str, frozenset[int], bool], span: tuple[int, int]
+) -> tuple[list[tuple[str, Problem]], int, int]:
+    """What is wrong with some samples' records, how many were looked at, and their bytes."""
+    folder, packed_as, readable, decode = common
+    dataset = opened_once(folder, packed_as)
+    checks = _Checks(folder, dataset.manifest, dataset.index, Problems())
+    return checks.records.problems_of(range(*span), set(readable), decode)
+
+
+def _entries_of_span(common: tuple[Path, str], span: tuple[int, int]) -> list[int]:
+    """Samples of a span whose entry points are wrong."""
+    return list(wrong_entries(opened_once(*common), 1, range(*span)))
 
 
 def verify(
@@ -138,6 +171,7 @@ def verify(
     decode: bool = False,
     progress: Progress | None = None,
     entries: bool = False,
+    spread: Spread | None = None,
 ) -> tuple[list[Problem], int]:
     """Check the index, the shards' sizes, every record's place and bytes, every field's values, and the
     checksums of the entry points.
@@ -147,6 +181,8 @@ def verify(
         decode: decode every record, too.
         progress: called with (records, bytes) as they are checked, from this thread.
         entries: compute all entry points again, too, and compare them with the stored ones.
+        spread: calls a function with its first argument and each of the items, in processes that see the
+            same folder, and gives the results in order; None: threads of this process do the work.
 
     Returns:
         The problems, and how many records were checked. Of each kind the first :data:`LISTED` are listed; one
@@ -175,6 +211,6 @@ def verify(
     checks = _Checks(place, manifest, index, found)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
-    checks.contents(decode, progress or (lambda records, size: None))
-    checks.entry_points(recompute=entries)
+    checks.contents(decode, progress or (lambda records, size: None), spread)
+    checks.entry_points(entries, spread)
     return found.listed(), len(index)

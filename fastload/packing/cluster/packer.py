@@ -22,7 +22,7 @@ from fastload.packing.result import Observer
 from fastload.packing.shard_job import BadFiles
 from fastload.shard.manifest import Manifest
 
-__all__ = ["Share", "pack_shares", "plan_shares", "words_for_errors"]
+__all__ = ["Share", "begin", "pack_shares", "plan_shares", "words_for_errors"]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _write(job: ShareJob, numbers: list[int], observer: Observer) -> int:
     missing = [number for number in numbers if not job.is_finished(number)]
     if not missing:
         return 0
-    _begin(job, numbers, missing, observer)
+    begin(job, numbers, missing, observer)
     written, size = 0, sum(job.plan.shards[number].bytes for number in missing)
     try:
         while missing:
@@ -137,7 +137,8 @@ def _write(job: ShareJob, numbers: list[int], observer: Observer) -> int:
     return written
 
 
-def _begin(job: ShareJob, numbers: list[int], missing: list[int], observer: Observer) -> None:
+def begin(job: ShareJob, numbers: list[int], missing: list[int], observer: Observer) -> None:
+    """Say that ``numbers`` of a job will be there, of which some are missing; look whether there is room."""
     plan = job.plan
     others = {shard.name for shard in plan.shards} - {plan.shards[number].name for number in missing}
     require_space(job.output, planned_bytes(plan, job.output / WORK_NAME, frozenset(others)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Iterator
@@ -129,14 +130,14 @@ class _Published:
         packed = time.monotonic()
         spacing = self.options.entries
         if spacing is not None:
-            made = (lambda dataset: self._made(dataset, spacing, observer)) if self.plan else None
+            made = functools.partial(self._made, observer) if self.plan is not None else None
             ensure_entries(output, spacing, self.options.num_proc, observer, made)
         folder.tidy()
         remove(output / PLAN_LOCK_NAME)
         facts = entry_facts(PackedFiles(output))
         return PackResult(output, manifest, facts, summary, packed - began, time.monotonic() - packed, 0)
 
-    def _made(self, dataset: PackedFiles, spacing: int, observer: Observer) -> Iterator[Made]:
+    def _made(self, observer: Observer, dataset: PackedFiles, spacing: int) -> Iterator[Made]:
         """The shards' entry points as they were packed; made here where there are none of this spacing."""
         assert self.plan is not None
         threads, first = self.options.num_proc or len(os.sched_getaffinity(0)), 0
