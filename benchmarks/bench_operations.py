@@ -11,18 +11,14 @@ picture, without their Python around.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-from bench_transform import Results, Task, available, measure, print_table
-from machine import facts
+from bench_transform import Results, Task, add_options, available, measure, parsed, report
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
-from PIL import __version__ as pillow_version
 
 from fastload._native import _C
 
@@ -141,24 +137,14 @@ def without_copy(results: Results) -> Results:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", type=int, default=224, help="side of the square picture")
     parser.add_argument("--only", default="", help="rows of the registry, with commas between")
-    parser.add_argument("--repeats", type=int, default=9, help="at least 5")
-    parser.add_argument("--json", type=Path, help="write all measurements here")
-    options = parser.parse_args()
-    if options.repeats < 5:
-        parser.error("fewer than 5 repeats say nothing about the spread")
+    add_options(parser)
+    options = parsed(parser)
     only = set(filter(None, options.only.split(",")))
     if unknown := only - {name for _, name, _, _ in ROWS}:
         parser.error(f"no operations: {', '.join(sorted(unknown))}")
-    levels = available()
-    results = without_copy(measure(tasks(options.size, only), levels, options.repeats))
-    machine = {**facts(), "pillow": pillow_version}
-    print(f"{machine['cpu']}, Pillow {pillow_version}, {options.size}x{options.size}")
-    print_table(results, [*levels, "pillow"])
-    if options.json:
-        record = {"machine": machine, "options": {**vars(options), "json": None}, "microseconds": results}
-        options.json.write_text(json.dumps(record, indent=1) + "\n")
+    results = without_copy(measure(tasks(options.size, only), available(), options.repeats))
+    report(results, options, f"{options.size}x{options.size}")
 
 
 if __name__ == "__main__":

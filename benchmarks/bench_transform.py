@@ -129,26 +129,41 @@ def print_table(results: Results, columns: list[str]) -> None:
         print(f"{title:26}" + "".join(f"{cell:>18}" for cell in cells))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--crop", default="267x263", help="WIDTHxHEIGHT of the crop before the resize")
-    parser.add_argument("--size", type=int, default=224, help="side of the square it becomes")
-    parser.add_argument("--filter", choices=("bilinear", "bicubic"), default="bilinear")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What this and bench_operations.py have in common."""
+    parser.add_argument("--size", type=int, default=224, help="side of the square picture")
     parser.add_argument("--repeats", type=int, default=9, help="at least 5")
     parser.add_argument("--json", type=Path, help="write all measurements here")
+
+
+def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """The command line's options; ends where they say nothing."""
     options = parser.parse_args()
     if options.repeats < 5:
         parser.error("fewer than 5 repeats say nothing about the spread")
-    width, height = (int(part) for part in options.crop.split("x"))
-    levels = available()
-    tasks = {**resize_tasks((width, height), options.size, options.filter), **store_tasks(options.size)}
-    results = measure(tasks, levels, options.repeats)
+    return options
+
+
+def report(results: Results, options: argparse.Namespace, what: str) -> None:
+    """Print the results of each instruction set and of Pillow, and write them where that is wanted."""
     machine = {**facts(), "pillow": pillow_version}
-    print(f"{machine['cpu']}, Pillow {pillow_version}, {options.filter}, {width}x{height} -> {options.size}")
-    print_table(results, [*levels, "pillow"])
+    print(f"{machine['cpu']}, Pillow {pillow_version}, {what}")
+    print_table(results, [*available(), "pillow"])
     if options.json:
         record = {"machine": machine, "options": {**vars(options), "json": None}, "microseconds": results}
         options.json.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--crop", default="267x263", help="WIDTHxHEIGHT of the crop before the resize")
+    parser.add_argument("--filter", choices=("bilinear", "bicubic"), default="bilinear")
+    add_options(parser)
+    options = parsed(parser)
+    width, height = (int(part) for part in options.crop.split("x"))
+    tasks = {**resize_tasks((width, height), options.size, options.filter), **store_tasks(options.size)}
+    results = measure(tasks, available(), options.repeats)
+    report(results, options, f"{options.filter}, {width}x{height} -> {options.size}")
 
 
 if __name__ == "__main__":

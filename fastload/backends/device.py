@@ -30,7 +30,7 @@ from fastload.transfer.ring import Ring, ring_bytes, slot_bytes
 from fastload.transfer.streams import Gpu, guarded
 from fastload.transforms.plan import Plan
 
-__all__ = ["DeviceBackend", "MovedBackend", "device_memory_plan"]
+__all__ = ["DeviceBackend", "MovedBackend", "PipelineBackend", "device_memory_plan"]
 
 _MOVING = "moving batches to it"
 
@@ -63,7 +63,63 @@ def _full(shape: SlotShape, parameters: int) -> BatchLayout:
     return of.of(shape.batch_size, [None] * len(of.fields))
 
 
-class DeviceBackend:
+class PipelineBackend:
+    """What decodes into a device's slots: its batches come through a pipeline, and are augmented at its end.
+
+    A subclass makes the host back end and the pipeline, whose ``deliver`` gives a batch and, on the device,
+    what was drawn for its augmentation.
+
+    Args:
+        gpu: where to.
+        augmenter: augmentation of whole batches, or None.
+    """
+
+    _host: NativeBackend
+    _pipeline: Pipeline
+
+    def __init__(self, gpu: Gpu, augmenter: Augmenter | None) -> None:
+        self._gpu = gpu
+        self._augmenter = augmenter
+
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._host.errors
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key`` on the device, for use on the current stream.
+
+        Raises:
+            DeviceError: the device reports an error.
+            StateError: the current stream records a CUDA graph.
+        """
+        with self._host.tuning(key):
+            return guarded(_MOVING, lambda: self._batch(key))
+
+    def _batch(self, key: BatchKey) -> Any:
+        batch, parameters = self._pipeline.batch(key)
+        if self._augmenter is not None:
+            augment = self._augmenter
+            batch = self._gpu.run(lambda: augment(batch, parameters, key))
+        self._pipeline.release()
+        self._pipeline.look_ahead()
+        return batch
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        self._pipeline.cancel()
+
+    def close(self) -> None:
+        """End all threads, then unpin. Idempotent."""
+        self._host.close()
+        self._pipeline.close()
+
+    def counts(self) -> Counts:
+        """What was counted so far."""
+        return replace(self._host.counts(), transfer=self._pipeline.counts())
+
+
+class DeviceBackend(PipelineBackend):
     """A packed dataset, decoded as uint8 into pinned slots, copied and converted on the device.
 
     Args:
@@ -86,9 +142,7 @@ class DeviceBackend:
         gpu: Gpu,
         augmenter: Augmenter | None,
     ) -> None:
-        self._gpu = gpu
-        self._options = options
-        self._augmenter = augmenter
+        super().__init__(gpu, augmenter)
         jitters = augmenter is not None and augmenter.jitters
         parameters = augmenter.parameters if augmenter is not None else 0
         self._shape = planned_shape(dataset, crosses_as(plan), options)
@@ -108,23 +162,18 @@ class DeviceBackend:
             gpu, self._host.feeder, self._ring, self._host, self._prepare, self._deliver
         )
 
-    @property
-    def errors(self) -> Sequence[SampleReport]:
-        """Reports of the bad samples met so far."""
-        return self._host.errors
-
     def _prepare(self, pending: Pending) -> None:
         if self._augmenter is not None and self._augmenter.parameters:
             shape = self._shape
             drawn = self._augmenter.draw(pending.key.epoch, pending.batch, shape.height, shape.width)
             pending.slot.fields[PARAMETERS].numpy()[:] = drawn
 
-    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[Pending, Any, Any, dict[str, Any]]:
-        """The batch, images, labels, and its fields: views of the device slot."""
+    def _deliver(self, pending: Pending, memory: torch.Tensor) -> tuple[Any, torch.Tensor | None]:
+        """Images and labels; and the parameters, a view of the device slot."""
         fields = pending.slot.layout.raw(lambda begin, end: memory[begin:end])
         out = self._outputs.take(len(pending.batch.ids))
         self._gpu.launch(lambda: self._convert(fields, out))
-        return pending, *out, fields
+        return out, fields.get(PARAMETERS)
 
     def _convert(self, fields: Mapping[str, Any], out: tuple[torch.Tensor, torch.Tensor]) -> None:
         pixels = fields[IMAGE]
@@ -132,39 +181,6 @@ class DeviceBackend:
             pixels = self._augmenter.jitter(pixels, fields[PARAMETERS])
         self._converter(pixels, out[0])
         out[1].copy_(fields[LABEL])
-
-    def batch(self, key: BatchKey) -> Any:
-        """The batch ``key`` on the device, for use on the current stream.
-
-        Raises:
-            DeviceError: the device reports an error.
-        """
-        with self._host.tuning(key):
-            return guarded(_MOVING, lambda: self._batch(key))
-
-    def _batch(self, key: BatchKey) -> Any:
-        pending, images, labels, fields = self._pipeline.batch(key)
-        batch: Any = images, labels
-        if self._augmenter is not None:
-            augment = self._augmenter
-            parameters = fields.get(PARAMETERS)
-            batch = self._gpu.run(lambda: augment((images, labels), parameters, pending.key))
-        self._pipeline.release()
-        self._pipeline.look_ahead()
-        return batch
-
-    def cancel(self) -> None:
-        """Drop the batches that are in work."""
-        self._pipeline.cancel()
-
-    def close(self) -> None:
-        """End all threads, then unpin. Idempotent."""
-        self._host.close()
-        self._pipeline.close()
-
-    def counts(self) -> Counts:
-        """What was counted so far."""
-        return replace(self._host.counts(), transfer=self._pipeline.counts())
 
 
 class MovedBackend:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from fastload.backends.device import ring_slots
-from fastload.backends.faults import SampleReport
+from fastload.backends.device import PipelineBackend, ring_slots
 from fastload.backends.fields import of_channels
 from fastload.backends.native import BatchMemory, NativeBackend
 from fastload.backends.options import Options
 from fastload.backends.shapes import largest_batch, planned_form
-from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
@@ -28,7 +25,7 @@ from fastload.transfer.nested import Mover
 from fastload.transfer.pipeline import DEVICE_SLOTS, Pipeline
 from fastload.transfer.pooled import PooledSlots
 from fastload.transfer.ring import HostSlots, Ring, ring_bytes, slot_bytes
-from fastload.transfer.streams import Gpu, guarded
+from fastload.transfer.streams import Gpu
 from fastload.transforms.plan import Plan
 
 __all__ = ["FieldsOnDevice", "fields_memory_plan"]
@@ -83,7 +80,7 @@ class _Crossing:
         return cls(crosses_as(plan), wanted)
 
 
-class FieldsOnDevice:
+class FieldsOnDevice(PipelineBackend):
     """A packed dataset of any fields, decoded into pinned memory, copied and converted on the device.
 
     Objects (text, JSON, outlines) stay on the host. Pictures of 8 bits cross as uint8. Batches of one size
@@ -109,8 +106,7 @@ class FieldsOnDevice:
         gpu: Gpu,
         augmenter: Augmenter | None,
     ) -> None:
-        self._gpu = gpu
-        self._augmenter = augmenter
+        super().__init__(gpu, augmenter)
         self._jitters = augmenter is not None and augmenter.jitters
         self._mover = Mover(gpu) if augmenter is not None else None
         crossing = _Crossing.of(dataset, plan, planned_form(dataset, plan, options).delivery.layout)
@@ -130,30 +126,6 @@ class FieldsOnDevice:
             gpu, self._host.feeder, self._slots, self._host, self._prepare, self._deliver
         )
         self._partial: set[BatchKey] = set()  # batches that have positions without a sample
-
-    @property
-    def errors(self) -> Sequence[SampleReport]:
-        """Reports of the bad samples met so far."""
-        return self._host.errors
-
-    def batch(self, key: BatchKey) -> Any:
-        """The batch ``key`` on the device, for use on the current stream.
-
-        Raises:
-            DeviceError: the device reports an error.
-            StateError: the current stream records a CUDA graph.
-        """
-        with self._host.tuning(key):
-            return guarded("moving batches to it", lambda: self._batch(key))
-
-    def _batch(self, key: BatchKey) -> Any:
-        batch, parameters = self._pipeline.batch(key)
-        if self._augmenter is not None:
-            augment = self._augmenter
-            batch = self._gpu.run(lambda: augment(batch, parameters, key))
-        self._pipeline.release()
-        self._pipeline.look_ahead()
-        return batch
 
     def _prepare(self, pending: Pending) -> None:
         if not bool(pending.slot.fields[VALID].all()):
@@ -219,17 +191,8 @@ class FieldsOnDevice:
 
     def cancel(self) -> None:
         """Drop the batches that are in work."""
-        self._pipeline.cancel()
+        super().cancel()
         self._partial.clear()
-
-    def close(self) -> None:
-        """End all threads, then unpin. Idempotent."""
-        self._host.close()
-        self._pipeline.close()
-
-    def counts(self) -> Counts:
-        """What was counted so far."""
-        return replace(self._host.counts(), transfer=self._pipeline.counts())
 
 
 def _host_slots(gpu: Gpu, layout: SampleLayout, options: Options) -> tuple[Any, HostSlots]:

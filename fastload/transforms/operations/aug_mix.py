@@ -11,8 +11,7 @@ from fastload.transforms.operations.policy import (
     Fill,
     chain,
     check_fields,
-    choice,
-    leaf,
+    one_of,
     random_depth,
     size_before,
     warp_of,
@@ -57,23 +56,18 @@ class AugMix:
     version: int = 1
 
     def __post_init__(self) -> None:
-        set_field(self, "severity", arguments.whole("AugMix.severity", self.severity, 1, 10))
-        width = arguments.whole("AugMix.mixture_width", self.mixture_width, 1, 16)
-        set_field(self, "mixture_width", width)
-        if self.chain_depth != -1:
-            depth = arguments.whole("AugMix.chain_depth", self.chain_depth, 1, 16)
-            set_field(self, "chain_depth", depth)
+        depth = {} if self.chain_depth == -1 else {"chain_depth": (1, 16)}
+        check_fields(self, severity=(1, 10), mixture_width=(1, 16), **depth)
         (alpha,) = arguments.floats("AugMix.alpha", (self.alpha,), 1)
         if not 0.05 <= alpha <= 1000:
             raise ValueError(f"AugMix.alpha must be in [0.05, 1000]. Found: {self.alpha!r}.")
         set_field(self, "alpha", alpha)
-        check_fields(self)
 
 
 def _add(draft: Draft, spec: AugMix, strict: bool) -> Draft:
     size = size_before(draft, spec, "shifts")
     space, warp = augmix_space(size, spec.all_ops, spec.version), warp_of(spec)
-    one = choice([leaf(name, values[: spec.severity], warp) for name, values in space.items()])
+    one = one_of({name: values[: spec.severity] for name, values in space.items()}, warp)
     branch = random_depth(one) if spec.chain_depth < 0 else chain([one] * spec.chain_depth)
     branches = (branch,) * spec.mixture_width
     return use_of_pixels(draft, spec, PixelUse("augmix", 1.0, (spec.alpha,), branches))

@@ -7,7 +7,7 @@ that fixes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fastload.transforms import arguments
@@ -24,6 +24,7 @@ __all__ = [
     "choice",
     "leaf",
     "linspace",
+    "one_of",
     "posterize_bits",
     "random_depth",
     "size_before",
@@ -45,13 +46,19 @@ def version_of(item: Any) -> int:
     return 2 if type(item).__module__.startswith("torchvision.transforms.v2") else 1
 
 
-def check_fields(spec: Any) -> None:
+def check_fields(spec: Any, **whole: tuple[int, int]) -> None:
     """Checks ``interpolation``, ``fill`` and ``version`` of a policy's spec, during its construction.
 
+    Args:
+        spec: the spec.
+        whole: of its whole numbers, by name: least and greatest.
+
     Raises:
-        TypeError, ValueError: another interpolation, fill or version.
+        TypeError, ValueError: a field is something else.
     """
     where = type(spec).__name__
+    for name, (least, most) in whole.items():
+        set_field(spec, name, arguments.whole(f"{where}.{name}", getattr(spec, name), least, most))
     if spec.version not in (1, 2):
         raise ValueError(f"{where}.version must be 1 or 2. Found: {spec.version!r}.")
     set_field(spec, "interpolation", arguments.filter_name(f"{where}.interpolation", spec.interpolation))
@@ -77,6 +84,11 @@ def chain(parts: Sequence[PixelUse], probability: float = 1.0) -> PixelUse:
 def choice(parts: Sequence[PixelUse], probability: float = 1.0) -> PixelUse:
     """One of the parts, each as likely as the others."""
     return PixelUse("choice", probability, (1.0,) * len(parts), tuple(parts))
+
+
+def one_of(space: Mapping[str, Sequence[float]], warp: Warp) -> PixelUse:
+    """One of torchvision's operations, each as likely as the others, at one of its magnitudes."""
+    return choice([leaf(name, values, warp) for name, values in space.items()])
 
 
 def linspace(start: float, end: float, bins: int) -> list[float]:

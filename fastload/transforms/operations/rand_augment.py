@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, set_field, use_of_pixels
+from fastload.transforms.operations.operation import Draft, Operation, use_of_pixels
 from fastload.transforms.operations.policy import (
     Fill,
     chain,
     check_fields,
-    choice,
-    leaf,
+    one_of,
     size_before,
     version_of,
     warp_of,
@@ -50,22 +48,16 @@ class RandAugment:
     version: int = 1
 
     def __post_init__(self) -> None:
-        where = "RandAugment"
-        set_field(self, "num_ops", arguments.whole(f"{where}.num_ops", self.num_ops, 0, 64))
-        bins = arguments.whole(f"{where}.num_magnitude_bins", self.num_magnitude_bins, 2, 4096)
-        set_field(self, "num_magnitude_bins", bins)
-        set_field(self, "magnitude", arguments.whole(f"{where}.magnitude", self.magnitude, 0, bins - 1))
-        check_fields(self)
+        check_fields(self, num_ops=(0, 64), num_magnitude_bins=(2, 4096))
+        check_fields(self, magnitude=(0, self.num_magnitude_bins - 1))
 
 
 def _add(draft: Draft, spec: RandAugment, strict: bool) -> Draft:
     size = size_before(draft, spec, "shifts")
     space = auto_augment_space(size, spec.num_magnitude_bins, spec.version)
     del space["Invert"]
-    warp = warp_of(spec)
     strengths = {name: values[spec.magnitude : spec.magnitude + 1] for name, values in space.items()}
-    one = choice([leaf(name, values, warp) for name, values in strengths.items()])
-    return use_of_pixels(draft, spec, chain([one] * spec.num_ops))
+    return use_of_pixels(draft, spec, chain([one_of(strengths, warp_of(spec))] * spec.num_ops))
 
 
 def _from_torchvision(item: Any) -> tuple[RandAugment]:

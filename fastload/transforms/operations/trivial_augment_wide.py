@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, set_field, use_of_pixels
-from fastload.transforms.operations.policy import Fill, check_fields, choice, leaf, version_of, warp_of
+from fastload.transforms.operations.operation import Draft, Operation, use_of_pixels
+from fastload.transforms.operations.policy import Fill, check_fields, one_of, version_of, warp_of
 from fastload.transforms.operations.space import trivial_space
 
 __all__ = ["OPERATION", "TrivialAugmentWide"]
@@ -37,14 +36,12 @@ class TrivialAugmentWide:
     version: int = 1
 
     def __post_init__(self) -> None:
-        where = "TrivialAugmentWide.num_magnitude_bins"
-        set_field(self, "num_magnitude_bins", arguments.whole(where, self.num_magnitude_bins, 2, 2048))
-        check_fields(self)
+        check_fields(self, num_magnitude_bins=(2, 2048))
 
 
 def _add(draft: Draft, spec: TrivialAugmentWide, strict: bool) -> Draft:
-    space, warp = trivial_space(spec.num_magnitude_bins, spec.version), warp_of(spec)
-    return use_of_pixels(draft, spec, choice([leaf(name, values, warp) for name, values in space.items()]))
+    space = trivial_space(spec.num_magnitude_bins, spec.version)
+    return use_of_pixels(draft, spec, one_of(space, warp_of(spec)))
 
 
 def _from_torchvision(item: Any) -> tuple[TrivialAugmentWide]:
