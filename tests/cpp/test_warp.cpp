@@ -30,7 +30,14 @@ double part(Random& random) { return random.in(-1000, 1000) / 1000.0; }
 Motion random_motion(Random& random, int width, int height) {
   Motion motion;
   auto& a = motion.a;
-  const int kind = random.in(0, 5);
+  const int kind = random.in(0, 6);
+  if (kind == 6) {  // mirrored, and moved by whole pixels
+    a[0] = random.coin() ? -1 : 1;
+    a[4] = random.coin() ? -1 : 1;
+    a[2] = a[0] < 0 ? random.in(width - 3, width + 3) : random.in(-3, 3);
+    a[5] = a[4] < 0 ? random.in(height - 3, height + 3) : random.in(-3, 3);
+    return motion;
+  }
   a[2] = part(random) * width * (random.coin() ? 1.0 : 0.1);
   a[5] = part(random) * height * (random.coin() ? 1.0 : 0.1);
   if (kind == 0) return motion;

@@ -28,7 +28,9 @@ class Nearest {
       : a_(motion.a), size_(size), width_(width), height_(height), from_(from), to_(to) {}
 
   // Neither turned nor sheared. Pillow's ImagingScaleAffine: columns and rows by adding up.
-  void scale() {
+  // `reversed(from, count, to)` makes a row of what follows each other backwards.
+  template <typename Reversed>
+  void scale(Reversed&& reversed) {
     const std::vector<int> columns = added_up(a_[0], a_[2], width_);
     const auto inside = [](int column) { return column >= 0; };
     const auto first = std::find_if(columns.begin(), columns.end(), inside);
@@ -36,16 +38,26 @@ class Nearest {
     if (first == columns.end()) return;
     const int begin = static_cast<int>(first - columns.begin());
     const int end = static_cast<int>(last - columns.begin());
-    bool in_one = true;  // the columns follow each other
-    for (int x = begin + 1; x < end; ++x) in_one &= columns[x] == columns[x - 1] + 1;
+    const auto steps = [&](int step) {
+      return std::adjacent_find(first, last, [&](int a, int b) { return b != a + step; }) == last;
+    };
+    const bool forwards = steps(1), backwards = steps(-1);
     const std::vector<int> rows = added_up(a_[4], a_[5], height_);
     for (int y = 0; y < height_; ++y) {
       if (rows[y] < 0) continue;
-      if (in_one) {
+      if (forwards) {
         std::memcpy(out(begin, y), in(*first, rows[y]), size() * static_cast<size_t>(end - begin));
-        continue;
+      } else if (backwards) {
+        reversed(in(columns[end - 1], rows[y]), end - begin, out(begin, y));
+      } else {
+        for (int x = begin; x < end; ++x) copy(columns[x], rows[y], x, y);
       }
-      for (int x = begin; x < end; ++x) copy(columns[x], rows[y], x, y);
+    }
+  }
+
+  void reversed_row(const uint8_t* from, int count, uint8_t* to) {
+    for (int i = count - 1; i >= 0; --i, to += size()) {
+      copy_pixel<kSize>(from + size() * static_cast<size_t>(i), size_, to);
     }
   }
 
@@ -153,10 +165,10 @@ class Nearest {
   uint8_t* const to_;
 };
 
-template <size_t kSize, typename Row>
-void run(Nearest<kSize>& nearest, const Motion& motion, bool wide, Row&& row) {
+template <size_t kSize, typename Row, typename Reversed>
+void run(Nearest<kSize>& nearest, const Motion& motion, bool wide, Row&& row, Reversed&& reversed) {
   if (motion.perspective || wide) return nearest.generic(motion.perspective);
-  if (motion.a[1] == 0.0 && motion.a[3] == 0.0) return nearest.scale();
+  if (motion.a[1] == 0.0 && motion.a[3] == 0.0) return nearest.scale(reversed);
   if (nearest.fits()) return nearest.fixed(row);
   nearest.floating();
 }
@@ -165,7 +177,9 @@ template <size_t kSize>
 void move(const Motion& motion, bool wide, size_t size, int width, int height, const uint8_t* from,
           uint8_t* to) {
   Nearest<kSize> nearest(motion, size, width, height, from, to);
-  run(nearest, motion, wide, [&](auto... at) { nearest.fixed_row(at...); });
+  run(
+      nearest, motion, wide, [&](auto... at) { nearest.fixed_row(at...); },
+      [&](auto... at) { nearest.reversed_row(at...); });
 }
 
 void fill_with(const uint8_t* pixel, size_t size, size_t count, uint8_t* to) {
@@ -220,7 +234,9 @@ void warp(const Warp& warp, Canvas& canvas) {
   if (warp.filter == WarpFilter::kNearest || is_whole_shift(motion)) {
     fill_with(warp.fill.data(), 3, area(from.width, from.height), to);
     Nearest<3> nearest(motion, 3, from.width, from.height, from.pixels, to);
-    run(nearest, motion, false, [&](auto... at) { kernels.nearest(from, at...); });
+    run(
+        nearest, motion, false, [&](auto... at) { kernels.nearest(from, at...); },
+        kernels.reversed);
   } else {
     uint8_t* const scratch = canvas.scratch(kernels.scratch_bytes(from.width, from.height));
     kernels.filtered(from, warp, scratch, to);

@@ -104,6 +104,23 @@ struct Avx512 {
   }
 };
 
+// Byte 3 * i + c of 16 pixels of three bytes in reverse.
+constexpr std::array<uint8_t, 64> kReversed = [] {
+  std::array<uint8_t, 64> order{};
+  for (size_t i = 0; i < 48; ++i) order[i] = static_cast<uint8_t>((15 - i / 3) * 3 + i % 3);
+  return order;
+}();
+
+void reversed(const uint8_t* from, int count, uint8_t* to) {
+  const __m512i order = _mm512_loadu_si512(kReversed.data());
+  constexpr __mmask64 kSixteen = (__mmask64{1} << 48) - 1;
+  for (; count >= 16; count -= 16, to += 48) {
+    const __m512i pixels = _mm512_maskz_loadu_epi8(kSixteen, from + 3 * (count - 16));
+    _mm512_mask_storeu_epi8(to, kSixteen, _mm512_permutexvar_epi8(order, pixels));
+  }
+  kScalarWarp.reversed(from, count, to);
+}
+
 void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* to) {
   const auto all = [](uint32_t value) { return _mm512_set1_epi32(static_cast<int>(value)); };
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -127,7 +144,7 @@ void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t 
 
 }  // namespace
 
-const WarpKernels kAvx512Warp{nearest, warp_filtered<Avx512>, WarpScratch::bytes};
+const WarpKernels kAvx512Warp{nearest, reversed, warp_filtered<Avx512>, WarpScratch::bytes};
 
 }  // namespace fastload
 

@@ -14,6 +14,8 @@ struct WarpKernels {
   // 16 of `from`, in 32 bits, or stays as it is where that is outside.
   void (*nearest)(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy,
                   uint8_t* to);
+  // `count` pixels in reverse.
+  void (*reversed)(const uint8_t* from, int count, uint8_t* to);
   // A picture, bilinear or bicubic, to where there is RowSink::kSlack behind it.
   void (*filtered)(const Picture& from, const Warp& warp, uint8_t* scratch, uint8_t* to);
   // Of `filtered`.

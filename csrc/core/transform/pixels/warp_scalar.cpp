@@ -15,6 +15,10 @@ void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t 
   }
 }
 
+void reversed(const uint8_t* from, int count, uint8_t* to) {
+  for (from += 3 * count; count > 0; --count, to += 3) std::memcpy(to, from -= 3, 3);
+}
+
 template <int kTaps>
 void all_filtered(const Picture& from, const Warp& warp, uint8_t* to) {
   for (int y = 0; y < from.height; ++y) {
@@ -39,6 +43,6 @@ size_t no_scratch(int, int) { return 0; }
 
 }  // namespace
 
-const WarpKernels kScalarWarp{nearest, filtered, no_scratch};
+const WarpKernels kScalarWarp{nearest, reversed, filtered, no_scratch};
 
 }  // namespace fastload
