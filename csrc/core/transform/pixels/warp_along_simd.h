@@ -155,6 +155,8 @@ class Along {
       const int whole = static_cast<int>(std::floor(at));
       double weights[kTaps];
       weights_of<kTaps>(at - whole, 1.0, weights);
+      typename V::Floats same[kTaps];
+      for (int i = 0; i < kTaps; ++i) same[i] = V::all(static_cast<float>(weights[i]));
       walk(begin_, from_.width, [&](int x) { return source_of(motion_, x, y).x < 0.0; });
       walk(end_, from_.width, [&](int x) { return source_of(motion_, x, y).x < from_.width; });
       if (begin_ < end_) with_border(row(y), line);
@@ -162,7 +164,7 @@ class Along {
       const int first = 3 * (2 + whole + kFirst);
       values(
           y, [&](int i, int j) { return line + (first + 3 * i + j); },
-          [&](int i, int) { return V::all(static_cast<float>(weights[i])); });
+          [&](int i, int) { return same[i]; });
     }
   }
 
@@ -183,12 +185,14 @@ class Along {
       walk(begin_, from_.width, before);
       walk(end_, from_.width, until);
       const uint8_t* lines[kTaps];
-      for (int i = 0; i < kTaps; ++i) lines[i] = line(y + kFirst + i);
+      const float* weights[kTaps];
+      for (int i = 0; i < kTaps; ++i) {
+        lines[i] = line(y + kFirst + i);
+        weights[i] = memory_.weights + memory_.stride * static_cast<size_t>(i);
+      }
       values(
           y, [&](int i, int j) { return lines[i] + j; },
-          [&](int i, int j) {
-            return V::floats(memory_.weights + memory_.stride * static_cast<size_t>(i) + j);
-          });
+          [&](int i, int j) { return V::floats(weights[i] + j); });
     }
   }
 
