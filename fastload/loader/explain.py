@@ -105,7 +105,7 @@ def _of_packed(
     whole = any(view.keeps_size for view in plan.every)
     cut = "whole pictures, because no crop or resize comes first" if whole else "what the crop needs"
     if any(view.source for view in plan.every):
-        cut = "whole pictures, because operations on them come before the crop"
+        cut = "what the crop needs, or the whole picture where an operation before it does"
     if len(plan.views) > 1:
         cut += " for each view, all of them at once where that is cheaper"
     pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)

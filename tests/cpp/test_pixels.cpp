@@ -148,6 +148,56 @@ TEST(every_operation_draws_numbers_of_its_own) {
   CHECK_THROWS(kValue, "takes 1 numbers. Found: 0", PixelSpec({{"solarize", 1, {}, {}}}));
 }
 
+Bytes after(const PixelSpec& spec, const Bytes& pixels, int width, int height) {
+  Canvas canvas;
+  canvas.begin(width, height);
+  std::copy(pixels.begin(), pixels.end(), canvas.picture().pixels);
+  DrawnPixels drawn;
+  spec.draw({}, drawn);
+  drawn.apply(canvas);
+  return {canvas.picture().pixels, canvas.picture().pixels + canvas.picture().bytes()};
+}
+
+Bytes part_of(const Bytes& pixels, int width, const fastload::Rect& part) {
+  Bytes found;
+  for (int y = part.y; y < part.y + part.height; ++y) {
+    const auto at = pixels.begin() + 3 * (static_cast<std::ptrdiff_t>(y) * width + part.x);
+    found.insert(found.end(), at, at + std::ptrdiff_t{3} * part.width);
+  }
+  return found;
+}
+
+TEST(operations_on_single_pixels_need_only_the_part) {
+  Random random(5);
+  const int width = 41, height = 29;
+  Bytes pixels(size_t{3} * width * height);
+  for (uint8_t& value : pixels) value = random.sample();
+  const fastload::Rect part{7, 5, 23, 19};
+  PixelStage stage;
+  int alone = 0;
+  for (const auto* operation : fastload::pixel_operations()) {
+    if (operation->motion != nullptr || !operation->pointwise) continue;
+    ++alone;
+    const double number = std::string_view(operation->name) == "hue" ? 0.3 : 3.0;
+    std::vector<fastload::PixelNumber> numbers(operation->parameters.size(), number);
+    const PixelNode node{operation->name, 1.0, numbers, {}};
+    const PixelNode whole{"contrast", 1.0, {1.5}, {}};
+    for (const PixelSpec& spec :
+         {PixelSpec({node}), PixelSpec({whole, node}), PixelSpec({node, whole})}) {
+      const Bytes wanted = part_of(after(spec, pixels, width, height), width, part);
+      Collected found(part.width, part.height);
+      fastload::Rect needed = part;
+      RowSink& first = stage.begin_before(spec, {}, width, height, needed, found);
+      CHECK(needed == (spec.size() == 1 ? part : fastload::Rect{0, 0, width, height}));
+      feed(first, part_of(pixels, width, needed), needed.width, needed.height, random);
+      stage.end();
+      CHECK(found.bytes == wanted);
+      CHECK(wanted != part_of(pixels, width, part));
+    }
+  }
+  CHECK_EQ(alone, 9);
+}
+
 TEST(uses_of_two_lists_draw_apart_too) {
   const auto one = [] { return PixelNode{"invert", 0.5, {}, {}}; };
   const auto drawn_by = [](const PixelSpec& spec, uint64_t sample) {

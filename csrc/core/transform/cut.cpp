@@ -53,7 +53,7 @@ bool CutPlan::may_take_whole(const SampleRng& rng, DrawnPixels& drawn) const {
   const PixelSpec& source = spec_.source;
   if (source.empty() || (spec_.format.ids && source.moving() == nullptr)) return false;
   source.draw(rng, drawn);
-  return !drawn.steps().empty();
+  return drawn.whole_steps() > 0;
 }
 
 void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& place,
@@ -86,11 +86,13 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
 
 void Cutter::begin_whole(const WholeSize& whole) {
   const CutSpec& spec = *spec_;
+  if (!spec.format.ids) {
+    in_ = &whole_.begin_before(spec.source, rng_, whole.width, whole.height, source_, *in_);
+    return;
+  }
   part_.begin(source_, spec.format.pixel_bytes(), *in_);
-  RowSink& first = spec.format.ids
-                       ? whole_following_.begin(spec.source, rng_, spec.format, spec.fill,
-                                                whole.width, whole.height, part_, whole.drawn)
-                       : whole_.begin(spec.source, rng_, whole.width, whole.height, part_);
+  RowSink& first = whole_following_.begin(spec.source, rng_, spec.format, spec.fill, whole.width,
+                                          whole.height, part_, whole.drawn);
   if (&first == &part_) return;  // nothing happens to this picture
   in_ = &first;
   source_ = {0, 0, whole.width, whole.height};

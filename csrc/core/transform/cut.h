@@ -97,7 +97,7 @@ class Cutter final : public RowSink {
   // Throws as source_rect().
   void begin(const View& view, const CutPlan& plan, const StorePlace& place,
              const SampleRng& rng = {}, const WholeSize& whole = {});
-  // What the view needs; the whole picture, where something happens to that.
+  // What the view needs; the whole picture, where operations on that need it.
   [[nodiscard]] Rect source() const { return source_; }
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override;

@@ -22,6 +22,7 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kChannelPermutation{"channel_permutation", 12, kParameters, apply};
+constinit const PixelOperation kChannelPermutation{
+    "channel_permutation", 12, kParameters, apply, nullptr, true};
 
 }  // namespace fastload

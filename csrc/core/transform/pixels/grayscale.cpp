@@ -12,6 +12,6 @@ void apply(std::span<const double>, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kGrayscale{"grayscale", 0, {}, apply};
+constinit const PixelOperation kGrayscale{"grayscale", 0, {}, apply, nullptr, true};
 
 }  // namespace fastload

@@ -16,6 +16,6 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kHue{"hue", 6, kParameters, apply};
+constinit const PixelOperation kHue{"hue", 6, kParameters, apply, nullptr, true};
 
 }  // namespace fastload

@@ -12,6 +12,6 @@ void apply(std::span<const double>, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kInvert{"invert", 1, {}, apply};
+constinit const PixelOperation kInvert{"invert", 1, {}, apply, nullptr, true};
 
 }  // namespace fastload

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <utility>
 
+#include "base/geometry.h"
 #include "base/philox.h"
 #include "base/row_sink.h"
 #include "transform/buffer.h"
@@ -55,6 +57,17 @@ class Canvas {
   [[nodiscard]] uint8_t* kept(size_t bytes) {
     kept_.reserve(bytes);
     return kept_.data();
+  }
+  // A part of the picture in its place.
+  void crop(const Rect& part) {
+    const size_t stride = size_t{3} * static_cast<size_t>(picture_.width);
+    const size_t row = size_t{3} * static_cast<size_t>(part.width);
+    const uint8_t* from = picture_.pixels + stride * static_cast<size_t>(part.y) +
+                          size_t{3} * static_cast<size_t>(part.x);
+    uint8_t* to = picture_.pixels;
+    for (int y = 0; y < part.height; ++y, from += stride, to += row) std::memmove(to, from, row);
+    picture_.width = part.width;
+    picture_.height = part.height;
   }
   // Lets go of memory of more than `most` bytes; the picture may be void.
   void trim(size_t most) {
@@ -115,6 +128,9 @@ struct PixelOperation {
   // Of one that moves pixels, where they go in a picture of that size: masks and points follow.
   Motion (*motion)(std::span<const double> numbers, const PixelDraws& draws, int width,
                    int height) = nullptr;
+  // Whether a pixel behind it follows from the same pixel before it, wherever that is in a picture
+  // of whatever size: of a part nothing else is needed.
+  bool pointwise = false;
 };
 
 }  // namespace fastload

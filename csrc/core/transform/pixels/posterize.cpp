@@ -18,6 +18,6 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kPosterize{"posterize", 8, kParameters, apply};
+constinit const PixelOperation kPosterize{"posterize", 8, kParameters, apply, nullptr, true};
 
 }  // namespace fastload

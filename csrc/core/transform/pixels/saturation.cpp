@@ -15,6 +15,6 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kSaturation{"saturation", 5, kParameters, apply};
+constinit const PixelOperation kSaturation{"saturation", 5, kParameters, apply, nullptr, true};
 
 }  // namespace fastload

@@ -23,6 +23,6 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kSolarize{"solarize", 2, kParameters, apply};
+constinit const PixelOperation kSolarize{"solarize", 2, kParameters, apply, nullptr, true};
 
 }  // namespace fastload

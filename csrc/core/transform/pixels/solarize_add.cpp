@@ -21,6 +21,6 @@ void apply(std::span<const double> numbers, const PixelDraws&, Canvas& canvas) {
 
 }  // namespace
 
-constinit const PixelOperation kSolarizeAdd{"solarize_add", 11, kParameters, apply};
+constinit const PixelOperation kSolarizeAdd{"solarize_add", 11, kParameters, apply, nullptr, true};
 
 }  // namespace fastload

@@ -285,6 +285,12 @@ PixelSpec::PixelSpec(std::vector<PixelNode> nodes, const PixelSpec& before) {
 
 size_t PixelSpec::size() const { return uses_ == nullptr ? 0 : uses_->size(); }
 
+size_t DrawnPixels::whole_steps() const {
+  size_t count = steps_.size();
+  while (count > 0 && steps_[count - 1].operation->pointwise) --count;
+  return count;
+}
+
 void DrawnPixels::motions(int width, int height, std::vector<Motion>& to) const {
   to.clear();
   for (const Step& step : steps_) {

@@ -44,8 +44,15 @@ class DrawnPixels {
   }
   // Where those that move pixels take them, in a picture of that size; `to` is emptied first.
   void motions(int width, int height, std::vector<Motion>& to) const;
-  void apply(Canvas& canvas) const {
-    for (const Step& step : steps_) step.operation->apply(numbers(step), step.draws, canvas);
+  // How many of the steps, the first ones, need a whole picture where a part of it is wanted.
+  [[nodiscard]] size_t whole_steps() const;
+  void apply(Canvas& canvas) const { apply(canvas, 0, steps_.size()); }
+  // Steps [begin, end) only.
+  void apply(Canvas& canvas, size_t begin, size_t end) const {
+    for (size_t i = begin; i < end; ++i) {
+      const Step& step = steps_[i];
+      step.operation->apply(numbers(step), step.draws, canvas);
+    }
   }
 
  private:

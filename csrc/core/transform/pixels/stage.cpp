@@ -14,6 +14,18 @@ RowSink& PixelStage::begin(const PixelSpec& spec, const SampleRng& rng, int widt
   spec.draw(rng, drawn_);
   if (drawn_.steps().empty()) return out;
   out_ = &out;
+  whole_steps_ = 0;
+  canvas_.begin(width, height);
+  return *this;
+}
+
+RowSink& PixelStage::begin_before(const PixelSpec& spec, const SampleRng& rng, int width,
+                                  int height, Rect& part, RowSink& out) {
+  if (&begin(spec, rng, part.width, part.height, out) == &out) return out;
+  whole_steps_ = drawn_.whole_steps();
+  if (whole_steps_ == 0) return *this;
+  part_ = part;
+  part = {0, 0, width, height};
   canvas_.begin(width, height);
   return *this;
 }
@@ -29,7 +41,11 @@ void PixelStage::rows(const uint8_t* pixels, size_t stride, int y, int count) {
 
 void PixelStage::end() {
   if (out_ == nullptr) return;
-  drawn_.apply(canvas_);
+  if (whole_steps_ > 0) {
+    drawn_.apply(canvas_, 0, whole_steps_);
+    canvas_.crop(part_);
+  }
+  drawn_.apply(canvas_, whole_steps_, drawn_.steps().size());
   const Picture& picture = canvas_.picture();
   out_->rows(picture.pixels, size_t{3} * static_cast<size_t>(picture.width), 0, picture.height);
 }

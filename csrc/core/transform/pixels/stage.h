@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/geometry.h"
 #include "base/philox.h"
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
@@ -18,6 +19,10 @@ class PixelStage final : public RowSink {
   // Starts a picture of width x height pixels on its way to `out`, and returns where its rows go:
   // to `out` itself, where nothing happens to them.
   RowSink& begin(const PixelSpec& spec, const SampleRng& rng, int width, int height, RowSink& out);
+  // The same, before a part of the picture is cut: that alone goes to `out`. `part` becomes what is
+  // needed for it: the whole picture, where an operation looks at more than a pixel.
+  RowSink& begin_before(const PixelSpec& spec, const SampleRng& rng, int width, int height,
+                        Rect& part, RowSink& out);
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override {}  // rows are put where they belong, again
   // All rows are there: the operations, then the rows for `out`, all at once.
@@ -28,6 +33,8 @@ class PixelStage final : public RowSink {
  private:
   RowSink* out_ = nullptr;  // nullptr: nothing happens
   DrawnPixels drawn_;
+  size_t whole_steps_ = 0;  // that are done before the picture is cut to `part_`
+  Rect part_;
   Canvas canvas_;
 };
 
