@@ -13,15 +13,22 @@ namespace {
 constexpr const char* kParameters[] = {"radius"};
 
 struct Box1 {
-  using Int = uint32_t;
+  using Sum = uint32_t;
   static constexpr int kLanes = 1;
 
-  static Int set(uint32_t value) { return value; }
-  static Int load(const uint8_t* from) { return *from; }
-  static Int add(Int a, Int b) { return a + b; }
-  static Int sub(Int a, Int b) { return a - b; }
-  static Int mul(Int a, Int b) { return a * b; }
-  static void store_top(uint8_t* to, Int value) { *to = static_cast<uint8_t>(value >> 24); }
+  static Sum load(const uint8_t* from) { return *from; }
+  static Sum add(Sum a, Sum b) { return a + b; }
+  static Sum both(const uint8_t* a, const uint8_t* b) { return Sum{*a} + *b; }
+  static Sum sub(Sum a, Sum b) { return a - b; }
+
+  struct Weights {
+    const Box box;
+    explicit Weights(const Box& b) : box(b) {}
+    // `sum` of the inner pixels, `far` of the two outer ones.
+    void store(uint8_t* to, Sum sum, Sum far) const {
+      *to = static_cast<uint8_t>((sum * box.inner + far * box.outer + (1U << 23)) >> 24);
+    }
+  };
 };
 
 // The radius of boxes whose third convolution has this standard deviation: in float, as Pillow's.

@@ -1,4 +1,4 @@
-// Box blurs over a type V that names the operations on kLanes numbers of 32 bits. Sums are whole
+// Box blurs over a type V that names the operations on sums of kLanes bytes each. Sums are whole
 // numbers, so their order changes nothing.
 #pragma once
 
@@ -11,21 +11,12 @@ namespace fastload {
 
 template <typename V>
 struct BoxBlur {
-  using Int = typename V::Int;
+  using Sum = typename V::Sum;
 
   const Box& box;
-  Int inner;
-  Int outer;
-  Int half;
+  const typename V::Weights weights;
 
-  explicit BoxBlur(const Box& b)
-      : box(b), inner(V::set(b.inner)), outer(V::set(b.outer)), half(V::set(1U << 23)) {}
-
-  // `sum` of the inner pixels, `far` of the two outer ones.
-  void store(uint8_t* to, Int sum, Int far) const {
-    const Int bulk = V::add(V::mul(sum, inner), V::mul(far, outer));
-    V::store_top(to, V::add(bulk, half));
-  }
+  explicit BoxBlur(const Box& b) : box(b), weights(b) {}
 
   // Puts the first and the last pixel around `line`.
   void surround(uint8_t* line, int width) const {
@@ -40,28 +31,36 @@ struct BoxBlur {
   void line(const uint8_t* from, uint8_t* to, int width) const {
     const ptrdiff_t end = 3 * static_cast<ptrdiff_t>(box.reach);
     for (ptrdiff_t i = 0; i < 3 * static_cast<ptrdiff_t>(width); i += V::kLanes) {
-      Int sum = V::load(from + i);
+      Sum sum = V::load(from + i);
       for (ptrdiff_t k = 3; k <= end; k += 3) {
-        sum = V::add(sum, V::add(V::load(from + i - k), V::load(from + i + k)));
+        sum = V::add(sum, V::both(from + i - k, from + i + k));
       }
-      store(to + i, sum, V::add(V::load(from + i - end - 3), V::load(from + i + end + 3)));
+      const Sum far = V::both(from + i - end - 3, from + i + end + 3);
+      weights.store(to + i, sum, far);
     }
   }
 
+  // Several rows take turns: what a pass has just written is not to be read at other offsets yet.
   void rows(const Picture& picture, uint8_t* scratch) const {
     const size_t bytes = size_t{3} * static_cast<size_t>(picture.width);
-    const size_t margin = 3 * (static_cast<size_t>(box.reach) + 1);
-    uint8_t* one = scratch + margin;
-    uint8_t* other = one + box_blur_line(box, picture.width);
-    for (int y = 0; y < picture.height; ++y) {
-      uint8_t* row = picture.pixels + bytes * static_cast<size_t>(y);
-      std::memcpy(one, row, bytes);
+    const size_t line_bytes = box_blur_line(box, picture.width);
+    uint8_t* one = scratch + 3 * (static_cast<size_t>(box.reach) + 1);
+    uint8_t* other = one + kBoxRows * line_bytes;
+    for (int y = 0; y < picture.height; y += kBoxRows) {
+      uint8_t* const first = picture.pixels + bytes * static_cast<size_t>(y);
+      const int left = picture.height - y;
+      const auto count = static_cast<size_t>(left < kBoxRows ? left : kBoxRows);
+      for (size_t i = 0; i < count; ++i)
+        std::memcpy(one + line_bytes * i, first + bytes * i, bytes);
       for (int pass = 0; pass < kBoxPasses; ++pass) {
-        surround(one, picture.width);
-        line(one, other, picture.width);
+        for (size_t i = 0; i < count; ++i) surround(one + line_bytes * i, picture.width);
+        for (size_t i = 0; i < count; ++i) {
+          line(one + line_bytes * i, other + line_bytes * i, picture.width);
+        }
         std::swap(one, other);
       }
-      std::memcpy(row, one, bytes);
+      for (size_t i = 0; i < count; ++i)
+        std::memcpy(first + bytes * i, one + line_bytes * i, bytes);
     }
   }
 
@@ -73,25 +72,26 @@ struct BoxBlur {
       const int inside = y < 0 ? 0 : y < height ? y : height - 1;
       return from + from_stride * static_cast<size_t>(inside);
     };
-    Int sums[kVectors];
+    Sum sums[kVectors];
     for (int v = 0; v < kVectors; ++v) {
-      sums[v] = V::set(0);
-      for (int y = -box.reach; y <= box.reach; ++y) {
+      sums[v] = V::load(row(-box.reach) + v * V::kLanes);
+      for (int y = 1 - box.reach; y <= box.reach; ++y) {
         sums[v] = V::add(sums[v], V::load(row(y) + v * V::kLanes));
       }
     }
-    alignas(64) uint8_t line[kBoxStrip];
-    for (int y = 0; y < height; ++y) {
+    alignas(64) uint8_t part[kBoxStrip];
+    for (int y = 0; y < height; ++y, to += to_stride) {
       const uint8_t* before = row(y - box.reach - 1);
       const uint8_t* leaves = row(y - box.reach);
       const uint8_t* comes = row(y + box.reach + 1);
+      uint8_t* const line = bytes == kBoxStrip ? to : part;
       for (int v = 0; v < kVectors; ++v) {
         const int at = v * V::kLanes;
-        const Int next = V::load(comes + at);
-        store(line + at, sums[v], V::add(V::load(before + at), next));
+        const Sum next = V::load(comes + at);
+        weights.store(line + at, sums[v], V::both(before + at, comes + at));
         sums[v] = V::sub(V::add(sums[v], next), V::load(leaves + at));
       }
-      std::memcpy(to + to_stride * static_cast<size_t>(y), line, static_cast<size_t>(bytes));
+      if (line == part) std::memcpy(to, part, static_cast<size_t>(bytes));
     }
   }
 
