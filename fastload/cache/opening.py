@@ -136,7 +136,7 @@ def open_cache(
             raise
         use = no_cache(kept, f"no cache: {error}", tier)
     for part, (of, _) in zip(use.parts, kept, strict=True):
-        _log.info("cache of %s: %s", of.folder, part.reason)
+        _log.info("cache of %s: %s", of.where, part.reason)
     return use
 
 
@@ -297,7 +297,9 @@ def _attached(folder: PrivateFolder, name: str) -> PartUse | None:
 
 
 def _place(dataset: PackedFiles) -> dict[str, bool]:
-    """Of the shards: whether all lie in memory, whether some are on a network file system."""
+    """Of the shards: whether all lie in memory, whether some are on a network file system or in a store."""
+    if dataset.location is not None:
+        return {"in_memory": False, "remote": True}
     folders: dict[Path, str] = {}
     for shard in dataset.manifest.shards:
         path = dataset.folder / shard.file
@@ -310,7 +312,7 @@ def _place(dataset: PackedFiles) -> dict[str, bool]:
 
 
 def _describe(dataset: PackedFiles, tier: Tier, place: dict[str, bool]) -> Candidate:
-    name = str(dataset.folder) if tier.field is None else f"{dataset.folder}, field {tier.field!r}"
+    name = dataset.where if tier.field is None else f"{dataset.where}, field {tier.field!r}"
     form = tier.name if tier.field is None else ENCODED.name
     return Candidate(name, _file_bytes(dataset, tier), tier=form, **place)
 

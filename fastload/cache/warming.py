@@ -105,7 +105,7 @@ def plan_jobs(
         elif part.nearer:
             jobs.append(WarmJob(dataset, "", part.reason, field=field))
         else:
-            raise CacheError(f"{dataset.folder}: {part.reason}.")
+            raise CacheError(f"{dataset.where}: {part.reason}.")
     return jobs + _page_cache_jobs(others, wanted, setting.limit)
 
 

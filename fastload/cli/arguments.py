@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import Any
 
-__all__ = ["at_least_one", "at_least_zero"]
+__all__ = ["add_storage_options", "at_least_one", "at_least_zero", "options_for", "place"]
+
+_STORAGE_OPTION = "--storage-option"
 
 
 def at_least_one(text: str) -> int:
@@ -15,6 +19,36 @@ def at_least_one(text: str) -> int:
 def at_least_zero(text: str) -> int:
     """An integer from 0."""
     return _integer(text, 0)
+
+
+def place(text: str) -> str | Path:
+    """A folder or file, or the URL of one in a store."""
+    return text if "://" in text else Path(text)
+
+
+def add_storage_options(parser: Any) -> None:
+    """Declare what is said about stores."""
+    parser.add_argument(
+        _STORAGE_OPTION,
+        metavar="NAME=VALUE",
+        action="append",
+        type=_pair,
+        default=[],
+        help="of a URL: endpoint_url, region, profile, anon, ...; may be repeated. Secrets belong into the "
+        "environment (AWS_SECRET_ACCESS_KEY) or a profile, as everybody on the machine sees arguments",
+    )
+
+
+def options_for(arguments: argparse.Namespace, given: object) -> dict[str, str] | None:
+    """The storage options for one place that was given: None for a folder."""
+    return dict(arguments.storage_option) or None if "://" in str(given) else None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError("must be NAME=VALUE.")
+    return name, value
 
 
 def _integer(text: str, least: int) -> int:

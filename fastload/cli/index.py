@@ -57,6 +57,12 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Index, and print what was found."""
+    stored = next((path for path in [*arguments.paths, arguments.output] if "://" in str(path)), None)
+    if stored is not None:
+        raise PackError(
+            f"an index, and entry points, are made of files of this machine. Found: {stored}. Index where "
+            "the files are, and upload the folder; 'fastload pack' takes and writes URLs."
+        )
     with PackProgress(quiet=arguments.json) as progress, ExitStack() as stack:
         made: Maker | None = None
         if arguments.ray is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
+from fastload.cli.arguments import add_storage_options, options_for, place
 from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.field_rows import field_rows
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
@@ -24,7 +24,8 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "info", help="what a packed dataset holds", description="What a packed dataset holds."
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a packed dataset")
+    parser.add_argument("folder", metavar="FOLDER", type=place, help="a packed dataset, or its URL")
+    add_storage_options(parser)
     parser.add_argument(
         "--all",
         action="store_true",
@@ -35,7 +36,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the facts of a packed dataset."""
-    dataset = PackedFiles(arguments.folder)
+    dataset = PackedFiles(arguments.folder, storage_options=options_for(arguments, arguments.folder))
     manifest, summary = dataset.manifest, Summary()
     with LookProgress(len(dataset), quiet=arguments.json) as progress:
         runs = IndexRuns(dataset, arguments.all, progress.advanced)
@@ -83,5 +84,5 @@ def run(arguments: argparse.Namespace) -> int:
     if not runs.whole:
         part = f"{runs.looked} of {len(dataset)} records, spread over the set; --all looks at every one"
         rows.append(("looked at", part))
-    print_table(str(dataset.folder), rows)
+    print_table(dataset.where, rows)
     return 0

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
-from fastload.cli.arguments import at_least_one
+from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.sampler import BlockOrder, BlockSampler, Partition, Sampler, default_blocks, make_sampler
 from fastload.sampler.quality import Quality, measure
@@ -33,7 +32,8 @@ def add(verbs: Any) -> None:
         "samples with their neighbour on disk in the same batch; mean distance between place on disk and "
         "in the epoch.",
     )
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="a packed dataset")
+    parser.add_argument("folder", metavar="FOLDER", type=place, help="a packed dataset, or its URL")
+    add_storage_options(parser)
     parser.add_argument(
         "--block", type=at_least_one, metavar="N", help="records read together (default: about 1 MiB)"
     )
@@ -53,7 +53,9 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the three orders."""
-    dataset = PackedFiles(arguments.folder, entries=False)
+    dataset = PackedFiles(
+        arguments.folder, entries=False, storage_options=options_for(arguments, arguments.folder)
+    )
     n, data_bytes = len(dataset), dataset.manifest.data_bytes
     try:
         block, window = default_blocks(n, data_bytes, arguments.block, arguments.window)
@@ -74,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     print_lines(
         [
-            f"{dataset.folder}: blocks of {together} ({human_bytes(block * mean)}), windows of {window} "
+            f"{dataset.where}: blocks of {together} ({human_bytes(block * mean)}), windows of {window} "
             f"({human_bytes(window * mean)}), batches of {partition.batch_size}",
             "  ".join(["shuffle".ljust(8), *_COLUMNS.values()]),
             *(_row(name, quality) for name, quality in found.items()),

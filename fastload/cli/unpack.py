@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.output import counted, print_json, print_lines
 from fastload.packing.unpack import unpack
 from fastload.packing.unpack_fields import TABLES
@@ -21,7 +22,8 @@ def add(verbs: Any) -> None:
         "samples with other fields the pictures, and samples.jsonl with the values, which packs to the same "
         "set.",
     )
-    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
+    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset, or its URL")
+    add_storage_options(parser)
     parser.add_argument("output", metavar="OUTPUT", help="folder to make")
     parser.add_argument(
         "--table", choices=TABLES, default="jsonl",
@@ -33,7 +35,12 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Unpack, and say how many files were written."""
-    count = unpack(arguments.folder, arguments.output, table=arguments.table)
+    count = unpack(
+        arguments.folder,
+        arguments.output,
+        table=arguments.table,
+        storage_options=options_for(arguments, arguments.folder),
+    )
     if arguments.json:
         print_json({"files": count, "output": str(arguments.output)})
     else:

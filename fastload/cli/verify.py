@@ -8,11 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import counted, print_json, print_lines
 from fastload.packing.problems import Problem
-from fastload.packing.verify import Spread, verify
-from fastload.shard.manifest import ENTRIES_NAME, Manifest
+from fastload.packing.verify import Spread, manifest_at, verify
+from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]
 
@@ -25,7 +26,8 @@ def add(verbs: Any) -> None:
         description="Check index, shards, every record's CRC-32C, every field's values and the entry points' "
         "checksums; exit code 1 if anything is wrong.",
     )
-    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
+    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset, or its URL")
+    add_storage_options(parser)
     parser.add_argument("--decode", action="store_true", help="decode every record, too")
     parser.add_argument("--entries", action="store_true", help="compute all entry points again, too")
     parser.add_argument("--ray", metavar="ADDRESS", help=f"records and entry points: {RAY_HELP}")
@@ -34,11 +36,14 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all problems."""
+    options = options_for(arguments, arguments.folder)
     with ExitStack() as stack:
         spread: Spread | None = None
         if arguments.ray is not None:
             spread = stack.enter_context(ray_cluster(arguments.ray)).in_order
-        problems, records = verify(arguments.folder, arguments.decode, None, arguments.entries, spread)
+        problems, records = verify(
+            arguments.folder, arguments.decode, None, arguments.entries, spread, options
+        )
     found = sum(problem.count for problem in problems)
     if arguments.json:
         print_json(
@@ -48,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         there = (Path(arguments.folder) / ENTRIES_NAME).exists()
         checks = [
             ("CRC-32C", True),
-            ("values of all fields", bool(Manifest.read(Path(arguments.folder)).fields)),
+            ("values of all fields", bool(manifest_at(arguments.folder, options).fields)),
             ("decoding", arguments.decode),
             ("entry points", arguments.entries and there),
         ]

@@ -20,7 +20,7 @@ from fastload.cache.settings import CacheSetting
 from fastload.cache.streams import Streams, all_streams
 from fastload.cache.tier import check_decoded
 from fastload.cache.warming import PAGE_CACHE, WarmJob, WarmResult, plan_jobs, run_job
-from fastload.cli.arguments import at_least_one, at_least_zero
+from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.cli.progress import WarmProgress
 from fastload.machine.cpu_budget import find_budget
@@ -47,7 +47,10 @@ def add(verbs: Any) -> None:
         epilog="Exit codes: 0 all is warm; 1 error; 2 wrong usage; 3 a part, as far as the limit or the "
         "memory allows; 4 all but records that cannot be read; 130 interrupted.",
     )
-    parser.add_argument("datasets", metavar="DATASET", nargs="+", type=Path, help="packed datasets")
+    parser.add_argument(
+        "datasets", metavar="DATASET", nargs="+", type=place, help="packed datasets, or their URLs"
+    )
+    add_storage_options(parser)
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--to", metavar="DIR", type=Path, help="the node cache, in this folder in memory")
     where.add_argument("--page-cache", action="store_true", help="the page cache")
@@ -116,7 +119,15 @@ def _ranks(text: str) -> tuple[range, int]:
 def run(arguments: argparse.Namespace) -> int:
     """Warm one dataset after the other."""
     _settle_order(arguments)
-    datasets = [PackedFiles(path) for path in arguments.datasets]
+    datasets = [
+        PackedFiles(given, storage_options=options_for(arguments, given)) for given in arguments.datasets
+    ]
+    stored = next((dataset.where for dataset in datasets if dataset.location is not None), None)
+    if stored is not None and arguments.page_cache:
+        raise SystemExit(
+            f"fastload warm: --page-cache is for files of this machine. Found: {stored}. Leave it out, or "
+            "give the node cache's folder, --to DIR."
+        )
     side = arguments.decoded
     if side is not None and arguments.page_cache:
         raise SystemExit("fastload warm: --decoded is for the node cache; leave out --page-cache.")
@@ -138,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
             if side is not None and job.cache is not None and job.field is None:
                 job.target = fill_target(job.cache, side)
             line = f"{_name(job)} into {job.place or 'nothing'} ({job.reason})"
-            progress.started(job.dataset.folder.name, job.data_bytes, line)
+            progress.started(_short_name(job), job.data_bytes, line)
             results.append((job, run_job(job, threads, progress.advanced)))
     seconds = time.monotonic() - began
     if arguments.json:
@@ -212,14 +223,19 @@ def _streams(datasets: list[PackedFiles], fields: list[str] | None) -> Streams:
     return tuple(dict.fromkeys(named[name] for name in fields))
 
 
+def _short_name(job: WarmJob) -> str:
+    location = job.dataset.location
+    return job.dataset.folder.name if location is None else location.name
+
+
 def _name(job: WarmJob) -> str:
-    return str(job.dataset.folder) + (f", field {job.field!r}" if job.field is not None else "")
+    return job.dataset.where + (f", field {job.field!r}" if job.field is not None else "")
 
 
 def _facts(job: WarmJob, result: WarmResult) -> dict[str, Any]:
     counts = result.counts
     return {
-        "dataset": str(job.dataset.folder),
+        "dataset": job.dataset.where,
         "id": job.dataset.id,
         "field": job.field or job.dataset.schema.index_field.name,
         "place": "page cache" if job.place == PAGE_CACHE else "cache" if job.place else "memory",

@@ -119,8 +119,8 @@ def sample_error(dataset: Packed, sample: int, message: str) -> errors.SampleErr
 
 def bad_sample(dataset: Packed, sample: int, message: str, remedy: str = "") -> errors.SampleError:
     """The error of a record that cannot be decoded; ``remedy`` goes on with what can be done."""
-    folder = dataset.locate(sample)[0].folder
-    check = f"Check the set with 'fastload verify {folder} --decode'{remedy}."
+    place = dataset.locate(sample)[0].where
+    check = f"Check the set with 'fastload verify {place} --decode'{remedy}."
     return sample_error(dataset, sample, f"{message.rstrip('.')}. {check}")
 
 

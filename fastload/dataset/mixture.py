@@ -37,6 +37,7 @@ class MixedFiles:
         datasets: Sequence[PackedFiles | str | os.PathLike[str]],
         weights: Sequence[float] | None = None,
         num_samples: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         for given in datasets:
             if not isinstance(given, (PackedFiles, str, os.PathLike)):
@@ -44,7 +45,14 @@ class MixedFiles:
                     "mix takes folders made by 'fastload pack' and fastload.PackedDataset. Found: "
                     f"{type(given).__name__}. For subsets use a torch ConcatDataset and a WeightedSampler."
                 )
-        self.parts = tuple(d if isinstance(d, PackedFiles) else self._part(d) for d in datasets)
+        if storage_options and not any("://" in str(given) for given in datasets):
+            raise ValueError("storage_options are for URLs of stores. Found: none among the datasets.")
+        self.parts = tuple(
+            given
+            if isinstance(given, PackedFiles)
+            else self._part(given, storage_options if "://" in str(given) else None)
+            for given in datasets
+        )
         sizes = [len(part) for part in self.parts]
         if not sizes or 0 in sizes:
             raise ValueError(f"mix needs datasets with at least one sample each. Found sizes: {sizes}.")
@@ -59,7 +67,7 @@ class MixedFiles:
         if (self.counts == 0).any():
             part = self.parts[int(np.argmin(self.counts))]
             raise ValueError(
-                f"{part.folder} would have no sample in an epoch of {self.num_samples}. Raise its weight or "
+                f"{part.where} would have no sample in an epoch of {self.num_samples}. Raise its weight or "
                 "num_samples, or leave it out."
             )
         self.classes, self._label_maps = _joined_classes(self.parts)
@@ -81,8 +89,8 @@ class MixedFiles:
 
         return joined_schema(self.parts, self.classes)
 
-    def _part(self, folder: str | os.PathLike[str]) -> PackedFiles:
-        return PackedFiles(folder)
+    def _part(self, folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> PackedFiles:
+        return PackedFiles(folder, storage_options=storage_options)
 
     def _checked(self, weights: Sequence[float] | None) -> npt.NDArray[np.float64]:
         if weights is None:
@@ -187,7 +195,7 @@ def _joined_classes(parts: Sequence[PackedFiles]) -> tuple[list[str], list[list[
     for part in parts:
         if not part.classes and (part.labels >= 0).any():
             raise ValueError(
-                f"{part.folder} has labels but no class names, others have names: their labels cannot be "
+                f"{part.where} has labels but no class names, others have names: their labels cannot be "
                 "joined. Pack it with classes."
             )
     names = list(dict.fromkeys(name for part in parts for name in part.classes))

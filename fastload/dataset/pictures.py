@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
@@ -202,14 +202,16 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
     DataLoader it works, too, in its workers.
 
     Opening maps the index and checks its header; shards are opened when their first record is read. Pickles
-    as its folder, which is opened anew.
+    as its folder or URL, which is opened anew.
 
     Args:
-        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it.
+        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it; or its URL
+            in a store (docs/remote.md).
         transform: as ImageFolder's: what makes a sample of a PIL picture; or of ``fastload.transforms``. May
             also be set later, before a loader is made.
         target_transform: the same for the label, an int.
         entries: open the JPEGs' entry points, too, where there are any.
+        storage_options: for a URL: credentials, endpoint and so on.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
@@ -223,15 +225,16 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
         target_transform: Transform = None,
         *,
         entries: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(folder, entries=entries)
+        super().__init__(folder, entries=entries, storage_options=storage_options)
         self.transform = transform
         self.target_transform = target_transform
 
     @property
     def root(self) -> str:
-        """The packed folder's path."""
-        return str(self.folder)
+        """The packed folder's path, or URL."""
+        return self.where
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}{_transforms_of(self)})"
@@ -251,8 +254,9 @@ class MixedDataset(MixedFiles, _Pictures[SampleT]):
         num_samples: int | None = None,
         transform: Transform = None,
         target_transform: Transform = None,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(datasets, weights, num_samples)
+        super().__init__(datasets, weights, num_samples, storage_options)
         for part in self.parts:
             for name in ("transform", "target_transform"):
                 if getattr(part, name, None) is not None:
@@ -262,8 +266,8 @@ class MixedDataset(MixedFiles, _Pictures[SampleT]):
         self.transform = transform
         self.target_transform = target_transform
 
-    def _part(self, folder: str | os.PathLike[str]) -> PackedFiles:
-        return PackedDataset(folder)
+    def _part(self, folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None) -> PackedFiles:
+        return PackedDataset(folder, storage_options=storage_options)
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}{_transforms_of(self)})"
@@ -275,14 +279,16 @@ def mix(
     num_samples: int | None = None,
     transform: Transform = None,
     target_transform: Transform = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> MixedDataset:
     """Several packed datasets as one, for :class:`fastload.DataLoader`.
 
     Args:
-        datasets: folders made by ``fastload pack``, or open ones.
+        datasets: folders made by ``fastload pack``, their URLs in stores, or open ones.
         weights: their shares of an epoch, any positive numbers; None: in proportion to their sizes.
         num_samples: positions of an epoch over all ranks; None: the sum of the sizes.
         transform, target_transform: as :class:`fastload.PackedDataset` has them.
+        storage_options: for all URLs among them.
 
     Returns:
         The mix. With ``shuffle=True`` each dataset has its share of an epoch exactly (rounded to whole
@@ -296,7 +302,7 @@ def mix(
             classes that cannot be joined, or a dataset with a transform of its own.
         FormatError, ShardError: a dataset cannot be opened.
     """
-    return MixedDataset(datasets, weights, num_samples, transform, target_transform)
+    return MixedDataset(datasets, weights, num_samples, transform, target_transform, storage_options)
 
 
 def _transforms_of(dataset: _Pictures[Any]) -> str:

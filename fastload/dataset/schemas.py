@@ -28,7 +28,7 @@ def joined_schema(parts: Sequence[PackedFiles], classes: Sequence[str] | None = 
         if found != wanted:
             raise ValueError(
                 "Datasets that are read as one must have the same fields. Found: "
-                f"{parts[0].folder} with {first}, and {part.folder} with {part.schema}. "
+                f"{parts[0].where} with {first}, and {part.where} with {part.schema}. "
                 "Pack them with one schema."
             )
     return first if classes is None else _with_classes(first, tuple(classes))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,7 +98,7 @@ class ConcatView(_View, ConcatDataset[Any]):
         return open_dataset, (ConcatDataset(self.datasets),)
 
 
-def open_dataset(dataset: Any) -> Any:
+def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None) -> Any:
     """The dataset of a loader: a folder opened, a Subset or ConcatDataset of packed ones as a view of it.
 
     Whatever else is returned as it is, with a warning if it holds packed datasets.
@@ -106,10 +106,16 @@ def open_dataset(dataset: Any) -> Any:
     Raises:
         TypeError: a list of folders or of packed datasets; indices of a Subset that are no integers.
         IndexError: indices of a Subset that are out of range.
+        ValueError: storage_options, and no URL.
         FormatError, ShardError: a folder cannot be opened.
     """
     if isinstance(dataset, (str, os.PathLike)):
-        return PackedDataset(dataset)
+        return PackedDataset(dataset, storage_options=storage_options)
+    if storage_options:
+        raise ValueError(
+            "storage_options are for a URL as the dataset; give an open one its own: PackedDataset(URL, "
+            f"storage_options=...). Found: {_name(dataset)}."
+        )
     if isinstance(dataset, (list, tuple)):
         _check_list(dataset)
     if isinstance(dataset, _View):

@@ -76,7 +76,7 @@ class Arrangement:
         )
         self._fixed: tuple[Options, ThreadPlan] | None = None
         self._threads: dict[tuple[int, int], ThreadPlan] = {}
-        self.dataset = open_dataset(self.given["dataset"])
+        self.dataset = open_dataset(self.given["dataset"], self.given["storage_options"])
         self.kind = kind_of(self.dataset)
         self._transforms = transforms_of(self.dataset)
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))

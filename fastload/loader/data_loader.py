@@ -50,8 +50,8 @@ class DataLoader(TorchDataLoader[T_co]):
     """Feeds a training loop with batches: ``torch.utils.data.DataLoader``'s parameters, packed data, threads.
 
     Args:
-        dataset: a folder made by ``fastload pack`` (or an open ``PackedDataset``), several of them by
-            :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
+        dataset: a folder made by ``fastload pack``, or its URL in a store (or an open ``PackedDataset``),
+            several by :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
         batch_size: samples a batch of this rank.
         shuffle: a new uniform order every epoch; or :class:`fastload.Block`, for storage that is slow at
             random reads. "block" with ``shuffle_block`` and ``shuffle_window`` is short for that.
@@ -116,7 +116,7 @@ class DataLoader(TorchDataLoader[T_co]):
             and error policy are the same, pixels nearly so.
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
             or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
-
+        storage_options: of a dataset given by its URL: credentials and so on (``docs/remote.md``).
         fields: which fields batches have; None: all. Nothing is read of the others. Batches are dicts then
             (``docs/fields.md``). For packed datasets.
         sizes: of pictures that the transform leaves at different sizes: "stack" takes none; "pad": one
@@ -194,6 +194,7 @@ class DataLoader(TorchDataLoader[T_co]):
         cache_decoded: int | Literal["full"] | None = None,
         fields: Sequence[str] | None = None,
         sizes: Literal["stack", "pad", "list"] | tuple[int, int] = "stack",
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         given["collate_fn"] = own_collate(given["collate_fn"])

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FastloadError
+from fastload.packing.fetched import StoredShards
 from fastload.packing.problems import Problem, Problems
 from fastload.packing.record_checks import RecordChecks
 from fastload.sample.schema import Field
@@ -36,6 +37,7 @@ class ColumnChecks:
         field: whose values they are.
         key_of: a sample's key, for messages.
         found: the problems.
+        stored: the shards, where they are in a store.
     """
 
     def __init__(
@@ -46,9 +48,10 @@ class ColumnChecks:
         field: Field,
         key_of: Callable[[int], str],
         found: Problems,
+        stored: StoredShards | None = None,
     ) -> None:
         self._folder, self._manifest, self._field, self._found = folder, manifest, field, found
-        self._key_of = key_of
+        self._key_of, self._stored = key_of, stored
         self._file = column_file(number, manifest.fields[number])
         self._column: Any = None
         #: The checks of a record field's records, once its file has been found to be whole.
@@ -76,7 +79,7 @@ class ColumnChecks:
             # Of the file, not of memory; every page has been checked.
             entries = np.memmap(path, RECORD, "r", at, count) if count else np.zeros(0, RECORD)
             self.records = RecordChecks(
-                self._folder, self._manifest, entries, self._key_of, self._found, self._field
+                self._folder, self._manifest, entries, self._key_of, self._found, self._field, self._stored
             )
 
     def values(self) -> None:

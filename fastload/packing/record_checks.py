@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,7 @@ from fastload.dataset.decoding import raw_format, wanted_format
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
 from fastload.machine.threads import started_pool
+from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards
 from fastload.packing.ingest import as_rows
 from fastload.packing.problems import Problem, Problems
 from fastload.sample.fields import Image, Mask
@@ -44,6 +46,7 @@ class RecordChecks:
         key_of: a sample's key, for messages.
         found: the problems.
         field: whose records they are; None: the images of a dataset of version 1.0.
+        stored: the shards, where they are in a store.
     """
 
     def __init__(
@@ -54,8 +57,10 @@ class RecordChecks:
         key_of: Callable[[int], str],
         found: Problems,
         field: Field | None = None,
+        stored: StoredShards | None = None,
     ) -> None:
         self.folder, self.manifest, self.records, self.found = folder, manifest, records, found
+        self._stored = stored
         self._key_of = key_of
         self._kind = field.kind if field is not None and isinstance(field.kind, Image | Mask) else None
         is_index = field is None or field == manifest.schema.index_field
@@ -139,7 +144,8 @@ class RecordChecks:
             readable: the shards that are there.
         """
         check = partial(self._check, decode=decode)
-        for problems, files, size in _in_order(check, self._tasks(readable), len(os.sched_getaffinity(0))):
+        threads = len(os.sched_getaffinity(0)) if self._stored is None else THREADS
+        for problems, files, size in _in_order(check, self._tasks(readable), threads):
             progress(files, size)
             for kind, problem in problems:
                 self.found.add(kind, [problem])
@@ -164,19 +170,33 @@ class RecordChecks:
                 if number not in readable:
                     continue
                 ids = start + np.flatnonzero(records["shard"] == number)
-                yield from ((number, ids[at : at + _CHUNK]) for at in range(0, len(ids), _CHUNK))
+                step = _CHUNK
+                if self._stored is not None:  # which are in memory meanwhile
+                    mean = max(1, int(self.records["length"][ids].mean()))
+                    step = min(_CHUNK, max(1, WINDOW_BYTES // (2 * THREADS) // mean))
+                yield from ((number, ids[at : at + step]) for at in range(0, len(ids), step))
 
     def _check(
         self, task: tuple[int, npt.NDArray[np.int64]], decode: bool
     ) -> tuple[list[tuple[str, Problem]], int, int]:
         number, ids = task
-        path = self.folder / self.manifest.shards[number].file
+        shard = self.manifest.shards[number].file
         records = np.ascontiguousarray(self.records[ids])
         try:
-            failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
+            with ExitStack() as stack:
+                path = self.folder / shard
+                if self._stored is not None:
+                    path = stack.enter_context(self._stored.file(number, records))
+                problems = self._problems(path, ids, records, decode)
         except FastloadError as error:
-            problem = Problem(str(error), self.manifest.shards[number].file)
-            return [("a shard cannot be read", problem)], len(ids), 0
+            return [("a shard cannot be read", Problem(str(error), shard))], len(ids), 0
+        return problems, len(ids), int(records["length"].sum(dtype=np.uint64))
+
+    def _problems(
+        self, path: Path, ids: npt.NDArray[np.int64], records: npt.NDArray[np.void], decode: bool
+    ) -> list[tuple[str, Problem]]:
+        """What is wrong with records of the file at ``path``."""
+        failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
         problems = [
             (f"a record{self._of} is damaged", self.problem(int(ids[i]), reason.decode()))
             for i, reason in failures.items()
@@ -187,7 +207,7 @@ class RecordChecks:
                 (f"a record{self._of} does not decode", self.problem(int(ids[i]), reason))
                 for i, reason in _undecodable(path, records, whole, self._kind)
             ]
-        return problems, len(ids), int(records["length"].sum(dtype=np.uint64))
+        return problems
 
 
 def _in_order(function: Callable[[Task], Result], tasks: Iterable[Task], threads: int) -> Iterator[Result]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fastload.errors import FastloadError, PackError
+from fastload.packing.fetched import in_windows
 from fastload.packing.files import publish_folder, remove, temporary_of
 from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.names import ESCAPED, decode_key, encode_key
@@ -26,11 +28,13 @@ def unpack(
     output: str | os.PathLike[str],
     progress: Callable[[int, int], None] | None = None,
     table: TableFormat = "jsonl",
+    storage_options: Mapping[str, Any] | None = None,
 ) -> int:
     """Write every record under its name into class folders below ``output``; returns how many.
 
     Of samples with other fields the pictures are files, and the values a table, "jsonl", "csv" or "parquet":
-    ``samples.jsonl``, which packs to the same set.
+    ``samples.jsonl``, which packs to the same set. ``folder`` may be a URL, with ``storage_options``; nothing
+    is unpacked into one.
 
     ``output`` appears when all is written. Records of raw pixels become PNG files, which
     packing takes again.
@@ -40,7 +44,7 @@ def unpack(
         PackError: ``output`` exists and is not empty; two records of one name.
         ChecksumError: damaged records.
     """
-    dataset = PackedFiles(folder)
+    dataset = PackedFiles(folder, storage_options=storage_options)
     final = Path(output).absolute()
     try:
         taken = final.is_symlink() or (final.exists() and (not final.is_dir() or any(final.iterdir())))
@@ -55,11 +59,8 @@ def unpack(
         temporary.mkdir()
         if dataset.manifest.fields:
             unpack_fields(dataset, temporary, table, progress)
-        for sample in range(0 if dataset.manifest.fields else len(dataset)):
-            data = dataset.read(sample)
-            write_new(os.fsencode(temporary), _target(dataset, sample), _as_file(dataset, sample, data))
-            if progress is not None:
-                progress(1, len(data))
+        else:
+            _unpack_plain(dataset, temporary, progress)
         publish_folder(temporary, final)
     except OSError as error:
         if isinstance(error, FastloadError):
@@ -68,6 +69,15 @@ def unpack(
     finally:
         remove(temporary)
     return len(dataset)
+
+
+def _unpack_plain(dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None) -> None:
+    for ids, part in in_windows(dataset):
+        for sample in ids:
+            data = part.read(sample)
+            write_new(os.fsencode(folder), _target(dataset, sample), _as_file(dataset, sample, data))
+            if progress is not None:
+                progress(1, len(data))
 
 
 def _target(dataset: PackedFiles, sample: int) -> bytes:

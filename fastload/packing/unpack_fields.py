@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.packing.fetched import in_windows
 from fastload.packing.names import ESCAPED, decode_key
 from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import NUMPY_SUFFIX
@@ -51,11 +52,11 @@ def unpack_fields(
     name = f"{STEM}.{table}"
     write_new(os.fsencode(folder), f"{STEM}{SCHEMA_SUFFIX}".encode(), dataset.schema.to_json().encode())
     with _TABLES[table](folder / name, dataset) as add:
-        for sample in range(len(dataset)):
+        for sample, part in ((sample, part) for ids, part in in_windows(dataset) for sample in ids):
             row: Row = {}
             size = 0
             for field in dataset.schema:
-                data = dataset.value_bytes(field.name, sample)
+                data = part.value_bytes(field.name, sample)
                 size += len(data)
                 row[field.name] = files.write(field, sample, data) if field.storage == "record" else data
             add(row)

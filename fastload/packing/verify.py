@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,34 +13,59 @@ from typing import Any
 import numpy as np
 
 from fastload._native import _C
-from fastload.errors import FastloadError
+from fastload.errors import FastloadError, PackError
+from fastload.machine.threads import started_pool
 from fastload.packing.column_checks import ColumnChecks
 from fastload.packing.entries import wrong_entries
+from fastload.packing.fetched import THREADS, StoredShards
 from fastload.packing.problems import Problem, Problems
 from fastload.packing.record_checks import RecordChecks, overlaps_across
 from fastload.packing.spans import opened_once, spans_of
 from fastload.packing.summary import Summary
+from fastload.remote.opening import place_of, shared_store
 from fastload.shard.dataset import PackedFiles, check_fields
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
+from fastload.shard.node_copy import copy_as_it_is, read_manifest
 
-__all__ = ["Problem", "verify"]
+__all__ = ["Problem", "manifest_at", "verify"]
 
 Progress = Callable[[int, int], None]
 Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
 
 
+def manifest_at(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> Manifest:
+    """The manifest of a folder or of a URL.
+
+    Raises:
+        FormatError: there is none, or a damaged one.
+        RemoteError: the store does not give it.
+    """
+    folder, location, options = place_of(folder, storage_options)
+    if location is None:
+        return Manifest.read(Path(folder).absolute())
+    return read_manifest(location, shared_store(location, options))
+
+
 class _Checks:
     """The checks of one dataset; each puts what it finds into ``found``."""
 
-    def __init__(self, folder: Path, manifest: Manifest, index: _C.Index, found: Problems) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        index: _C.Index,
+        found: Problems,
+        stored: StoredShards | None = None,
+    ) -> None:
         self.folder, self.manifest, self.index, self.found = folder, manifest, index, found
+        self.stored = stored
         entries = index.records().view(RECORD)[:, 0]
         field = manifest.schema.index_field if manifest.fields else None
-        self.records = RecordChecks(folder, manifest, entries, self.key, found, field)
+        self.records = RecordChecks(folder, manifest, entries, self.key, found, field, stored)
         self.columns = [
-            ColumnChecks(folder, manifest, number, field, self.key, found)
+            ColumnChecks(folder, manifest, number, field, self.key, found, stored)
             for number, field in manifest.schema.columns
         ]
         self._readable: set[int] = set()
@@ -53,6 +79,9 @@ class _Checks:
 
     def sizes(self) -> None:
         """Shard files that are missing or have another size than the manifest says."""
+        if self.stored is not None:
+            self._stored_sizes(self.stored)
+            return
         for number, shard in enumerate(self.manifest.shards):
             try:
                 status = os.stat(self.folder / shard.file)
@@ -67,6 +96,19 @@ class _Checks:
             if status.st_size != shard.size:
                 reason = f"has {status.st_size} bytes, the manifest says {shard.size}"
                 self.found.add("shards of another size", [Problem(reason, shard.file)])
+
+    def _stored_sizes(self, stored: StoredShards) -> None:
+        with started_pool(THREADS, "look") as pool:
+            for number, size in enumerate(pool.map(stored.size, range(len(self.manifest.shards)))):
+                shard = self.manifest.shards[number]
+                if size is None:
+                    problem = Problem("is not in the store", shard.file)
+                    self.found.add("shards that cannot be opened", [problem])
+                    continue
+                self._readable.add(number)
+                if size != shard.size:
+                    reason = f"has {size} bytes, the manifest says {shard.size}"
+                    self.found.add("shards of another size", [Problem(reason, shard.file)])
 
     def fields(self) -> None:
         """Another digest of the manifest's fields in the index; columns that are damaged or another's."""
@@ -130,7 +172,8 @@ class _Checks:
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Entry points that are damaged, missing or, if they are to be computed again, wrong."""
         path = self.folder / ENTRIES_NAME
-        again = f"'fastload index {self.folder} --entries'"
+        folder = self.folder if self.stored is None else "FOLDER"  # which is uploaded again then
+        again = f"'fastload index {folder} --entries'"
         try:
             if path.exists():
                 _C.Entries(str(path), self.index).verify()
@@ -172,17 +215,19 @@ def verify(
     progress: Progress | None = None,
     entries: bool = False,
     spread: Spread | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> tuple[list[Problem], int]:
     """Check the index, the shards' sizes, every record's place and bytes, every field's values, and the
     checksums of the entry points.
 
     Args:
-        folder: a packed dataset.
+        folder: a packed dataset, or its URL in a store, whose records are all read once.
         decode: decode every record, too.
         progress: called with (records, bytes) as they are checked, from this thread.
-        entries: compute all entry points again, too, and compare them with the stored ones.
+        entries: compute all entry points again, too, and compare them with the stored ones; not of a URL.
         spread: calls a function with its first argument and each of the items, in processes that see the
             same folder, and gives the results in order; None: threads of this process do the work.
+        storage_options: for a URL: credentials, endpoint and so on.
 
     Returns:
         The problems, and how many records were checked. Of each kind the first :data:`LISTED` are listed; one
@@ -190,8 +235,33 @@ def verify(
 
     Raises:
         FormatError: no manifest, or one that cannot be read: there is nothing to check against.
+        RemoteError: the store says no, or does not answer.
+        PackError: entries or spread, and a URL.
     """
-    place = Path(folder).absolute()
+    if ":/" in str(folder) or storage_options:
+        folder, location, options = place_of(folder, storage_options)
+        if location is not None:
+            if entries or spread is not None:
+                what = "entry points are computed again" if entries else "processes share the work"
+                raise PackError(
+                    f"{what} of records that are on this machine. Found: {location}. Leave --entries and --ray "
+                    "out, or verify the folder that was uploaded."
+                )
+            with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
+                copy = copy_as_it_is(location, options, Path(root))
+                stored = StoredShards(copy.store, copy.shards)
+                return _verified(copy.folder, decode, progress, False, None, stored)
+    return _verified(Path(folder).absolute(), decode, progress, entries, spread)
+
+
+def _verified(
+    place: Path,
+    decode: bool,
+    progress: Progress | None,
+    entries: bool,
+    spread: Spread | None,
+    stored: StoredShards | None = None,
+) -> tuple[list[Problem], int]:
     manifest = Manifest.read(place)
     path = place / INDEX_NAME
     try:
@@ -208,7 +278,7 @@ def verify(
             f"the manifest says {manifest.num_records} and {manifest.index_crc:#010x}"
         )
         found.add("", [Problem(reason, INDEX_NAME)])
-    checks = _Checks(place, manifest, index, found)
+    checks = _Checks(place, manifest, index, found, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()
     checks.contents(decode, progress or (lambda records, size: None), spread)

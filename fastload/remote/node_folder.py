@@ -50,12 +50,16 @@ class NodeFolder:
     """One set's folder, which all processes of this user share. Files in it have their names when they are
     whole.
 
+    Args:
+        name: the set's id.
+        root: None: :func:`node_root`.
+
     Raises:
         CacheError: it cannot be made.
     """
 
-    def __init__(self, name: str) -> None:
-        self.path = node_root() / name
+    def __init__(self, name: str, root: Path | None = None) -> None:
+        self.path = (root or node_root()) / name
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
+from fastload._native import _C
 from fastload.errors import ObjectMissing, RemoteError
 from fastload.remote.location import Location
 from fastload.remote.options import S3Options, StorageOptions
@@ -32,6 +36,8 @@ _PART = 16 << 20  # as many at once as there are threads are in memory
 _MOST_PARTS = 10_000  # of an object: S3's rule
 _THREADS = 4
 _ATTEMPTS = 6
+_ANY = "any"  # an object's name
+_RENEWAL_SECONDS = 5.0  # credentials are looked for again at most so often
 Result = TypeVar("Result")
 
 
@@ -51,6 +57,8 @@ class S3Store:
         self._given = StorageOptions(storage_options)
         self._options = S3Options.parse(self._given)
         self._made: tuple[int, Any] | None = None  # process id, client
+        self._core: tuple[int, _C.RemoteStore] | None = None
+        self._renewed = 0.0  # when other credentials were looked for
         self._lock = threading.Lock()
 
     def __reduce__(self) -> Any:
@@ -67,10 +75,14 @@ class S3Store:
                 self._made = os.getpid(), self._new_client()
         return self._made[1]
 
-    def _new_client(self) -> Any:
+    def _session(self) -> Any:
+        """Anew each time: a file of credentials that was changed meanwhile is read again."""
+        return botocore.session.Session(profile=self._options.profile)
+
+    def _new_client(self, region: str | None = None) -> Any:
         options = self._options
         try:
-            session = botocore.session.Session(profile=options.profile)
+            session = self._session()
             style = options.addressing_style or ("path" if options.endpoint_url else "auto")
             config = botocore.config.Config(
                 signature_version=botocore.UNSIGNED if options.anon else None,
@@ -85,7 +97,7 @@ class S3Store:
             )
             return session.create_client(
                 "s3",
-                region_name=options.region,
+                region_name=region or options.region,
                 endpoint_url=options.endpoint_url,
                 aws_access_key_id=options.key,
                 aws_secret_access_key=options.secret,
@@ -201,7 +213,82 @@ class S3Store:
 
     def core(self, paths: Sequence[str] = ()) -> Any:
         """See :class:`~fastload.remote.store.Store`."""
-        raise NotImplementedError
+        if self._core is None or self._core[0] != os.getpid():
+            client = self._client
+            with self._lock:
+                self._core = os.getpid(), self._new_core(client)
+        return self._core[1]
+
+    def _new_core(self, client: Any) -> _C.RemoteStore:
+        url = self._ask("opened", "", partial(_url_of_object, client, self.root.host))
+        region = client.meta.region_name
+        if urlsplit(url).netloc.endswith(".amazonaws.com"):
+            region = self._bucket_region(client)
+            if region != client.meta.region_name:
+                client = self._new_client(region)
+                url = self._ask("opened", "", partial(_url_of_object, client, self.root.host))
+        base = urlsplit(url)._replace(query="").geturl().removesuffix("/" + _ANY)
+        key, secret, token = self._credentials()
+        return _C.RemoteStore(
+            base,
+            str(self.root),
+            signing="none" if self._options.anon else "sigv4",
+            region=region or "us-east-1",
+            access_key=key,
+            secret_key=secret,
+            token=token,
+            ca_file=self._options.ca_file or self._session().get_config_variable("ca_bundle") or "",
+            renew=partial(_renew, weakref.ref(self)),
+        )
+
+    def _bucket_region(self, client: Any) -> str:
+        """AWS says it in every answer about a bucket, also in one that denies."""
+        try:
+            found = client.head_bucket(Bucket=self.root.host)
+        except botocore.exceptions.ClientError as error:
+            found = error.response
+        except botocore.exceptions.BotoCoreError as error:
+            raise in_words(error, self.root, "opened") from error
+        headers = found.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+        return str(headers.get("x-amz-bucket-region") or client.meta.region_name)
+
+    def _credentials(self) -> tuple[str, str, str]:
+        """Key, secret and token as they are found now."""
+        options = self._options
+        if options.anon:
+            return "", "", ""
+        if options.key is not None:
+            return options.key, options.secret or "", options.token or ""
+        try:
+            found = self._session().get_credentials()
+            if found is None:
+                raise botocore.exceptions.NoCredentialsError
+            now = found.get_frozen_credentials()
+        except botocore.exceptions.BotoCoreError as error:
+            raise in_words(error, self.root, "opened") from error
+        return now.access_key, now.secret_key, now.token or ""
+
+    def renew(self) -> None:
+        """Look for other credentials: a request was denied. Who reads at the same time waits, and needs no
+        others then."""
+        with self._lock:
+            if self._core is None or time.monotonic() - self._renewed < _RENEWAL_SECONDS:
+                return
+            self._core[1].set_credentials(*self._credentials())
+            self._renewed = time.monotonic()
+
+
+def _renew(store: weakref.ref[S3Store], path: str) -> None:
+    """The core's store has this one's credentials, but must not keep it."""
+    found = store()
+    if found is not None:
+        found.renew()
+
+
+def _url_of_object(client: Any, bucket: str) -> str:
+    """The address of an object: host and path as botocore makes them of region, endpoint and style."""
+    named = {"Bucket": bucket, "Key": _ANY}
+    return str(client.generate_presigned_url("get_object", Params=named))
 
 
 def _code(error: RemoteError) -> str:

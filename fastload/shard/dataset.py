@@ -14,14 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FastloadError, FormatError, ShardTruncated
+from fastload.errors import FastloadError, FormatError
 from fastload.machine.sizes import counted
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
-from fastload.shard.paged import ALIGN, HEADER, size_of
+from fastload.shard.paged import ALIGN, HEADER, check_sizes
 
 if TYPE_CHECKING:  # an image and a label need none of it
+    from fastload.remote.location import Location
+    from fastload.remote.store import Store
     from fastload.sample.schema import Schema
     from fastload.shard.columns import Columns
 
@@ -30,7 +32,7 @@ __all__ = ["PackedFiles", "check_fields", "checked_id"]
 # What opening makes, and what is computed from it: not pickled.
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
-    "columns", "_readers",
+    "columns", "_readers", "store",
 )  # fmt: skip
 
 
@@ -102,26 +104,58 @@ class PackedFiles:
     """The records of a packed folder as bytes, by sample id in ``[0, len(dataset))``; needs no torch.
 
     Opening maps the index and checks its header; shards are opened when their first record is read. Pickles
-    as its folder, which is opened anew.
+    as its folder or URL, which is opened anew.
 
     Args:
-        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it.
+        folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it; or its URL
+            in a store (docs/remote.md).
         entries: open the JPEGs' entry points, too, where there are any; a damaged file of them is left out,
             with a warning.
+        storage_options: for a URL: credentials, endpoint and so on.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
-        ShardError: a file cannot be opened.
+        ShardError: a file cannot be opened. RemoteError: the store says no, or does not answer.
+        ValueError: storage_options without a URL; a URL or options that have no meaning.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, entries: bool = True) -> None:
+    #: Of a set in a store its URL; ``folder`` is where the node keeps its index then.
+    location: Location | None = None
+    #: That store.
+    store: Store | None = None
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        entries: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if ":/" in str(folder) or storage_options:
+            from fastload.remote.opening import place_of
+
+            folder, self.location, self._storage_options = place_of(folder, storage_options)
         path = Path(folder).absolute()
         self.folder = path.parent if path.name == MANIFEST_NAME and path.is_file() else path
         self._wants_entries = entries
         self._open()
 
+    @property
+    def where(self) -> str:
+        """Its URL or folder, for messages."""
+        return str(self.folder if self.location is None else self.location)
+
     def _open(self) -> None:
-        self.manifest = Manifest.read(self.folder)
+        if self.location is None:
+            self.manifest = Manifest.read(self.folder)
+            shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
+            check_sizes(shards)
+        else:
+            from fastload.shard.node_copy import copy_to_node
+
+            copy = copy_to_node(self.location, self._storage_options, self._wants_entries)
+            self.location, self.folder, self.store = copy.location, copy.folder, copy.store
+            self.manifest, shards = copy.manifest, copy.shards
         path = self.folder / INDEX_NAME
         self.index = _C.Index(str(path))
         if len(self.index) != self.manifest.num_records or self.index.digest != self.manifest.index_crc:
@@ -131,13 +165,7 @@ class PackedFiles:
                 f"{self.manifest.index_crc:#010x}. Restore both files from the same pack."
             )
         check_fields(path, fields_digest(self.manifest.fields))
-        shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
-        for name, size in shards:
-            found = size_of(name)
-            if found != size:
-                state = "is missing" if found is None else f"has {found} bytes"
-                raise ShardTruncated(f"{name} {state}, the manifest says {size} bytes. Restore the shard.")
-        self.reader = _C.Reader(self.index, shards)
+        self.reader = self._new_reader(shards)
         if self.manifest.fields:
             self.columns = self._columns()
         self._readers: dict[str, Any] = {}
@@ -146,6 +174,12 @@ class PackedFiles:
         self.cache: _C.CacheFile | None = None
         #: The same of further pictures' records, by the name of their field.
         self.field_caches: Mapping[str, _C.CacheFile] = {}
+
+    def _new_reader(self, shards: list[tuple[str, int]]) -> _C.Reader:
+        if self.store is None:
+            return _C.Reader(self.index, shards)
+        named = [(path, size, "") for path, size in shards]
+        return _C.Reader(self.index, named, self.store.core([path for path, _ in shards]))
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in self.__dict__.items() if name not in _OPENED}
@@ -157,7 +191,7 @@ class PackedFiles:
         self._open()
         if self.id != packed_as:
             raise FormatError(
-                f"{self.folder} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
+                f"{self.where} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
                 "it was packed anew. Open it anew, too."
             )
 
@@ -168,7 +202,7 @@ class PackedFiles:
         facts = f"{counted(len(self), 'record')}, {counted(len(self.manifest.classes), 'class')}"
         if not self.is_plain:
             facts += f", fields {', '.join(self.schema.names)}"
-        return f"{type(self).__name__}({str(self.folder)!r}, {facts})"
+        return f"{type(self).__name__}({self.where!r}, {facts})"
 
     def with_caches(
         self,
@@ -349,6 +383,8 @@ class PackedFiles:
         return self._readers[field]
 
     def _read_record(self, field: str, sample: int) -> bytes:
+        if self.location is not None:
+            return bytes(self.record_reader(field).read(sample))
         from fastload.shard.columns import read_record
 
         record = self.record(sample, field)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from fastload.remote.opening import shared_store
 from fastload.remote.store import Store
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 
-__all__ = ["NodeCopy", "copy_to_node", "read_manifest"]
+__all__ = ["NodeCopy", "copy_as_it_is", "copy_to_node", "read_manifest"]
 
 _PART = 8 << 20  # bytes a request
 _AT_ONCE = 16  # requests
@@ -33,6 +33,7 @@ _AT_ONCE = 16  # requests
 class NodeCopy:
     """What opening needs of a set in a store."""
 
+    location: Location  # of the set's folder
     folder: Path  # on the node: manifest and tables
     manifest: Manifest
     store: Store
@@ -100,7 +101,31 @@ def copy_to_node(
             missing = [table for table in tables if not _is_there(folder.path, table)]
             _fetch(location, store, folder, missing)
             folder.write(MANIFEST_NAME, body)
-    return NodeCopy(folder.path, manifest, store, shards)
+    return NodeCopy(location, folder.path, manifest, store, shards)
+
+
+def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None, root: Path) -> NodeCopy:
+    """A set's manifest and tables in a new folder below ``root``, neither checked nor complete: for who looks
+    what is wrong with them.
+
+    Raises:
+        FormatError: there is no manifest, or a damaged one.
+        RemoteError: the store does not give them.
+    """
+    if location.name == MANIFEST_NAME:
+        location = location.parent
+    store = shared_store(location, storage_options)
+    body = _manifest_bytes(location / MANIFEST_NAME, store)
+    manifest = Manifest.parse(str(location / MANIFEST_NAME), body)
+    folder = NodeFolder(manifest.id, root)
+    tables = [replace(each, size=None, check=_take) for each in _tables(manifest, folder.path, True)]
+    _fetch(location, store, folder, tables)
+    folder.write(MANIFEST_NAME, body)
+    return NodeCopy(location, folder.path, manifest, store, _shards(location, manifest))
+
+
+def _take(path: Path, whole: bool) -> None:
+    """No check."""
 
 
 def _shards(location: Location, manifest: Manifest) -> list[tuple[str, int]]:

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "dataset": {"machine", "sample", "transforms", "shard", "sampler"},
     "prefetch": {"machine", "sample", "sampler", "dataset"},
     "cache": {"machine", "shard", "dataset"},
-    "packing": {"_version", "machine", "sample", "shard", "dataset"},
+    "packing": {"_version", "machine", "remote", "sample", "shard", "dataset"},
     "transfer": {"machine", "sample", "transforms", "sampler", "prefetch"},
     "backends": {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache", "transfer",

@@ -1,0 +1,178 @@
+"""Records of a set in a store, in memory for a while: by large requests, for commands that read all of them.
+
+What is fetched lies in a file in memory that has the shard's size and, of it, only these bytes: everything
+that reads shards reads it as it would the shard.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.machine.threads import started_pool
+from fastload.remote.store import Store
+from fastload.shard.dataset import PackedFiles
+
+__all__ = ["THREADS", "WINDOW_BYTES", "StoredShards", "in_windows", "runs"]
+
+#: Threads that fetch: more than there are cores, as they wait.
+THREADS = 8
+#: Bytes of records that are in memory at once.
+WINDOW_BYTES = 64 << 20
+_REQUEST = 8 << 20  # bytes
+_GAP = 128 << 10  # bytes between two records that are fetched along: fewer than another request costs
+Ranges = list[tuple[int, int]]
+
+
+def runs(records: npt.NDArray[np.void], size: int) -> Ranges:
+    """The byte ranges [begin, end) of a shard that hold some records, joined where they are close.
+
+    Args:
+        records: of one shard, in any order; what lies outside it is left out.
+        size: of the shard.
+    """
+    begins = records["offset"].astype(np.uint64)
+    order = np.argsort(begins, kind="stable")
+    found: Ranges = []
+    for begin, length in zip(begins[order].tolist(), records["length"][order].tolist(), strict=True):
+        end = begin + length
+        if not length or end > size:
+            continue
+        if found and begin - found[-1][1] <= _GAP:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return found
+
+
+class StoredShards:
+    """The shards of a set in a store.
+
+    Args:
+        store: the set's.
+        shards: path in it and bytes of each shard.
+    """
+
+    def __init__(self, store: Store, shards: Sequence[tuple[str, int]]) -> None:
+        self._store, self._shards = store, shards
+
+    def size(self, number: int) -> int | None:
+        """Bytes of a shard in the store; None: it is not there.
+
+        Raises:
+            RemoteError: it cannot be told.
+        """
+        facts = self._store.head(self._shards[number][0])
+        return None if facts is None else facts.size
+
+    @contextmanager
+    def file(self, number: int, records: npt.NDArray[np.void]) -> Iterator[Path]:
+        """A file with these records of a shard, at their places.
+
+        Raises:
+            RemoteError: the store does not give them.
+        """
+        path, size = self._shards[number]
+        descriptor = _memory_file(size)
+        try:
+            for begin, end in _requests(runs(records, size)):
+                _fetch(self._store, path, begin, end, descriptor)
+            yield Path(_path_of(descriptor))
+        finally:
+            os.close(descriptor)
+
+
+def in_windows(dataset: PackedFiles) -> Iterator[tuple[range, PackedFiles]]:
+    """A dataset's sample ids in order, some at a time, and a dataset to read these from: itself, or where it
+    is in a store one with their records in memory. The next ones are fetched meanwhile.
+
+    Raises:
+        RemoteError: the store does not give them.
+    """
+    if dataset.location is None:
+        yield range(len(dataset)), dataset
+        return
+    windows = _windows(dataset)
+    with started_pool(1, "windows") as ahead, started_pool(THREADS, "fetch") as pool:
+        coming = ahead.submit(_fetched, dataset, windows[0], pool) if windows else None
+        for number, ids in enumerate(windows):
+            assert coming is not None
+            part, kept = coming.result()
+            if number + 1 < len(windows):
+                coming = ahead.submit(_fetched, dataset, windows[number + 1], pool)
+            with kept:
+                yield ids, part
+
+
+def _tables(dataset: PackedFiles, ids: range) -> Iterator[npt.NDArray[np.void]]:
+    """The entries of all pictures of some samples, a table a field."""
+    yield dataset.records[ids.start : ids.stop]
+    if not dataset.is_plain:
+        for field in dataset.schema:
+            if field.storage == "record" and field != dataset.schema.index_field:
+                yield dataset.field_records(field.name)[ids.start : ids.stop]
+
+
+def _windows(dataset: PackedFiles) -> list[range]:
+    """Sample ids by as many as have :data:`WINDOW_BYTES` of records."""
+    lengths = sum(table["length"].astype(np.int64) for table in _tables(dataset, range(len(dataset))))
+    numbers = (np.cumsum(lengths) - 1) // WINDOW_BYTES
+    firsts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(dataset)]
+    return [range(first, end) for first, end in itertools.pairwise(firsts) if first < end]
+
+
+def _fetched(dataset: PackedFiles, ids: range, pool: ThreadPoolExecutor) -> tuple[PackedFiles, ExitStack]:
+    """A dataset that has some samples' records in files in memory, which end with the stack."""
+    location, store = dataset.location, dataset.store
+    assert location is not None
+    assert store is not None
+    records = np.concatenate([*_tables(dataset, ids)])
+    shards, waiting = [], []
+    with ExitStack() as stack:
+        for number, shard in enumerate(dataset.manifest.shards):
+            descriptor = -1
+            ranges = runs(records[records["shard"] == number], shard.size)
+            if ranges:
+                descriptor = _memory_file(shard.size)
+                stack.callback(os.close, descriptor)
+                for begin, end in _requests(ranges):
+                    path = (location / shard.file).path
+                    waiting.append(pool.submit(_fetch, store, path, begin, end, descriptor))
+            shards.append(replace(shard, file=_path_of(descriptor)))
+        for each in waiting:
+            each.result()
+        kept = stack.pop_all()
+    part = object.__new__(type(dataset))
+    part.__dict__ |= dataset.__dict__
+    part.location, part._readers = None, {}
+    part.manifest = replace(dataset.manifest, shards=tuple(shards))
+    part.reader = _C.Reader(dataset.index, [(shard.file, shard.size) for shard in shards])
+    return part, kept
+
+
+def _memory_file(size: int) -> int:
+    descriptor = os.memfd_create("fastload-fetched", os.MFD_CLOEXEC)
+    os.truncate(descriptor, size)
+    return descriptor
+
+
+def _path_of(descriptor: int) -> str:
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _requests(ranges: Ranges) -> Ranges:
+    """Ranges as they are asked for."""
+    return [(at, min(at + _REQUEST, end)) for begin, end in ranges for at in range(begin, end, _REQUEST)]
+
+
+def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> None:
+    os.pwrite(descriptor, store.get(path, begin, end), begin)
