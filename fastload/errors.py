@@ -12,6 +12,7 @@ __all__ = [
     "FormatError",
     "FormatVersionError",
     "LimitError",
+    "LocationError",
     "NotDelivered",
     "ObjectMissing",
     "PackError",
@@ -43,6 +44,10 @@ class ShardError(FastloadError, OSError):
 
 class ShardTruncated(ShardError):
     """A shard is shorter than its index says."""
+
+
+class LocationError(FastloadError, ValueError):
+    """A URL, or what is said about its store, has no meaning; the message has what has one."""
 
 
 class RemoteError(ShardError):

@@ -64,6 +64,7 @@ class StoredShards:
 
     def __init__(self, store: Store, shards: Sequence[tuple[str, int]]) -> None:
         self._store, self._shards = store, shards
+        self._sizes = {number: size for number, (_, size) in enumerate(shards)}
 
     def size(self, number: int) -> int | None:
         """Bytes of a shard in the store; None: it is not there.
@@ -72,7 +73,10 @@ class StoredShards:
             RemoteError: it cannot be told.
         """
         facts = self._store.head(self._shards[number][0])
-        return None if facts is None else facts.size
+        if facts is None:
+            return None
+        self._sizes[number] = facts.size  # what file() will find there
+        return facts.size
 
     @contextmanager
     def file(self, number: int, records: npt.NDArray[np.void]) -> Iterator[Path]:
@@ -81,7 +85,7 @@ class StoredShards:
         Raises:
             RemoteError: the store does not give them.
         """
-        path, size = self._shards[number]
+        path, size = self._shards[number][0], self._sizes[number]
         descriptor = _memory_file(size)
         try:
             for begin, end in _requests(runs(records, size)):

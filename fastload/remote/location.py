@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, unquote
 
+from fastload.errors import LocationError
+
 __all__ = ["SCHEMES", "Location", "is_url", "url_of"]
 
 SCHEMES = ("s3", "gs", "az", "https", "http", "file", "hf")
@@ -25,7 +27,7 @@ def url_of(given: Any) -> Location | None:
     """The location that an argument names; None: it is a path, or no text at all.
 
     Raises:
-        ValueError: a URL of which nothing can be read, or one that pathlib has cut.
+        LocationError: a URL of which nothing can be read, or one that pathlib has cut.
     """
     if isinstance(given, Location):
         return given
@@ -33,7 +35,7 @@ def url_of(given: Any) -> Location | None:
         return Location.parse(given)
     text = given if isinstance(given, str) else getattr(given, "as_posix", str)()
     if _CUT_URL.match(text):
-        raise ValueError(
+        raise LocationError(
             f"A URL has two slashes behind its scheme; pathlib.Path takes one away. Found: {text!r}. Give "
             "the URL as text."
         )
@@ -61,31 +63,31 @@ class Location:
         """From a URL.
 
         Raises:
-            ValueError: no URL of a scheme that can be read, without a bucket or host, or with a query or a
+            LocationError: no URL of a scheme that can be read, without a bucket or host, or with a query or a
                 password.
         """
         match = _URL.fullmatch(text)
         scheme, rest = (match[1].lower(), match[2]) if match else ("", text)
         if scheme not in SCHEMES:
             legal = ", ".join(f"{name}://" for name in SCHEMES)
-            raise ValueError(f"A URL must begin with one of {legal}. Found: {_without_secret(text)!r}.")
+            raise LocationError(f"A URL must begin with one of {legal}. Found: {_without_secret(text)!r}.")
         if scheme == "file":
             if not rest.startswith("/"):
-                raise ValueError(f"file:// takes an absolute path, file:///data/set. Found: {text!r}.")
+                raise LocationError(f"file:// takes an absolute path, file:///data/set. Found: {text!r}.")
             return cls(scheme, "", unquote(rest).strip("/"))
         if scheme == "hf":
             return cls._of_hub(text, rest)
         host, _, path = rest.partition("/")
         if not host:
-            raise ValueError(f"{scheme}:// must be followed by a {_host_word(scheme)}. Found: {text!r}.")
+            raise LocationError(f"{scheme}:// must be followed by a {_host_word(scheme)}. Found: {text!r}.")
         if "@" in host:
-            raise ValueError(
+            raise LocationError(
                 f"A URL may not have a user or password in it, as it is shown in messages. Found: "
                 f"{_without_secret(text)!r}. Give them as storage_options=, or in the environment."
             )
         if scheme in _ENCODED:
             if "?" in path or "#" in path:
-                raise ValueError(
+                raise LocationError(
                     f"The URL of a set may not have a query or fragment, as its files are found by joining "
                     f"names to it. Found: {_without_secret(text)!r}. Give tokens as "
                     "storage_options={'headers': ...}."
@@ -97,7 +99,7 @@ class Location:
     def _of_hub(cls, text: str, rest: str) -> Location:
         parts = rest.split("/", 3)
         if len(parts) < 3 or parts[0] != "datasets" or not all(parts[:3]):
-            raise ValueError(f"hf:// takes datasets/OWNER/NAME and a path. Found: {text!r}.")
+            raise LocationError(f"hf:// takes datasets/OWNER/NAME and a path. Found: {text!r}.")
         return cls("hf", "/".join(parts[:3]), parts[3].strip("/") if len(parts) > 3 else "")
 
     @property
@@ -119,11 +121,11 @@ class Location:
         """A file below, or beside it (``../name``).
 
         Raises:
-            ValueError: an absolute path, or one that leads out of the store.
+            LocationError: an absolute path, or one that leads out of the store.
         """
         joined = posixpath.normpath(posixpath.join(self.path, name))
         if name.startswith("/") or joined.startswith("../") or joined == "..":
-            raise ValueError(f"{name!r} is not a path within {self.root}. Found it in {self}.")
+            raise LocationError(f"{name!r} is not a path within {self.root}. Found it in {self}.")
         return replace(self, path="" if joined == "." else joined)
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from fastload.errors import RemoteError
+from fastload.errors import LocationError, RemoteError
 from fastload.remote.local import LocalStore
 from fastload.remote.location import Location, url_of
 from fastload.remote.options import StorageOptions
@@ -27,18 +27,22 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
             other programs find it.
 
     Raises:
-        ValueError: no URL that can be read, or options that its store does not know.
+        LocationError: no URL that can be read, or options that its store does not know.
         RemoteError: there is no store for the scheme.
     """
     root = (Location.parse(location) if isinstance(location, str) else location).root
     if root.scheme == "file":
         if storage_options:
-            raise ValueError(f"file:// takes no storage_options. Found: {', '.join(storage_options)}.")
+            raise LocationError(f"file:// takes no storage_options. Found: {', '.join(storage_options)}.")
         return LocalStore()
     if root.scheme == "s3":
         from fastload.remote.s3 import S3Store
 
         return S3Store(root, storage_options)
+    if root.scheme in ("https", "http"):
+        from fastload.remote.http import HttpStore
+
+        return HttpStore(root, storage_options)
     raise RemoteError(f"{root} cannot be opened: there is no store for {root.scheme}://.")
 
 
@@ -63,14 +67,14 @@ def place_of(
         ``file://``), and the options.
 
     Raises:
-        ValueError: options for a folder, or a URL that cannot be read.
+        LocationError: options for a folder, or a URL that cannot be read.
         TypeError: options that are no dict.
     """
     location, options = url_of(given), StorageOptions(storage_options)
     if location is not None and location.scheme != "file":
         return given, location, options
     if options:
-        raise ValueError(
+        raise LocationError(
             f"storage_options are for URLs of stores, such as s3://BUCKET/SET. Found: "
             f"{', '.join(options)} for {os.fspath(given)!r}."
         )

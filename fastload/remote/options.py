@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fastload.errors import LocationError
+
 __all__ = ["S3Options", "StorageOptions", "checked_headers", "unknown_options"]
 
 _ALIASES = {
@@ -25,9 +27,9 @@ _LEGAL = (
 )  # fmt: skip
 
 
-def unknown_options(scheme: str, unknown: object, legal: object) -> ValueError:
+def unknown_options(scheme: str, unknown: object, legal: object) -> LocationError:
     """The error about an option that a store does not know. Values are not in it: they may be secrets."""
-    return ValueError(f"storage_options of {scheme}:// has no {unknown!r}. Legal are: {legal}.")
+    return LocationError(f"storage_options of {scheme}:// has no {unknown!r}. Legal are: {legal}.")
 
 
 class StorageOptions(Mapping[str, Any]):
@@ -76,7 +78,7 @@ class S3Options:
         """From ``storage_options``.
 
         Raises:
-            ValueError, TypeError: a word that has no meaning here, or values that cannot be.
+            LocationError, TypeError: a word that has no meaning here, or values that cannot be.
         """
         values: dict[str, Any] = {}
         for name, value in [*given.items(), *_nested(given)]:
@@ -90,7 +92,7 @@ class S3Options:
             wanted = bool if word == "anon" else str
             if name == "verify" and isinstance(value, bool):
                 if not value:
-                    raise ValueError(
+                    raise LocationError(
                         "verify=False is not possible: certificates are always checked. Give the CA's "
                         "certificates as ca_file=PATH, or an http:// endpoint."
                     )
@@ -103,14 +105,16 @@ class S3Options:
                     f"Found: {type(value).__name__}."
                 )
             if values.setdefault(word, value) != value:
-                raise ValueError(f"storage_options says {word!r} twice, by other words and values.")
+                raise LocationError(f"storage_options says {word!r} twice, by other words and values.")
         options = cls(**values)
         if (options.key is None) != (options.secret is None):
-            raise ValueError("storage_options must have both key and secret, or neither. Found: one of them.")
+            raise LocationError(
+                "storage_options must have both key and secret, or neither. Found: one of them."
+            )
         if options.anon and options.key is not None:
-            raise ValueError("storage_options has anon, and a key, which exclude each other.")
+            raise LocationError("storage_options has anon, and a key, which exclude each other.")
         if options.endpoint_url is not None and "://" not in options.endpoint_url:
-            raise ValueError(
+            raise LocationError(
                 f"endpoint_url must be a URL, https://HOST[:PORT]. Found: {options.endpoint_url!r}."
             )
         return options
@@ -129,7 +133,7 @@ def checked_headers(given: Any) -> dict[str, str]:
 
     Raises:
         TypeError: no dict of texts.
-        ValueError: a line break in one, which would be another header.
+        LocationError: a line break in one, which would be another header.
     """
     if not isinstance(given, Mapping) or not all(
         isinstance(each, str) for pair in given.items() for each in pair
@@ -137,5 +141,5 @@ def checked_headers(given: Any) -> dict[str, str]:
         raise TypeError("storage_options['headers'] must be a dict of texts.")
     wrong = [name for name, value in given.items() if {"\r", "\n", "\0"} & set(name + value)]
     if wrong:
-        raise ValueError(f"storage_options['headers'][{wrong[0]!r}] has a line break in it.")
+        raise LocationError(f"storage_options['headers'][{wrong[0]!r}] has a line break in it.")
     return dict(given)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from fastload._native import _C
-from fastload.errors import ObjectMissing, RemoteError
+from fastload.errors import ObjectMissing, RemoteError, ShardError
 from fastload.remote.location import Location
 from fastload.remote.options import S3Options, StorageOptions
 from fastload.remote.s3_errors import in_words, missing_library
@@ -125,22 +125,12 @@ class S3Store:
 
     def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
-        if end is not None and end <= begin:
-            return b""
-        whole = begin == 0 and end is None
-        wanted = {} if whole else {"Range": f"bytes={begin}-{'' if end is None else end - 1}"}
-
-        def call() -> tuple[bytes, int]:
-            found = self._client.get_object(Bucket=self.root.host, Key=path, **wanted)
-            return found["Body"].read(), int(found["ContentLength"])
-
-        data, size = self._ask("read", path, call)
-        if len(data) != (size if end is None else end - begin):
-            raise RemoteError(
-                f"{self.root / path} cannot be read: {len(data)} bytes came in place of "
-                f"{size if end is None else end - begin}, from byte {begin} on."
-            )
-        return data
+        try:
+            return self.core().get(path, begin, end)
+        except ShardError as error:
+            # botocore has the words for what S3 says, if it still says so.
+            self._ask("read", path, partial(self._client.get_object, Bucket=self.root.host, Key=path))
+            raise RemoteError(str(error)) from error
 
     def list(self, prefix: str) -> Iterator[Listed]:
         """See :class:`~fastload.remote.store.Store`."""
@@ -211,7 +201,7 @@ class S3Store:
         """See :class:`~fastload.remote.store.Store`."""
         self._ask("removed", path, partial(self._client.delete_object, Bucket=self.root.host, Key=path))
 
-    def core(self, paths: Sequence[str] = ()) -> Any:
+    def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
         """See :class:`~fastload.remote.store.Store`."""
         if self._core is None or self._core[0] != os.getpid():
             client = self._client

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from fastload._native import _C
     from fastload.remote.location import Location
 
 __all__ = ["Facts", "Listed", "Store"]
@@ -93,7 +94,7 @@ class Store(Protocol):
         """
         ...
 
-    def core(self, paths: Sequence[str] = ()) -> Any:
+    def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore | None:
         """What the core reads by, a ``_C.RemoteStore``; None: these are local files.
 
         Args:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload._native import _C
-from fastload.errors import FastloadError, FormatError, ObjectMissing
+from fastload.errors import FastloadError, FormatError, LocationError, ObjectMissing
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder
@@ -131,7 +131,7 @@ def _take(path: Path, whole: bool) -> None:
 def _shards(location: Location, manifest: Manifest) -> list[tuple[str, int]]:
     try:
         return [((location / shard.file).path, shard.size) for shard in manifest.shards]
-    except ValueError as error:
+    except LocationError as error:
         raise FormatError(
             f"{location} was indexed in place over files that are not in the store: {error} Pack the set, or "
             "index it where the files are."

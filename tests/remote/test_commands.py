@@ -1,0 +1,204 @@
+"""Commands with URLs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cache_folder import memory_folder
+from field_sets import RICH, rich_samples, write_field_set
+from object_server import ObjectServer
+
+from fastload import PackedDataset
+from fastload.cli import main
+from fastload.packing import fetched
+from fastload.packing.fetched import in_windows, runs
+from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.index import RECORD
+
+BUCKET = "commands"
+URL = f"s3://{BUCKET}/set"
+
+
+@pytest.fixture(scope="module")
+def fields(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of every kind of field."""
+    return write_field_set(tmp_path_factory.mktemp("fields"), RICH, rich_samples(9))
+
+
+@pytest.fixture(scope="module")
+def server(object_server: ObjectServer, packed: PackedDataset, fields: Path) -> ObjectServer:
+    """With sets in the bucket."""
+    object_server.make_bucket(BUCKET)
+    put(object_server, packed.folder, "set")
+    put(object_server, fields, "fields")
+    return object_server
+
+
+def put(server: ObjectServer, folder: Path, name: str) -> None:
+    """Upload a set."""
+    client = server.client()
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        key = f"{name}/{path.relative_to(folder).as_posix()}"
+        client.put_object(Bucket=BUCKET, Key=key, Body=path.read_bytes())
+
+
+@pytest.fixture(autouse=True)
+def environment(server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials in the environment, and a place for indexes."""
+    monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def cache_root(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory."""
+    with memory_folder(tmp_path) as folder:
+        yield folder.path
+
+
+def out_of(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    """What a command prints."""
+    assert main(words) == code, capsys.readouterr().err
+    caught = capsys.readouterr()
+    return caught.out if code == 0 else caught.out + caught.err
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+
+
+def test_info_is_the_folders(packed: PackedDataset, fields: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for url, folder in ((URL, packed.folder), (f"s3://{BUCKET}/fields", fields)):
+        wanted = json.loads(out_of(capsys, "info", str(folder), "--json"))
+        assert json.loads(out_of(capsys, "info", url, "--json")) == wanted
+    assert out_of(capsys, "info", URL).startswith(f"{URL}\n")
+
+
+def test_options_may_be_given(
+    server: ObjectServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    option = "--storage-option"
+    given = f"endpoint_url={server.endpoint}"
+    assert "52" in out_of(capsys, "info", URL, option, given, option, "region=us-east-1")
+    assert "has no 'endpoint_uri'" in out_of(capsys, "info", URL, option, "endpoint_uri=x", code=1)
+    assert main(["info", URL, "--storage-option", "endpoint_url"]) == 2
+
+
+def test_verify_finds_nothing_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "52 records are whole (CRC-32C, decoding)" in out_of(capsys, "verify", URL, "--decode")
+    words = "9 records are whole (CRC-32C, values of all fields)"
+    assert words in out_of(capsys, "verify", f"s3://{BUCKET}/fields")
+
+
+@pytest.mark.parametrize("where", ["record", "field", "index", "missing", "short", "entries"])
+def test_verify_finds_what_it_finds_in_a_folder(
+    server: ObjectServer, fields: Path, tmp_path: Path, where: str
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(fields, folder)
+    shard = folder / PackedFiles(folder).manifest.shards[0].file
+    damage(folder, shard, where)
+    put(server, folder, where)
+    found, records = verify(f"s3://{BUCKET}/{where}", decode=True)
+    wanted, count = verify(folder, decode=True)
+    assert found
+    assert records == count
+    if where in ("record", "short"):
+        assert [replace(each, reason="") for each in found] == [replace(each, reason="") for each in wanted]
+    assert [each.shard for each in found] == [each.shard for each in wanted]
+
+
+def damage(folder: Path, shard: Path, where: str) -> None:
+    if where == "missing":
+        shard.unlink()
+        return
+    path = {"field": folder / "field-02.fli", "index": folder / "index.fli"}.get(where, shard)
+    if where == "entries":
+        path = folder / "entries.fli"
+        path.write_bytes(b"none")
+        return
+    data = bytearray(path.read_bytes())
+    if where == "short":
+        del data[-1]
+    else:
+        data[4097 if path != shard else len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_verify_reads_by_large_requests(packed: PackedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    whole = fetched._fetch
+
+    def counted(store: Any, path: str, begin: int, end: int, descriptor: int) -> None:
+        asked.append((begin, end))
+        whole(store, path, begin, end, descriptor)
+
+    monkeypatch.setattr(fetched, "_fetch", counted)
+    assert verify(URL) == ([], 52)
+    assert len(asked) == len(packed.manifest.shards)
+
+
+def test_entry_points_are_not_computed_of_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "records that are on this machine" in out_of(capsys, "verify", URL, "--entries", code=1)
+    assert f"files of this machine. Found: {URL}" in out_of(capsys, "index", URL, "--entries", code=1)
+
+
+@pytest.mark.parametrize("window", [1 << 26, 3000])
+def test_unpack_gives_the_same_files(
+    packed: PackedDataset, fields: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(fetched, "WINDOW_BYTES", window)
+    for name, folder in (("set", packed.folder), ("fields", fields)):
+        count = unpack(f"s3://{BUCKET}/{name}", tmp_path / f"{name}-url")
+        assert count == unpack(folder, tmp_path / f"{name}-folder")
+        assert files_of(tmp_path / f"{name}-url") == files_of(tmp_path / f"{name}-folder") != {}
+
+
+def test_windows_have_all_samples_once(packed: PackedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetched, "WINDOW_BYTES", 5000)
+    found = [(sample, part.read(sample)) for ids, part in in_windows(PackedFiles(URL)) for sample in ids]
+    assert found == [(sample, packed.read(sample)) for sample in range(52)]
+
+
+def test_runs_hold_the_records() -> None:
+    records = np.zeros(5, RECORD)
+    gap = fetched._GAP
+    records["offset"] = [100, 50, 10_000, 10_000 + gap + 11, 1 << 40]
+    records["length"] = [10, 20, 10, 5, 10]
+    assert runs(records, 1 << 30) == [(50, 10_010), (10_000 + gap + 11, 10_000 + gap + 16)]
+
+
+def test_warm_reads_from_a_store(
+    packed: PackedDataset, cache_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["warm", URL, "--to", str(cache_root), "--json"]
+    (found,) = json.loads(out_of(capsys, *words))["sets"]
+    assert (found["dataset"], found["whole"], found["put_records"]) == (URL, True, 52)
+    words[1] = str(packed.folder)
+    (again,) = json.loads(out_of(capsys, *words))["sets"]
+    assert again["there_records"] == 52
+
+
+def test_warm_brings_no_store_into_the_page_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "files of this machine" in out_of(capsys, "warm", URL, "--page-cache", code=2)
+
+
+def test_shuffle_measures_a_set_in_a_store(capsys: pytest.CaptureFixture[str]) -> None:
+    assert URL in out_of(capsys, "shuffle", URL, "--batch-size", "8")
+
+
+def test_no_set_there_is_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    words = out_of(capsys, "info", f"s3://{BUCKET}/nothing", code=1)
+    assert f"fastload info: s3://{BUCKET}/nothing is not a packed dataset" in words
