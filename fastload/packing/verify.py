@@ -244,8 +244,8 @@ def verify(
             if entries or spread is not None:
                 what = "entry points are computed again" if entries else "processes share the work"
                 raise PackError(
-                    f"{what} of records that are on this machine. Found: {location}. Leave --entries and --ray "
-                    "out, or verify the folder that was uploaded."
+                    f"{what} of records that are on this machine. Found: {location}. Leave --entries and "
+                    "--ray out, or verify the folder that was uploaded."
                 )
             with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
                 copy = copy_as_it_is(location, options, Path(root))

@@ -176,10 +176,10 @@ class PackedFiles:
         self.field_caches: Mapping[str, _C.CacheFile] = {}
 
     def _new_reader(self, shards: list[tuple[str, int]]) -> _C.Reader:
-        if self.store is None:
+        core = None if self.store is None else self.store.core([path for path, _ in shards])
+        if core is None:
             return _C.Reader(self.index, shards)
-        named = [(path, size, "") for path, size in shards]
-        return _C.Reader(self.index, named, self.store.core([path for path, _ in shards]))
+        return _C.Reader(self.index, [(path, size, "") for path, size in shards], core)
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {name: value for name, value in self.__dict__.items() if name not in _OPENED}
