@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,7 @@ class PackOptions:
         restart: throw away an unfinished or finished pack in the output folder.
         fields: of a table: column and kind, as ("boxes", "boxes(xywh)"); "none" leaves a column out.
         schema: of a table: all of its fields, each from the column of its name; other columns are left out.
+        storage_options: of the stores that URLs name: credentials, endpoint and so on.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
     """
 
@@ -81,6 +83,7 @@ class PackOptions:
     entries: int | None = DEFAULT_SPACING
     fields: tuple[tuple[str, str], ...] = ()
     schema: Schema | None = None
+    storage_options: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         checks = [

@@ -29,10 +29,12 @@ from fastload.packing.plan import (
 from fastload.packing.pool import write_shards
 from fastload.packing.publish import publish_dataset
 from fastload.packing.result import Observer, PackResult
+from fastload.packing.samples.rows import table_suffix
 from fastload.packing.samples.run import pack_given
 from fastload.packing.samples.table import Table, has_fields, kinds_of, open_table
 from fastload.packing.shard_job import BadFiles, Job
 from fastload.packing.source import Source, open_sources
+from fastload.remote.location import is_url
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 
@@ -84,9 +86,9 @@ def pack(
     table = table_of(source, options)
     if table is not None:
         return [pack_given(table, output, table.schema, options, observer)]
-    sources = open_sources(source)
+    sources = open_sources(source, options.storage_options)
     folder = Path(output).absolute()
-    refuse_nesting(Path(source).absolute(), folder)
+    refuse_nesting(source, folder)
     results = []
     for part in sources:
         target = folder / part.split if part.split else folder
@@ -104,7 +106,9 @@ def pack(
 def table_of(source: str | os.PathLike[str], options: PackOptions) -> Table | None:
     """The samples of a table that has more than paths and labels, or whose columns are said; else None."""
     path = Path(source).absolute()
-    if not path.is_file():
+    if is_url(source) and table_suffix(path):
+        raise PackError(f"{source} is a table, which must be on this machine; folders may be in a store.")
+    if is_url(source) or not path.is_file():
         if options.fields or options.schema is not None:
             raise PackError(
                 f"{path} is no table; only a table's columns have kinds. A folder has image and label."
@@ -124,7 +128,7 @@ def dry_run(
     if table is not None:
         return [_dry_table(table, Path(output).absolute(), options)]
     plans = []
-    for part in open_sources(source):
+    for part in open_sources(source, options.storage_options):
         target = Path(output).absolute() / part.split
         with tempfile.TemporaryDirectory(prefix="fastload-") as work:
             plan = make_plan(part, options, target.name, Path(work))
@@ -150,10 +154,13 @@ def _dry_table(table: Table, target: Path, options: PackOptions) -> DryRun:
     return DryRun(target, len(table), size, classes, shards, size + (1 << 20), _free(target), table.schema)
 
 
-def refuse_nesting(source: Path, output: Path) -> None:
+def refuse_nesting(given: str | os.PathLike[str], output: Path) -> None:
     """Raise PackError if a pack would find its own output among its images."""
-    if source.is_dir() and (
-        output.resolve() == source.resolve() or source.resolve() in output.resolve().parents
+    source = Path(given).absolute()
+    if (
+        not is_url(given)
+        and source.is_dir()
+        and (output.resolve() == source.resolve() or source.resolve() in output.resolve().parents)
     ):
         raise PackError(f"the output {output} lies inside the source {source}; choose a folder outside it.")
 
@@ -176,7 +183,7 @@ def _pack_one(source: Source, output: Path, options: PackOptions, observer: Obse
     folder.refuse_others(PLAN_NAME)
     found = functools.partial(observer.scanning, output)
     plan = resume_plan(source, options, output.name, folder.work, found)
-    written = _write(Job(output, source.root, options, plan), observer)
+    written = _write(Job(output, source.root, options, plan, source.store), observer)
     manifest, summary = publish_dataset(output, plan)
     remove(folder.work)
     packed = time.monotonic()

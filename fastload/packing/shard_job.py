@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,9 @@ from fastload.packing.part import ShardPart
 from fastload.packing.plan import WORK_NAME, PackPlan
 from fastload.shard.formats import Format, ShardSpec, Writer, format_of
 from fastload.shard.index import RECORD
+
+if TYPE_CHECKING:
+    from fastload.packing.store_source import StoreFiles
 
 __all__ = ["Advance", "BadFiles", "Closes", "Job", "part_path"]
 
@@ -62,6 +66,7 @@ class Job:
     root: bytes
     options: PackOptions
     plan: PackPlan
+    store: StoreFiles | None = None  # where the source's files are, if not below ``root``
 
     @property
     def format(self) -> Format:
@@ -126,7 +131,8 @@ class Job:
             data_file = self.format.data_file(temporary)
             try:
                 _C.reserve(os.fsencode(data_file), needed)
-                part = self._fill(writer, self._groups(listing, number), advance)
+                with self._files(listing, number) as root:
+                    part = self._fill(writer, self._groups(root, listing, number), advance)
                 if part.skipped and self.options.on_error == "raise":
                     raise BadFiles(part.skipped)
                 writer.close()
@@ -144,10 +150,27 @@ class Job:
             lengths = np.full(len(lengths), shard.bytes // max(len(lengths), 1), np.uint64)
         return self.format.shard_bytes(lengths)
 
-    def _groups(self, listing: Listing, number: int) -> Iterator[Group]:
+    @contextmanager
+    def _files(self, listing: Listing, number: int) -> Iterator[bytes]:
+        """The folder that the shard's files are in; those of a store are fetched, and removed after."""
+        if self.store is None:
+            yield self.root
+            return
+        shard = self.plan.shards[number]
+        folder = self.output / WORK_NAME / f".tmp-files-{shard.name}"
+        remove(folder)
+        try:
+            folder.mkdir(parents=True)
+            rows = listing.rows(shard.start, shard.stop)
+            self.store.fetch([(path, size) for path, size, _, _ in rows], folder)
+            yield os.fsencode(folder)
+        finally:
+            remove(folder)
+
+    def _groups(self, root: bytes, listing: Listing, number: int) -> Iterator[Group]:
         shard = self.plan.shards[number]
         room = GROUP_BYTES // 8 if self.options.raw else GROUP_BYTES  # pixels are about 8 times the file
-        groups = read_groups(self.root, listing, shard.start, shard.stop, room)
+        groups = read_groups(root, listing, shard.start, shard.stop, room)
         if not self.options.transcodes:
             return groups
         from fastload.packing.transcode import transcoder

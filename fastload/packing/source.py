@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,10 @@ from fastload.errors import PackError
 from fastload.packing.folders import Problem, class_names, has_images, walk_images
 from fastload.packing.names import encode_key
 from fastload.packing.tables import Labels, read_table, table_path
+from fastload.remote.location import Location, is_url
+
+if TYPE_CHECKING:  # what is on disk needs none of it
+    from fastload.packing.store_source import StoreFiles
 
 __all__ = ["Source", "open_sources"]
 
@@ -36,6 +41,7 @@ class Source:
     classes: tuple[str, ...]
     scan: Callable[[list[Problem]], Iterator[File]]
     problems: list[Problem] = field(default_factory=list)
+    store: StoreFiles | None = None  # where the files are, if not on disk
 
     def files(self) -> Iterator[File]:
         """Path below the root, size in bytes (0: stat failed), mtime in ns and label of each file."""
@@ -43,12 +49,17 @@ class Source:
         return self.scan(self.problems)
 
 
-def open_sources(path: str | os.PathLike[str]) -> list[Source]:
-    """The sources at ``path``: several for a parent of train/ and val/, else one.
+def open_sources(
+    path: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
+) -> list[Source]:
+    """The sources at a path or URL: several for a parent of train/ and val/, else one.
 
     Raises:
         PackError: nothing there that could be packed.
+        RemoteError: a store cannot be listed.
     """
+    if is_url(path):
+        return _in_store(str(path), storage_options)
     place = Path(path)
     if place.is_file():
         return [_table(place.absolute())]
@@ -62,6 +73,21 @@ def open_sources(path: str | os.PathLike[str]) -> list[Source]:
         return [_folder(root, "")]
     except OSError as error:
         raise PackError(f"cannot read the folder {place}: {error.strerror}.") from None
+
+
+def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[Source]:
+    from fastload.packing.store_source import StoreSplit, store_splits
+
+    def source(split: StoreSplit) -> Source:
+        kind = "classes" if split.classes else "flat"
+        root = f"{url.rstrip('/')}/{split.name}".rstrip("/").encode()
+        return Source(split.name, root, kind, split.classes, lambda _: split.scan(), store=split.files)
+
+    try:
+        location = Location.parse(url)
+    except ValueError as error:
+        raise PackError(str(error)) from None
+    return [*map(source, store_splits(location, storage_options, frozenset(map(os.fsdecode, SPLITS))))]
 
 
 def _folder(root: bytes, split: str) -> Source:

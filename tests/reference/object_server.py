@@ -81,7 +81,7 @@ class ObjectServer:
             "-filer",
             "-s3",
         ]
-        command += [*ports, "-s3.port.iceberg=0", f"-s3.config={self.folder / 's3.json'}"]
+        command += [*ports, "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}"]
         command += ["-master.volumeSizeLimitMB=256", "-volume.max=100", "-master.telemetry=false"]
         with open(self.folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)

@@ -47,8 +47,8 @@ def targets_of(
             "--plan-only take folders of images, and tables of path and label."
         )
     folder = Path(output).absolute()
-    refuse_nesting(Path(source).absolute(), folder)
-    parts = open_sources(source)
+    refuse_nesting(source, folder)
+    parts = open_sources(source, options.storage_options)
     return [Target(part, folder / part.split if part.split else folder) for part in parts]
 
 

@@ -108,7 +108,7 @@ def _pack(
         for target, plan in zip(targets, plans, strict=True):
             count = len(plan.shards)
             if isinstance(plan, PackPlan):
-                job = ShareJob(target.output, target.source.root, options, plan)
+                job = ShareJob(target.output, target.source.root, options, plan, target.source.store)
                 written += _write(job, [n - first for n in asked if 0 <= n - first < count], observer)
                 count = sum(map(job.is_finished, range(count)))
             finished += count

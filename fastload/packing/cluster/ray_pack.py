@@ -60,7 +60,7 @@ def pack_on_ray(
         with ExitStack() as stack:
             plans = [stack.enter_context(opened(target, options, observer)) for target in targets]
             jobs = [
-                (number, ShareJob(target.output, target.source.root, options, plan))
+                (number, ShareJob(target.output, target.source.root, options, plan, target.source.store))
                 for number, (target, plan) in enumerate(zip(targets, plans, strict=True))
                 if isinstance(plan, PackPlan)
             ]
