@@ -65,9 +65,8 @@ struct Neighbours {
   Neighbours(const Picture& from, const Between& place) : dx(place.dx), dy(place.dy) {
     constexpr int kFirst = 1 - kTaps / 2;
     for (int i = 0; i < kTaps; ++i) {
-      for (int k = 0; k < kTaps; ++k) {
-        at[i][k] = pixel(from, place.x + kFirst + k, place.y + kFirst + i);
-      }
+      rows[i] = pixel(from, 0, place.y + kFirst + i);
+      columns[i] = 3 * std::clamp(place.x + kFirst + i, 0, from.width - 1);
     }
   }
 
@@ -75,13 +74,14 @@ struct Neighbours {
     double lines[kTaps];
     for (int i = 0; i < kTaps; ++i) {
       double values[kTaps];
-      for (int k = 0; k < kTaps; ++k) values[k] = at[i][k][channel];
+      for (int k = 0; k < kTaps; ++k) values[k] = rows[i][columns[k] + channel];
       lines[i] = between(values, dx);
     }
     return static_cast<uint8_t>(std::clamp(between(lines, dy), 0.0, 255.0));
   }
 
-  const uint8_t* at[kTaps][kTaps];
+  const uint8_t* rows[kTaps];
+  int columns[kTaps];  // their first bytes
   double dx, dy;
 };
 
