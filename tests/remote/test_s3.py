@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -227,3 +229,37 @@ def test_options_of_other_types_are_refused(given: dict[str, Any]) -> None:
 def test_missing_objects_are_told_from_missing_rights(store: S3Store) -> None:
     with pytest.raises(ObjectMissing, match="s3://only-s3/nothing does not exist"):
         store.get("nothing")
+
+
+def test_other_credentials_are_looked_for_when_a_request_is_denied(
+    server: ObjectServer, no_credentials: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A role's, or those of SSO, expire while a job runs; here a file has others meanwhile."""
+    monkeypatch.setattr(s3, "_RENEWAL_SECONDS", 0.0)
+    words = server.storage_options
+
+    def write(secret: str) -> None:
+        text = f"[default]\naws_access_key_id = {words['key']}\naws_secret_access_key = {secret}\n"
+        (tmp_path / "credentials").write_text(text)
+
+    write(words["secret"])
+    store = S3Store(ROOT, {"endpoint_url": words["endpoint_url"], "region": words["region"]})
+    store.put("renewed", b"0123")
+    assert store.get("renewed", 0, 2) == b"01"
+    store.core().set_credentials(words["key"], "expired")
+    assert store.get("renewed", 2, 4) == b"23"
+    write("wrong")
+    store.core().set_credentials(words["key"], "expired")
+    with pytest.raises(RemoteError, match="s3://only-s3/renewed"):
+        store.get("renewed", 2, 4)
+
+
+def test_the_core_does_not_keep_a_store(server: ObjectServer) -> None:
+    store = S3Store(ROOT, server.storage_options)
+    store.put("dropped", b"1")
+    assert store.get("dropped") == b"1"
+    core, left = store.core(), weakref.ref(store)
+    del store
+    gc.collect()
+    assert left() is None
+    assert core.get("dropped") == b"1"
