@@ -39,6 +39,10 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
         from fastload.remote.s3 import S3Store
 
         return S3Store(root, storage_options)
+    if root.scheme in ("gs", "az"):
+        from fastload.remote.clouds import CloudStore
+
+        return CloudStore(root, storage_options)
     if root.scheme in ("https", "http"):
         from fastload.remote.http import HttpStore
 

@@ -1,0 +1,206 @@
+"""``gs://`` and ``az://``: Google's and Azure's stores, by obstore; bytes of records are read by the core.
+
+The core reads by addresses that obstore has signed, so neither store's protocol is in it. obstore hangs in a
+forked child of a process that has used it, so such a child gets an error in its place; what was signed before
+is read there, too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastload._native import _C
+from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError, StateError
+from fastload.remote.location import Location
+from fastload.remote.options import StorageOptions, unknown_options
+from fastload.remote.s3_errors import missing_library
+from fastload.remote.store import Facts, Listed
+
+__all__ = ["CloudStore"]
+
+try:
+    import obstore
+    import obstore.exceptions
+    import obstore.store
+except ImportError as error:
+    raise missing_library("gs:// or az://", error) from error
+
+_VALID = datetime.timedelta(hours=12)  # of a signed address; denied ones are signed anew
+_RETRIES: Any = {"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=60)}
+_CLASSES = {"gs": "GCSStore", "az": "AzureStore"}
+_PUBLIC = {
+    "gs": "https://storage.googleapis.com/{bucket}",
+    "az": "https://{account_name}.blob.core.windows.net/{bucket}",
+}
+_ADVICE = {
+    "PermissionDeniedError": " These credentials may not do that, or there is no such bucket.",
+    "UnauthenticatedError": " Look at the credentials in storage_options and in the environment.",
+}
+_used_in: set[int] = set()  # processes
+Result = TypeVar("Result")
+
+
+class CloudStore:
+    """A bucket of Google's or a container of Azure's.
+
+    Args:
+        root: ``gs://BUCKET`` or ``az://CONTAINER``.
+        storage_options: obstore's configuration by name (``service_account_path``, ``account_name``,
+            ``account_key``, ``sas_token``, ...), and ``anon``. What is not named is looked for where
+            Google's and Azure's own programs look.
+
+    Raises:
+        LocationError: options that have no meaning.
+    """
+
+    def __init__(self, root: Location, storage_options: Mapping[str, Any] | None = None) -> None:
+        self.root = root
+        self._given = StorageOptions(storage_options)
+        config = {name: value for name, value in self._given.items() if value is not None}
+        self._anon = config.pop("anon", False) in (True, "true", "True", "1")
+        if self._anon:
+            config["skip_signature"] = "true"
+        self._account = str(config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or "")
+        self._store = self._new_store(config)
+        self._made: _C.RemoteStore | None = None
+        self._signed: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.root, self._given)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.root)!r})"
+
+    def _new_store(self, config: dict[str, Any]) -> Any:
+        try:
+            made = getattr(obstore.store, _CLASSES[self.root.scheme])
+            return made(self.root.host, config=config, retry_config=_RETRIES)
+        except obstore.exceptions.UnknownConfigurationKeyError as error:
+            unknown = next((name for name in config if repr(name) in str(error)), "?")
+            legal = "anon, and what obstore's configuration has (account_name, service_account_path, ...)"
+            raise unknown_options(self.root.scheme, unknown, legal) from None
+        except obstore.exceptions.BaseError as error:
+            raise LocationError(f"{self.root} cannot be opened: {_first_line(error)}.") from None
+
+    def _ask(self, what: str, path: str, call: Callable[[], Result]) -> Result:
+        place = self.root / path if path else self.root
+        if os.getpid() not in _used_in and _used_in:
+            raise StateError(
+                f"{place} cannot be {what} here: obstore, which does it, hangs in a forked process. Use the "
+                "start method 'spawn' or 'forkserver' (multiprocessing_context=)."
+            )
+        _used_in.add(os.getpid())
+        try:
+            return call()
+        except (FileNotFoundError, obstore.exceptions.NotFoundError) as error:
+            raise ObjectMissing(f"{place} does not exist.") from error
+        except (obstore.exceptions.BaseError, PermissionError) as error:
+            advice = _ADVICE.get(type(error).__name__, "")
+            raise RemoteError(f"{place} cannot be {what}: {_first_line(error)}.{advice}") from error
+
+    def head(self, path: str) -> Facts | None:
+        """See :class:`~fastload.remote.store.Store`."""
+        try:
+            found = self._ask("looked at", path, partial(obstore.head, self._store, path))
+        except ObjectMissing:
+            return None
+        return Facts(int(found["size"]), str(found["e_tag"] or ""))
+
+    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+        """See :class:`~fastload.remote.store.Store`."""
+        core = self.core((path,))
+        try:
+            return core.get(path, begin, end)
+        except ShardError as error:
+            if self.head(path) is None:
+                raise ObjectMissing(f"{self.root / path} does not exist.") from error
+            raise RemoteError(str(error)) from error
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        """See :class:`~fastload.remote.store.Store`. obstore lists folders, so what begins otherwise is left
+        out here."""
+        folder = prefix.rpartition("/")[0]
+        found = self._ask("listed", prefix, lambda: obstore.list(self._store, folder or None).collect())
+        for each in sorted(found, key=lambda each: str(each["path"])):
+            if str(each["path"]).startswith(prefix):
+                yield Listed(str(each["path"]), int(each["size"]))
+
+    def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """See :class:`~fastload.remote.store.Store`."""
+        mode: Any = "create" if if_absent else "overwrite"
+
+        def call() -> bool:
+            try:
+                obstore.put(self._store, path, data, mode=mode)
+            except (FileExistsError, obstore.exceptions.AlreadyExistsError):
+                if not if_absent:
+                    raise
+                return False
+            return True
+
+        return self._ask("written", path, call)
+
+    def upload(self, path: str, file: Path) -> None:
+        """See :class:`~fastload.remote.store.Store`."""
+        try:
+            with open(file, "rb") as opened:
+                self._ask("written", path, partial(obstore.put, self._store, path, opened))
+        except OSError as error:
+            if isinstance(error, RemoteError):
+                raise
+            raise RemoteError(f"{file} cannot be uploaded to {self.root / path}: {error}.") from error
+
+    def delete(self, path: str) -> None:
+        """See :class:`~fastload.remote.store.Store`."""
+        try:
+            self._ask("removed", path, partial(obstore.delete, self._store, path))
+        except ObjectMissing:
+            return
+
+    def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
+        """See :class:`~fastload.remote.store.Store`."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._new_core()
+            new = [] if self._anon else [path for path in paths if path not in self._signed]
+            if new:
+                self._made.set_urls(self._signed_urls(new))
+                self._signed.update(new)
+            return self._made
+
+    def _new_core(self) -> _C.RemoteStore:
+        base = _PUBLIC[self.root.scheme].format(bucket=self.root.host, account_name=self._account)
+        if self._anon:
+            return _C.RemoteStore(base, str(self.root), signing="none")
+        renew = partial(_renew, weakref.ref(self))
+        return _C.RemoteStore(base, str(self.root), signing="presigned", renew=renew)
+
+    def _signed_urls(self, paths: Sequence[str]) -> dict[str, str]:
+        sign = partial(obstore.sign, self._store, "GET", list(paths), _VALID)
+        return dict(zip(paths, self._ask("signed", paths[0], sign), strict=True))
+
+    def renew(self, path: str) -> None:
+        """Sign a path's address anew."""
+        core = self.core()
+        if not self._anon:
+            core.set_urls(self._signed_urls([path]))
+
+
+def _renew(store: weakref.ref[CloudStore], path: str) -> None:
+    """The core's store has this one's addresses, but must not keep it."""
+    found = store()
+    if found is not None:
+        found.renew(path)
+
+
+def _first_line(error: BaseException) -> str:
+    """obstore's words end with what its programmers look for."""
+    return str(error).partition("\n")[0].rstrip(".")
