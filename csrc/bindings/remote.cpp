@@ -1,5 +1,6 @@
 // RemoteStore.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
@@ -24,6 +25,8 @@ namespace nb = nanobind;
 
 namespace fastload::bindings {
 namespace {
+
+using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Signals are for the main thread, and it may wait here.
 void check_signals() {
@@ -136,6 +139,14 @@ void register_remote(nb::module_& m) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("path"), nb::arg("begin") = 0, nb::arg("end").none() = nb::none())
+      .def(
+          "read_into",
+          [](RemoteStore& store, const std::string& path, uint64_t begin, const Memory& memory) {
+            const nb::gil_scoped_release release;
+            store.read_into(path, begin, {memory.data(), memory.size()});
+          },
+          nb::arg("path"), nb::arg("begin"), nb::arg("memory"),
+          "Fills (n,) uint8 with the bytes from begin on.")
       .def("counts", &counts_of, "What was sent and what came; times in milliseconds.")
       .def("close", &RemoteStore::close, nb::call_guard<nb::gil_scoped_release>(),
            "Ends all reads with an error, those to come, too. Idempotent.");

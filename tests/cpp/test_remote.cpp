@@ -152,6 +152,19 @@ TEST(no_more_are_in_flight_than_pays) {
   CHECK_EQ(idle.limit(), 64u);  // nothing was waiting
 }
 
+TEST(bytes_in_flight_follow_the_line) {
+  const Schedule schedule = quick();
+  InFlight in_flight(schedule);
+  Millis now = 0;
+  CHECK_EQ(in_flight.bytes_limit(), InFlight::kLeastBytes);
+  window(in_flight, now, 25'000'000, false);  // 100 MB/s
+  CHECK_EQ(in_flight.bytes_limit(), 25'000'000u);
+  window(in_flight, now, 250'000'000, false);
+  CHECK_EQ(in_flight.bytes_limit(), 250'000'000u);
+  window(in_flight, now, 1'000'000, false);
+  CHECK_EQ(in_flight.bytes_limit(), InFlight::kLeastBytes);
+}
+
 TEST(throttling_halves_them_once_a_second) {
   const Schedule schedule = quick();
   InFlight in_flight(schedule);

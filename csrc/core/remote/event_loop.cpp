@@ -209,7 +209,7 @@ void EventLoop::release_due(Millis now) {
 bool EventLoop::has_room(const Fetch& fetch) const {
   if (active_.empty()) return true;
   return active_.size() < in_flight_.limit() &&
-         bytes_in_flight_ + fetch.length <= in_flight_.limit() * kBytesInFlight;
+         bytes_in_flight_ + fetch.length <= in_flight_.bytes_limit();
 }
 
 void EventLoop::start(Millis now) {

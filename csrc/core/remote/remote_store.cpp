@@ -25,6 +25,12 @@ RemoteOptions checked(RemoteOptions options) {
   return options;
 }
 
+std::shared_ptr<RemoteObject> object_of(const std::string& path) {
+  auto object = std::make_shared<RemoteObject>();
+  object->path = path;
+  return object;
+}
+
 // A thread that waits for a call.
 struct Waiting {
   Waiting(EventLoop& its_loop, Call& its_call) : loop(its_loop), call(its_call) {}
@@ -140,8 +146,7 @@ std::optional<RemoteStore::Head> RemoteStore::head(const std::string& path) {
   Call call;
   Fetch& fetch = call.fetches.emplace_back();
   fetch.kind = Fetch::Kind::kHead;
-  fetch.object = std::make_shared<RemoteObject>();
-  fetch.object->path = path;
+  fetch.object = object_of(path);
   run(call);
   if (fetch.error != nullptr) std::rethrow_exception(fetch.error);
   if (fetch.missing) return {};
@@ -150,27 +155,29 @@ std::optional<RemoteStore::Head> RemoteStore::head(const std::string& path) {
 
 std::vector<uint8_t> RemoteStore::get(const std::string& path, uint64_t begin,
                                       std::optional<uint64_t> end) {
-  auto object = std::make_shared<RemoteObject>();
-  object->path = path;
   if (end) {
     if (*end < begin) {
       throw Error(ErrorKind::kValue, name() + "/" + path + ": a range from " +
                                          std::to_string(begin) + " to " + std::to_string(*end));
     }
     std::vector<uint8_t> bytes(*end - begin);
-    RangeRequest range{begin, bytes.size(), bytes.data(), nullptr, nullptr};
-    read(object, {&range, 1});
-    if (range.error != nullptr) std::rethrow_exception(range.error);
+    read_into(path, begin, bytes);
     return bytes;
   }
   Call call;
   Fetch& fetch = call.fetches.emplace_back();
   fetch.kind = Fetch::Kind::kWhole;
-  fetch.object = std::move(object);
+  fetch.object = object_of(path);
   fetch.begin = begin;
   run(call);
   if (fetch.error != nullptr) std::rethrow_exception(fetch.error);
   return std::move(fetch.whole);
+}
+
+void RemoteStore::read_into(const std::string& path, uint64_t begin, std::span<uint8_t> memory) {
+  RangeRequest range{begin, memory.size(), memory.data(), nullptr, nullptr};
+  read(object_of(path), {&range, 1});
+  if (range.error != nullptr) std::rethrow_exception(range.error);
 }
 
 void RemoteStore::read(const std::shared_ptr<RemoteObject>& object,

@@ -37,6 +37,8 @@ class RemoteStore {
   std::optional<Head> head(const std::string& path);
   // The bytes [begin, end), or to the object's end. Throws Error(kIo, kState).
   std::vector<uint8_t> get(const std::string& path, uint64_t begin, std::optional<uint64_t> end);
+  // Fills memory with the bytes from `begin` on. Throws the same.
+  void read_into(const std::string& path, uint64_t begin, std::span<uint8_t> memory);
   // Fills in ranges of an object as ByteSource::read.
   void read(const std::shared_ptr<RemoteObject>& object, std::span<RangeRequest> ranges);
   // The longest range that is not cut.

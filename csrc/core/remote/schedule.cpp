@@ -7,6 +7,7 @@ namespace {
 
 constexpr Millis kWindow = 250;       // over which bytes are counted
 constexpr Millis kThrottled = 1'000;  // answers to one burst are one sign
+constexpr double kQueue = 250;        // of bytes in flight
 constexpr double kWorth = 1.05;       // a quarter more requests is worth it
 constexpr int kRest = 40;             // windows
 
@@ -76,7 +77,9 @@ void InFlight::moved(Millis now, uint64_t bytes, bool full) {
   bytes_ += bytes;
   full_ = full_ && full;
   if (now - window_ < kWindow) return;
-  if (full_ && bytes_ > 0) judge(static_cast<double>(bytes_) / static_cast<double>(now - window_));
+  const double rate = static_cast<double>(bytes_) / static_cast<double>(now - window_);
+  bytes_limit_ = std::max(kLeastBytes, static_cast<uint64_t>(kQueue * rate));
+  if (full_ && bytes_ > 0) judge(rate);
   window_ = now;
   bytes_ = 0;
   full_ = true;

@@ -28,10 +28,6 @@ struct Schedule {
   uint64_t part = 8 << 20;  // longer ranges are cut into parts
 };
 
-// Bytes in flight for each request that may be: long ranges fill the line with fewer of them, and
-// the first ones come sooner.
-constexpr uint64_t kBytesInFlight = 1 << 20;
-
 // The pause before the next try after `failures` ones: anything up to a bound that doubles ("full
 // jitter", Brooker, 2015). `random` in [0, 1).
 Millis pause(const Schedule& schedule, int failures, double random);
@@ -81,6 +77,10 @@ class InFlight {
  public:
   explicit InFlight(const Schedule& schedule);
   [[nodiscard]] size_t limit() const { return limit_; }
+  // Of bytes: as many as have come lately in kQueue, so that what is needed first does not wait for
+  // what is needed later; but enough to find out that the line carries more.
+  [[nodiscard]] uint64_t bytes_limit() const { return bytes_limit_; }
+  static constexpr uint64_t kLeastBytes = 16 << 20;
   void throttled(Millis now);
   // So many bytes have come. `full`: no more requests could be sent, though they were wanted.
   void moved(Millis now, uint64_t bytes, bool full);
@@ -90,6 +90,7 @@ class InFlight {
 
   const Schedule& schedule_;
   size_t limit_, before_;
+  uint64_t bytes_limit_ = kLeastBytes;
   Millis window_ = -1, throttled_ = -1;
   uint64_t bytes_ = 0;
   bool full_ = true, growing_ = false;

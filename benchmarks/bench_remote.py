@@ -1,0 +1,99 @@
+"""Reading from a store: what the client costs, and how much of a line a cold epoch uses.
+
+    python benchmarks/bench_remote.py [--workdir FOLDER] [--records 4000] [--latency 0.02] [--bandwidth 100e6]
+
+The store is tests/reference/fault_server.py in a process of its own, on loopback. For the client it has an
+object in memory and no bound; its Python threads bound GB/s: what counts is the client's CPU time. For
+the loader it keeps a latency for each request and a bandwidth for all together, and has a set of raw pictures
+(110,592 bytes each), so that decoding costs nothing; each run opens it by URL with nothing kept on the node.
+"of the line" is what was fetched, with what the next epoch begins with, "of the epoch" the epoch's records
+alone; a round trip is the latency, and connections are made without one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from machine import facts
+from measure import (
+    MINIMUM_REPEATS,
+    Candidate,
+    alternate,
+    check_repeats,
+    failures,
+    summarize,
+    table,
+    values_of,
+    write_results,
+)
+from random_set import write_random
+
+HERE = Path(__file__).parent
+LENGTHS = {"110 KB": 110_000, "1 MB": 1_000_000, "8 MB": 8 << 20}
+CLIENT = {"cpu_s_per_gb": "CPU s a GB", "gb_per_s": "GB/s"}
+LOADER = {
+    "line_share": "of the line",
+    "epoch_share": "of the epoch",
+    "first_batch_round_trips": "first batch, round trips",
+    "epoch_s": "epoch, s",
+    "requests": "requests",
+    "threads": "reading threads",
+}
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--workdir", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--records", type=int, default=4000)
+    parser.add_argument("--latency", type=float, default=0.02, help="seconds")
+    parser.add_argument("--bandwidth", type=float, default=100e6, help="bytes a second")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of a run of the client")
+    parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
+    parser.add_argument("--output", type=Path, default=Path("build/bench"))
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See above."""
+    arguments = parse(argv)
+    check_repeats(arguments.repeats)
+    line = [sys.executable, str(HERE / "remote_run.py")]
+    with tempfile.TemporaryDirectory(dir=arguments.workdir) as work:
+        folder = Path(work) / "set"
+        write_random(folder, "arrow", arguments.records)
+        clients = [
+            Candidate(name, [*line, "client", f"--length={length}", f"--seconds={arguments.seconds}"])
+            for name, length in LENGTHS.items()
+        ]
+        bounds = [f"--latency={arguments.latency}", f"--bandwidth={arguments.bandwidth}"]
+        loaders = [
+            Candidate(
+                f"{name} shuffle", [*line, "loader", f"--folder={folder}", f"--shuffle={name}", *bounds]
+            )
+            for name in ("exact", "block")
+        ]
+        runs = alternate([*clients, *loaders], arguments.repeats)
+    bad = failures(runs)
+    print(" ".join(f"{name}: {value};" for name, value in facts().items()))
+    for candidates, columns in ((clients, CLIENT), (loaders, LOADER)):
+        rows = [
+            [one.name, *(summarize(values_of(runs, one.name, key)).text(2) for key in columns)]
+            for one in candidates
+            if one.name not in bad
+        ]
+        print(f"\n{table(['', *columns.values()], rows)}")
+    for name, error in bad.items():
+        print(f"failed: {name}: {error}")
+    write_results(arguments.output, "remote", vars(arguments), runs)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
