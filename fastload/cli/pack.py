@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import words_to_stderr
 from fastload.cli.output import (
@@ -30,8 +31,8 @@ from fastload.shard.formats import FORMATS
 __all__ = ["add", "run"]
 
 _SOURCE = (
-    "class folders, a flat folder, a parent of train/ and val/, or a .csv, .jsonl or .parquet table: path "
-    "and label, or any columns"
+    "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), or a "
+    ".csv, .jsonl or .parquet table: path and label, or any columns"
 )
 
 
@@ -43,7 +44,7 @@ def add(verbs: Any) -> None:
         description="Pack images into Arrow, LMDB or HDF5 shards. Interrupted, the same command goes on.",
     )
     parser.add_argument("source", metavar="SOURCE", help=_SOURCE)
-    parser.add_argument("output", metavar="OUTPUT", help="folder to make")
+    parser.add_argument("output", metavar="OUTPUT", help="folder to make, or its URL (s3://bucket/name)")
     parser.add_argument(
         "--format", choices=tuple(FORMATS), default="arrow", help="container (default: %(default)s)"
     )
@@ -83,6 +84,7 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument("--restart", action="store_true", help="throw away what OUTPUT holds of a pack")
     add_steps(parser)
+    add_storage_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
     parser.add_argument("--quiet", action="store_true", help="no progress")
 
@@ -103,6 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
         on_error=arguments.on_error,
         restart=arguments.restart,
         fields=tuple(map(_field, arguments.field)),
+        storage_options=options_for(arguments, arguments.source) or options_for(arguments, arguments.output),
     )
     if arguments.dry_run:
         return _print_dry_runs(dry_run(arguments.source, arguments.output, options), arguments.json)

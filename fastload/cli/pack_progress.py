@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from types import TracebackType
 
 from fastload.cli.output import counted, human_bytes
 from fastload.cli.progress import LOG_SECONDS, Bar
 from fastload.packing.packer import Observer
 from fastload.packing.plan import PackPlan
+from fastload.packing.result import Place
 
 __all__ = ["PackProgress"]
 
@@ -32,11 +32,11 @@ class PackProgress(Observer):
         if self._bar is not None:
             self._bar.stop()
 
-    def scanning(self, output: Path, files: int) -> None:
+    def scanning(self, output: Place, files: int) -> None:
         if self._bar is not None:
             self._bar.scanning(output.name, files)
 
-    def started(self, output: Path, plan: PackPlan, files: int, size: int) -> None:
+    def started(self, output: Place, plan: PackPlan, files: int, size: int) -> None:
         self._files, self._bytes, self._start_bytes = files, size, size
         self._total_files, self._total_bytes = plan.totals.files, plan.totals.bytes
         self._began = time.monotonic()
@@ -49,7 +49,7 @@ class PackProgress(Observer):
                 f"into {counted(len(plan.shards), 'shard')} of {output}{done}"
             )
 
-    def samples_started(self, output: Path, done: int, count: int | None) -> None:
+    def samples_started(self, output: Place, done: int, count: int | None) -> None:
         self._files, self._total_files, self._counts = done, count or 0, True
         self._began = time.monotonic()
         if self._bar is not None:
@@ -73,14 +73,14 @@ class PackProgress(Observer):
             done = f"{self._files}/{counted(self._total_files, 'file')}"
             self._line(f"{done}, {rate / 1e6:.0f} MB/s, {left:.0f} s left")
 
-    def waits(self, output: Path, reason: str) -> None:
+    def waits(self, output: Place, reason: str) -> None:
         line = f"{output.name}: {reason}; waiting for it"
         if self._bar is not None:
             self._bar.say(line)
         elif self._log:
             self._line(line)
 
-    def entries_started(self, folder: Path, records: int) -> None:
+    def entries_started(self, folder: Place, records: int) -> None:
         self._files, self._total_files, self._began = 0, records, time.monotonic()
         if self._bar is not None:
             self._bar.start(f"entry points of {folder.name}", records, 0)

@@ -18,9 +18,10 @@ from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.threads import started_pool
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
+from fastload.remote.location import Location
 from fastload.shard.codecs import JPEG
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.manifest import ENTRIES_NAME
+from fastload.shard.manifest import ENTRIES_NAME, Manifest
 from fastload.shard.paged import write_paged
 
 __all__ = [
@@ -62,7 +63,7 @@ class EntriesReport:
 class EntriesObserver:
     """Hears how far :func:`ensure_entries` is."""
 
-    def entries_started(self, folder: Path, records: int) -> None:
+    def entries_started(self, folder: Path | Location, records: int) -> None:
         """The entry points of so many records will be made."""
 
     def entries_advanced(self, records: int) -> None:
@@ -127,24 +128,27 @@ def build_entries(
         threads: how many decode at a time.
         progress: called with the number of records done since the last call.
     """
-    return write_entries(
-        dataset, spacing, entries_of(dataset.reader, range(len(dataset)), spacing, threads, progress)
-    )
+    made = entries_of(dataset.reader, range(len(dataset)), spacing, threads, progress)
+    return write_entries(dataset.folder, dataset.manifest, dataset.index.digest, spacing, made)
 
 
-def write_entries(dataset: PackedFiles, spacing: int, made: Iterable[Made]) -> EntriesReport:
+def write_entries(
+    folder: Path, manifest: Manifest, index_digest: int, spacing: int, made: Iterable[Made]
+) -> EntriesReport:
     """Write ``entries.fli`` of entry points that come in the records' order; it appears when it is complete.
 
     Args:
-        dataset: the packed dataset.
+        folder: where it goes, the packed dataset's.
+        manifest: the dataset's.
+        index_digest: its index's.
         spacing: pixels between entry points, 0: one for each row of MCUs.
         made: of some records each: their bytes back to back, and how many each has.
     """
-    final = dataset.folder / ENTRIES_NAME
-    temporary, packed_path, sizes_path = _temporaries(dataset.folder)
+    final = folder / ENTRIES_NAME
+    temporary, packed_path, sizes_path = _temporaries(folder)
     with_entries = 0
     try:
-        with failed_writes_reported(temporary, dataset.manifest.data_bytes // _SHARE):
+        with failed_writes_reported(temporary, manifest.data_bytes // _SHARE):
             # Sizes go to a file, too: of a thousand million records they would not fit into memory.
             with open(packed_path, "wb") as file, open(sizes_path, "wb") as sizes_file:
                 for packed, sizes in made:
@@ -153,11 +157,11 @@ def write_entries(dataset: PackedFiles, spacing: int, made: Iterable[Made]) -> E
                     with_entries += int(np.count_nonzero(sizes))
             size = packed_path.stat().st_size
             lengths = (np.frombuffer(piece, "<u4").astype(np.uint64) for piece in _pieces(sizes_path))
-            write_paged(temporary, MAGIC, (), lengths, _pieces(packed_path), spacing, dataset.index.digest)
+            write_paged(temporary, MAGIC, (), lengths, _pieces(packed_path), spacing, index_digest)
             publish(temporary, final)
     finally:
-        _remove_temporaries(dataset.folder)
-    return EntriesReport(len(dataset), with_entries, size, spacing)
+        _remove_temporaries(folder)
+    return EntriesReport(manifest.num_records, with_entries, size, spacing)
 
 
 def ensure_entries(
@@ -182,7 +186,7 @@ def ensure_entries(
         return
     observer.entries_started(folder, len(dataset))
     if made is not None:
-        write_entries(dataset, spacing, made(dataset, spacing))
+        write_entries(folder, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
         return
     build_entries(dataset, spacing, threads or len(os.sched_getaffinity(0)), observer.entries_advanced)
 

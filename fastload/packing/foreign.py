@@ -147,7 +147,7 @@ def index_entries(
         observer = observer or EntriesObserver()
         observer.entries_started(place, len(dataset))
         if made is not None:
-            write_entries(dataset, spacing, made(dataset, spacing))
+            write_entries(place, dataset.manifest, dataset.index.digest, spacing, made(dataset, spacing))
             return
         build_entries(dataset, spacing, len(os.sched_getaffinity(0)), observer.entries_advanced)
 

@@ -83,6 +83,10 @@ def pack(
         PackError: files that cannot be packed, a changed source, a full disk, another pack at work.
     """
     options, observer = options or PackOptions(), observer or Observer()
+    if is_url(output):
+        from fastload.packing.cluster.store_pack import pack_into_store
+
+        return pack_into_store(source, str(output), options, observer)
     table = table_of(source, options)
     if table is not None:
         return [pack_given(table, output, table.schema, options, observer)]
@@ -124,6 +128,8 @@ def dry_run(
 ) -> list[DryRun]:
     """What :func:`pack` would do; nothing is written to ``output``."""
     options = options or PackOptions()
+    if is_url(output):
+        raise PackError(f"a dry run takes a folder of this machine as output. Found: {output}.")
     table = table_of(source, options)
     if table is not None:
         return [_dry_table(table, Path(output).absolute(), options)]

@@ -19,6 +19,7 @@ from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.names import encode_key, printable
 from fastload.packing.options import PackOptions
 from fastload.packing.source import Source
+from fastload.remote.location import Location
 from fastload.shard.formats import FORMATS, format_of
 from fastload.shard.manifest import names_fit
 
@@ -163,7 +164,7 @@ def resume_plan(
     return old
 
 
-def check_options(old: Mapping[str, Any], options: PackOptions, output: Path) -> None:
+def check_options(old: Mapping[str, Any], options: PackOptions, output: Path | Location) -> None:
     """Raise PackError naming the options that differ from those of the pack in ``output``."""
     new = options.identity()
     different = [

@@ -12,30 +12,33 @@ from fastload.packing.entry_facts import EntryFacts
 from fastload.packing.plan import PackPlan
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.packing.summary import Summary
+from fastload.remote.location import Location
 from fastload.shard.manifest import Manifest
 
-__all__ = ["Observer", "PackResult"]
+__all__ = ["Observer", "PackResult", "Place"]
+
+Place = Path | Location  # where a dataset is made
 
 
 class Observer(EntriesObserver):
     """Hears what a pack does; the command line's progress bar is one."""
 
-    def scanning(self, output: Path, files: int) -> None:
+    def scanning(self, output: Place, files: int) -> None:
         """So many files have been found."""
 
-    def started(self, output: Path, plan: PackPlan, files: int, size: int) -> None:
+    def started(self, output: Place, plan: PackPlan, files: int, size: int) -> None:
         """Writing begins; ``files`` and ``size`` (bytes) of the plan were already done before."""
 
     def advanced(self, files: int, size: int) -> None:
         """So many more files (or samples) and bytes are written."""
 
-    def samples_started(self, output: Path, done: int, count: int | None) -> None:
+    def samples_started(self, output: Place, done: int, count: int | None) -> None:
         """Writing samples begins; ``done`` of ``count`` (None: nobody knows) were written before."""
 
     def compared(self, output: Path, compared: int, count: int) -> None:
         """What is there is taken for a pack of these samples: ``compared`` of ``count`` are the same."""
 
-    def waits(self, output: Path, reason: str) -> None:
+    def waits(self, output: Place, reason: str) -> None:
         """Another pack has what this one needs next; it goes on when that one has come to its end."""
 
     def begins_anew(self, output: Path) -> None:
@@ -46,13 +49,14 @@ class Observer(EntriesObserver):
 class PackResult:
     """One packed dataset."""
 
-    output: Path
+    output: Place
     manifest: Manifest
     entries: EntryFacts
     summary: Summary | None  # None: it was complete before
     seconds: float  # without making entry points
     entries_seconds: float
     written_bytes: int  # source bytes packed by this run
+    skipped_lines: tuple[str, ...] = ()  # of ``skipped.jsonl``, where it went into a store
 
     @property
     def was_complete(self) -> bool:
@@ -63,5 +67,7 @@ class PackResult:
         """Why files were skipped, and how many for each reason; commonest first."""
         if not self.manifest.skipped:
             return []
+        if isinstance(self.output, Location):
+            return Counter(json.loads(line)["reason"] for line in self.skipped_lines).most_common()
         with open(self.output / SKIPPED_NAME, encoding="utf-8") as lines:
             return Counter(json.loads(line)["reason"] for line in lines).most_common()

@@ -82,7 +82,7 @@ def store_splits(
         PackError: nothing there; a key that is no path.
         RemoteError: the store cannot be listed.
     """
-    store = open_store(location, options)
+    store = open_store(location, None if location.scheme == "file" else options)
     prefix = f"{location.path}/" if location.path else ""
     names = [
         (found.path[len(prefix) :], found.size)

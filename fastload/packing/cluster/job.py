@@ -10,11 +10,11 @@ from typing import Literal
 from fastload.errors import PackError
 from fastload.packing.cluster.pieces import write_piece
 from fastload.packing.listing import Listing
-from fastload.packing.lock import Claim, claim
+from fastload.packing.lock import claim
 from fastload.packing.names import printable
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import WORK_NAME, PackPlan
-from fastload.packing.shard_job import Advance, Job, part_path
+from fastload.packing.shard_job import Advance, Closes, Job, part_path
 from fastload.shard.formats import format_of
 
 __all__ = ["ShardState", "ShareJob", "claim_path", "shard_state"]
@@ -53,7 +53,7 @@ class ShareJob(Job):
     def is_finished(self, number: int) -> bool:
         return shard_state(self.output, self.plan, number) == "whole"
 
-    def claim(self, number: int) -> Claim | None:
+    def claim(self, number: int) -> Closes | None:
         held = claim(claim_path(self.output, self.plan.shards[number].name))
         if held is None:
             return None

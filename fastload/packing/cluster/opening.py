@@ -18,9 +18,10 @@ from fastload.packing.packer import refuse_nesting, table_of
 from fastload.packing.plan import PLAN_NAME, PackPlan, check_options, resume_plan
 from fastload.packing.result import Observer
 from fastload.packing.source import Source, open_sources
+from fastload.remote.location import Location
 from fastload.shard.manifest import Manifest
 
-__all__ = ["Target", "check_plan", "discard", "opened", "targets_of", "waited"]
+__all__ = ["Target", "check_identity", "check_plan", "discard", "opened", "targets_of", "waited"]
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds between two looks at what somebody else does
 
@@ -85,13 +86,18 @@ def _complete(target: Target, options: PackOptions) -> Manifest:
 
 
 def check_plan(plan: PackPlan, target: Target, options: PackOptions) -> None:
+    """See :func:`check_identity`."""
+    check_identity(plan, target.source, target.output, options)
+
+
+def check_identity(plan: PackPlan, source: Source, output: Path | Location, options: PackOptions) -> None:
     """Raise PackError if a plan has other options or other classes; its files are looked at when packed."""
-    check_options(plan.identity, options, target.output)
-    if plan.classes != target.source.classes:
+    check_options(plan.identity, options, output)
+    if plan.classes != source.classes:
         raise PackError(
-            f"the source has changed since the pack of {target.output} was planned: it had "
-            f"{len(plan.classes)} classes, and has {len(target.source.classes)} now, or others. --plan-only "
-            "--restart throws the unfinished pack away and plans anew."
+            f"the source has changed since the pack of {output} was planned: it had {len(plan.classes)} "
+            f"classes, and has {len(source.classes)} now, or others. --plan-only --restart throws the "
+            "unfinished pack away and plans anew."
         )
 
 

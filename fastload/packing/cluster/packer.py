@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fastload.errors import FastloadError, PackError
 from fastload.packing.cluster.job import ShareJob, claim_path
@@ -20,16 +21,17 @@ from fastload.packing.plan import WORK_NAME, PackPlan, planned_bytes
 from fastload.packing.pool import write_shards
 from fastload.packing.result import Observer
 from fastload.packing.shard_job import BadFiles
+from fastload.remote.location import Location, is_url
 from fastload.shard.manifest import Manifest
 
-__all__ = ["Share", "begin", "pack_shares", "plan_shares", "words_for_errors"]
+__all__ = ["Share", "asked_of", "begin", "pack_shares", "plan_shares", "totals_of", "words_for_errors"]
 
 
 @dataclass(frozen=True)
 class Share:
     """What a pack of some shards has come to; shards are counted through all splits."""
 
-    output: Path
+    output: Path | Location
     shards: int  # of the plan; of a complete dataset those that it has
     asked: tuple[int, ...]  # numbers of those that this pack was to see to
     written: int  # of them, by this pack
@@ -51,6 +53,8 @@ def plan_shares(
         PackError: see :func:`fastload.packing.pack`.
     """
     options, observer = options or PackOptions(), observer or Observer()
+    if is_url(output):
+        return _in_store(source, output, options, None, observer)
     with words_for_errors(output):
         if options.restart:
             for target in targets_of(source, output, options):
@@ -79,9 +83,19 @@ def pack_shares(
             "--restart with --shards would throw away what others pack; 'fastload pack SOURCE OUTPUT "
             "--plan-only --restart' throws everything away, once, before they begin."
         )
+    if is_url(output):
+        return _in_store(source, output, options, shares, observer)
     with words_for_errors(output):
         targets = targets_of(source, output, options)
         return _pack(targets, Path(output).absolute(), options, shares, observer)
+
+
+def _in_store(
+    source: Any, output: Any, options: PackOptions, shares: Shares | None, observer: Observer
+) -> Share:
+    from fastload.packing.cluster.store_pack import share_in_store
+
+    return share_in_store(source, str(output), options, shares, observer)
 
 
 @contextmanager
@@ -100,10 +114,8 @@ def _pack(
 ) -> Share:
     with ExitStack() as stack:
         plans = [stack.enter_context(opened(target, options, observer)) for target in targets]
-        total = sum(len(plan.shards) for plan in plans)
-        files = sum(p.totals.files if isinstance(p, PackPlan) else p.num_records for p in plans)
-        size = sum(p.totals.bytes if isinstance(p, PackPlan) else p.data_bytes for p in plans)
-        asked = shares.numbers(total) if shares is not None else []
+        total, files, size = totals_of(plans)
+        asked = asked_of(shares, total)
         written = finished = first = 0
         for target, plan in zip(targets, plans, strict=True):
             count = len(plan.shards)
@@ -115,6 +127,18 @@ def _pack(
             first += len(plan.shards)
         published = all(isinstance(plan, Manifest) for plan in plans)
         return Share(output, total, tuple(asked), written, finished, published, files, size)
+
+
+def totals_of(plans: list[PackPlan | Manifest]) -> tuple[int, int, int]:
+    """Shards, files and bytes of plans, or of what has become of them."""
+    files = sum(p.totals.files if isinstance(p, PackPlan) else p.num_records for p in plans)
+    size = sum(p.totals.bytes if isinstance(p, PackPlan) else p.data_bytes for p in plans)
+    return sum(len(plan.shards) for plan in plans), files, size
+
+
+def asked_of(shares: Shares | None, total: int) -> list[int]:
+    """The numbers of the shards that a pack is to see to; without shares none."""
+    return shares.numbers(total) if shares is not None else []
 
 
 def _write(job: ShareJob, numbers: list[int], observer: Observer) -> int:

@@ -28,6 +28,7 @@ from fastload.packing.publish import publish_dataset
 from fastload.packing.result import Observer, PackResult
 from fastload.packing.shard_job import part_path
 from fastload.packing.summary import Summary
+from fastload.remote.location import is_url
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import Manifest
 
@@ -49,6 +50,10 @@ def publish_shares(
             the options are others than those of the plan.
     """
     options, observer = options or PackOptions(), observer or Observer()
+    if is_url(output):
+        from fastload.packing.cluster.store_pack import publish_in_store
+
+        return publish_in_store(source, str(output), options, observer)
     with words_for_errors(output), ExitStack() as stack:
         targets = targets_of(source, output, options)
         for target in targets:

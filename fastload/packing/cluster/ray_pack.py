@@ -19,13 +19,13 @@ from fastload.packing.cluster.opening import discard, opened, targets_of, waited
 from fastload.packing.cluster.packer import begin, words_for_errors
 from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.entries import EntriesObserver, Made, Maker, entries_of
-from fastload.packing.lock import Claim
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import bad_files
 from fastload.packing.plan import PackPlan
 from fastload.packing.result import Observer, PackResult
-from fastload.packing.shard_job import BadFiles
+from fastload.packing.shard_job import BadFiles, Closes
 from fastload.packing.spans import opened_once, spans_of
+from fastload.remote.location import is_url
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["pack_on_ray", "ray_entries"]
@@ -49,6 +49,11 @@ def pack_on_ray(
         PackError: see :func:`fastload.packing.pack`; also without Ray, or a cluster.
     """
     options, observer = options or PackOptions(), observer or Observer()
+    if is_url(output):
+        from fastload.packing.cluster.store_pack import pack_into_store
+
+        with RayCluster(address, options.num_proc) as cluster:
+            return pack_into_store(source, str(output), options, observer, cluster.as_finished)
     began = time.monotonic()
     with words_for_errors(output):
         if options.restart:
@@ -94,7 +99,7 @@ def _write(cluster: RayCluster, job: ShareJob, observer: Observer) -> int:
 
 def _write_one(job: ShareJob, number: int) -> bool:
     """On a worker: write a shard, unless another pack does, or a worker of a driver that has died."""
-    held: list[Claim] = []
+    held: list[Closes] = []
 
     def settled() -> bool:
         claimed = job.claim(number)

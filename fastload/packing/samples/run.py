@@ -28,6 +28,7 @@ from fastload.packing.samples.shards import Shards
 from fastload.packing.samples.transcode import Transcoder
 from fastload.packing.shard_job import BadFiles
 from fastload.packing.summary import Summary
+from fastload.remote.location import is_url
 from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import FORMATS, format_of
@@ -50,6 +51,11 @@ def pack_given(
     Raises:
         PackError: see :func:`fastload.pack`.
     """
+    if is_url(output):
+        raise PackError(
+            f"{output} is no folder of this machine, which samples are packed into; copy the packed folder "
+            "there."
+        )
     folder = Path(output).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -123,6 +123,15 @@ def test_entry_points_and_verifying(source: Path, expected: dict[str, bytes], tm
 
 
 @pytest.mark.usefixtures("cluster")
+def test_from_url_to_url(source: Path, expected: dict[str, bytes], tmp_path: Path) -> None:
+    url, given = f"file://{tmp_path}/store/set", PackOptions(shard_size=100_000)
+    [result] = pack_on_ray(f"file://{source}", url, "local", given)
+    assert snapshot(tmp_path / "store" / "set") == expected
+    assert result.written_bytes > 0
+    assert pack_on_ray(f"file://{source}", url, "local", given)[0].was_complete
+
+
+@pytest.mark.usefixtures("cluster")
 def test_no_cluster_there(source: Path, tmp_path: Path) -> None:
     ray.shutdown()
     try:
