@@ -14,6 +14,7 @@ from fastload.cache.files import clean, remove
 from fastload.cache.root import PrivateFolder, folder_path, other_folders
 from fastload.cache.sets import CachedSet, cached_sets, set_name, users_of
 from fastload.cache.settings import CacheSetting
+from fastload.cli.arguments import add_storage_options, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.shard.dataset import PackedFiles
 
@@ -37,11 +38,15 @@ def add(verbs: Any) -> None:
         description="Remove cached sets that nobody uses; exit code 1 if one that was named is in use.",
     )
     clear.add_argument(
-        "datasets", metavar="DATASET", nargs="*", type=Path, help="only those of these datasets"
+        "datasets", metavar="DATASET", nargs="*", type=place, help="only those of these datasets"
     )
     clear.add_argument("--stale", action="store_true", help="only those whose dataset is gone or changed")
     path = actions.add_parser("path", help="where it lies", description="Print the cache's folder or files.")
-    path.add_argument("datasets", metavar="DATASET", nargs="*", type=Path, help="print these datasets' files")
+    path.add_argument(
+        "datasets", metavar="DATASET", nargs="*", type=place, help="print these datasets' files"
+    )
+    for action in (clear, path):
+        add_storage_options(action)
     for action in (ls, clear, path):
         action.add_argument("--dir", metavar="DIR", type=Path, help=_WHERE)
         action.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
@@ -70,7 +75,7 @@ def _print_nothing(root: Path, arguments: argparse.Namespace) -> None:
 
 def _path(root: Path, arguments: argparse.Namespace) -> int:
     folder = folder_path(root)
-    names = [set_name(PackedFiles(path, entries=False), "encoded") for path in arguments.datasets]
+    names = [set_name(_opened(given, arguments), "encoded") for given in arguments.datasets]
     paths = [str(folder / name) for name in names] or [str(folder)]
     if arguments.json:
         print_json({"paths": paths})
@@ -166,8 +171,15 @@ def _clear(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
     return 1 if kept and arguments.datasets else 0
 
 
+def _opened(given: str | Path, arguments: argparse.Namespace) -> PackedFiles:
+    return PackedFiles(given, entries=False, storage_options=options_for(arguments, given))
+
+
 def _chosen(found: Sequence[CachedSet], arguments: argparse.Namespace) -> list[CachedSet]:
-    sources = {path.absolute() for path in arguments.datasets}
+    sources = {
+        given.absolute() if isinstance(given, Path) else _opened(given, arguments).folder
+        for given in arguments.datasets
+    }
     return [
         each
         for each in found

@@ -11,6 +11,7 @@ from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError
 from fastload.remote.location import Location
 from fastload.remote.options import StorageOptions, checked_headers, unknown_options
+from fastload.remote.reach import check_reach
 from fastload.remote.store import Facts, Listed
 
 __all__ = ["HttpStore"]
@@ -55,6 +56,7 @@ class HttpStore:
         """See :class:`~fastload.remote.store.Store`."""
         with self._lock:
             if self._made is None:
+                check_reach(str(self.root), str(self.root), "Look at the URL.")
                 self._made = _C.RemoteStore(
                     str(self.root),
                     str(self.root),
@@ -66,16 +68,18 @@ class HttpStore:
 
     def head(self, path: str) -> Facts | None:
         """See :class:`~fastload.remote.store.Store`."""
+        core = self.core()
         try:
-            found = self.core().head(path)
+            found = core.head(path)
         except ShardError as error:
             raise RemoteError(str(error)) from error
         return None if found is None else Facts(*found)
 
     def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
+        core = self.core()
         try:
-            return self.core().get(path, begin, end)
+            return core.get(path, begin, end)
         except ShardError as error:
             if self.head(path) is None:
                 raise ObjectMissing(f"{self.root / path} does not exist.") from error

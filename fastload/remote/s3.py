@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from fastload._native import _C
-from fastload.errors import ObjectMissing, RemoteError, ShardError
+from fastload.errors import RemoteError, ShardError
 from fastload.remote.location import Location
 from fastload.remote.options import S3Options, StorageOptions
+from fastload.remote.reach import check_reach
 from fastload.remote.s3_errors import in_words, missing_library
 from fastload.remote.store import Facts, Listed
 
@@ -116,21 +117,27 @@ class S3Store:
 
     def head(self, path: str) -> Facts | None:
         """See :class:`~fastload.remote.store.Store`."""
-        call = partial(self._client.head_object, Bucket=self.root.host, Key=path)
+        core = self.core()
         try:
-            found = self._ask("looked at", path, call)
-        except ObjectMissing:
-            return None
-        return Facts(int(found["ContentLength"]), str(found.get("ETag", "")))
+            found = core.head(path)
+        except ShardError as error:
+            self._say("looked at", path)
+            raise RemoteError(str(error)) from error
+        return None if found is None else Facts(*found)
 
     def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
+        core = self.core()
         try:
-            return self.core().get(path, begin, end)
+            return core.get(path, begin, end)
         except ShardError as error:
-            # botocore has the words for what S3 says, if it still says so.
-            self._ask("read", path, partial(self._client.get_object, Bucket=self.root.host, Key=path))
+            self._say("read", path)
             raise RemoteError(str(error)) from error
+
+    def _say(self, what: str, path: str) -> None:
+        """Raise what S3 says about an object, which botocore understands, if it still says so."""
+        asked = {"Bucket": self.root.host, "Key": path, "Range": "bytes=0-0"}
+        self._ask(what, path, partial(self._client.get_object, **asked))
 
     def list(self, prefix: str) -> Iterator[Listed]:
         """See :class:`~fastload.remote.store.Store`."""
@@ -204,12 +211,18 @@ class S3Store:
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
         """See :class:`~fastload.remote.store.Store`."""
         if self._core is None or self._core[0] != os.getpid():
-            client = self._client
+            base, region = self._base_and_region()
+            check_reach(base, str(self.root), "Look at endpoint_url and region.")
             with self._lock:
-                self._core = os.getpid(), self._new_core(client)
+                self._core = os.getpid(), self._new_core(base, region)
         return self._core[1]
 
-    def _new_core(self, client: Any) -> _C.RemoteStore:
+    def _base_and_region(self) -> tuple[str, str]:
+        """The bucket's address, and what requests are signed for."""
+        options = self._options
+        if options.endpoint_url and options.region and options.addressing_style != "virtual":
+            return f"{options.endpoint_url.rstrip('/')}/{self.root.host}", options.region
+        client = self._client
         url = self._ask("opened", "", partial(_url_of_object, client, self.root.host))
         region = client.meta.region_name
         if urlsplit(url).netloc.endswith(".amazonaws.com"):
@@ -218,12 +231,15 @@ class S3Store:
                 client = self._new_client(region)
                 url = self._ask("opened", "", partial(_url_of_object, client, self.root.host))
         base = urlsplit(url)._replace(query="").geturl().removesuffix("/" + _ANY)
+        return base, region or "us-east-1"
+
+    def _new_core(self, base: str, region: str) -> _C.RemoteStore:
         key, secret, token = self._credentials()
         return _C.RemoteStore(
             base,
             str(self.root),
             signing="none" if self._options.anon else "sigv4",
-            region=region or "us-east-1",
+            region=region,
             access_key=key,
             secret_key=secret,
             token=token,

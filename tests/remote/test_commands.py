@@ -191,6 +191,16 @@ def test_warm_reads_from_a_store(
     assert again["there_records"] == 52
 
 
+def test_the_cache_of_a_set_in_a_store_is_named_and_cleared(
+    cache_root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out_of(capsys, "warm", URL, "--to", str(cache_root))
+    (path,) = out_of(capsys, "cache", "path", URL, "--dir", str(cache_root)).split()
+    assert Path(path).exists()
+    assert "1 set removed" in out_of(capsys, "cache", "clear", URL, "--dir", str(cache_root))
+    assert not Path(path).exists()
+
+
 def test_warm_brings_no_store_into_the_page_cache(capsys: pytest.CaptureFixture[str]) -> None:
     assert "files of this machine" in out_of(capsys, "warm", URL, "--page-cache", code=2)
 

@@ -76,6 +76,11 @@ def test_no_set_and_no_rights_are_said(server: FaultServer) -> None:
         PackedFiles(f"{server.url}/some%20sets/a")
 
 
+def test_a_server_that_is_not_there_is_said_at_once() -> None:
+    with pytest.raises(RemoteError, match="http://127.0.0.1:9 cannot be reached: .*Connection refused"):
+        PackedFiles("http://127.0.0.1:9/set")
+
+
 @pytest.mark.parametrize(
     "call",
     [
