@@ -66,7 +66,7 @@ void Attempt::add_header(const std::string& line) {
 }
 
 void Attempt::prepare(Fetch& fetch, const RemoteOptions& options, const Secrets& secrets,
-                      Millis now, int64_t clock_offset) {
+                      Signer& signer, Millis now, int64_t clock_offset) {
   fetch_ = &fetch;
   head_ = {};
   text_.clear();
@@ -82,7 +82,7 @@ void Attempt::prepare(Fetch& fetch, const RemoteOptions& options, const Secrets&
   curl_.easy_reset(handle_);
   curl_.slist_free_all(headers_);
   headers_ = nullptr;
-  set_address(options, secrets, clock_offset);
+  set_address(options, secrets, signer, clock_offset);
   for (const auto& [name, value] : options.headers) {
     std::string line = name;
     add_header(line.append(": ").append(value));
@@ -98,7 +98,7 @@ void Attempt::prepare(Fetch& fetch, const RemoteOptions& options, const Secrets&
   }
 }
 
-void Attempt::set_address(const RemoteOptions& options, const Secrets& secrets,
+void Attempt::set_address(const RemoteOptions& options, const Secrets& secrets, Signer& signer,
                           int64_t clock_offset) {
   const std::string& path = fetch_->object->path;
   fetch_->credentials = secrets.version();
@@ -120,7 +120,8 @@ void Attempt::set_address(const RemoteOptions& options, const Secrets& secrets,
   const std::string host = host_of(url), encoded = path_of(url);
   const SignedRequest request{head ? "HEAD" : "GET", host, encoded, options.region};
   const std::time_t time = std::time(nullptr) + clock_offset;
-  for (const std::string& line : sign(request, secrets.credentials(), time)) add_header(line);
+  for (const std::string& line : signer.sign(request, secrets.credentials(), time))
+    add_header(line);
 }
 
 void Attempt::set_transport(const RemoteOptions& options) {

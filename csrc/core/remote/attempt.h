@@ -32,8 +32,8 @@ class Attempt {
   Attempt& operator=(const Attempt&) = delete;
 
   // Throws Error(kState) where there is no address for the path.
-  void prepare(Fetch& fetch, const RemoteOptions& options, const Secrets& secrets, Millis now,
-               int64_t clock_offset);
+  void prepare(Fetch& fetch, const RemoteOptions& options, const Secrets& secrets, Signer& signer,
+               Millis now, int64_t clock_offset);
   // What came of it; reason() says it in words. `now` for what was received last.
   Outcome finish(CURLcode code);
   // Without an end: it has stalled.
@@ -67,7 +67,8 @@ class Attempt {
   void check_object(uint64_t size);
   void refuse(std::string why, bool final);
   void add_header(const std::string& line);
-  void set_address(const RemoteOptions& options, const Secrets& secrets, int64_t clock_offset);
+  void set_address(const RemoteOptions& options, const Secrets& secrets, Signer& signer,
+                   int64_t clock_offset);
   void set_transport(const RemoteOptions& options);
   Outcome judge_status();
   Outcome judge_failure(CURLcode code);

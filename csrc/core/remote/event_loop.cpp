@@ -230,7 +230,7 @@ void EventLoop::send(Fetch& fetch, Millis now, bool hedge) {
     if (idle_.empty()) idle_.push_back(std::make_unique<Attempt>(curl_));
     active_.reserve(active_.size() + 1);
     idle_.reserve(active_.size() + idle_.size() + 1);  // for the way back
-    idle_.back()->prepare(fetch, options_, secrets_, now, clock_offset_);
+    idle_.back()->prepare(fetch, options_, secrets_, signer_, now, clock_offset_);
   } catch (const std::exception&) {
     if (fetch.attempts == 0) end(fetch, std::current_exception());
     return;

@@ -119,6 +119,7 @@ class EventLoop {
   std::vector<Fetch*> delayed_;
   Attempts active_, idle_;
   uint64_t bytes_in_flight_ = 0;
+  Signer signer_;
   Latencies latencies_;
   Hedging hedging_;
   InFlight in_flight_;

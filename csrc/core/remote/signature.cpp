@@ -1,6 +1,6 @@
 #include "remote/signature.h"
 
-#include "remote/sha256.h"
+#include <utility>
 
 namespace fastload {
 namespace {
@@ -16,8 +16,22 @@ std::string time_text(std::time_t now, const char* format) {
 
 }  // namespace
 
-std::vector<std::string> sign(const SignedRequest& request, const Credentials& credentials,
-                              std::time_t now) {
+const Sha256& Signer::key(const std::string& secret, const std::string& day,
+                          std::string_view region) {
+  std::string wanted = secret + "/" + day + "/";
+  wanted += region;
+  if (wanted == made_for_) return key_;
+  key_ = hmac_sha256("AWS4" + secret, day);
+  for (const std::string_view word :
+       {region, std::string_view("s3"), std::string_view("aws4_request")}) {
+    key_ = hmac_sha256(as_text(key_), word);
+  }
+  made_for_ = std::move(wanted);
+  return key_;
+}
+
+std::vector<std::string> Signer::sign(const SignedRequest& request, const Credentials& credentials,
+                                      std::time_t now) {
   const std::string time = time_text(now, "%Y%m%dT%H%M%SZ");
   const std::string day = time.substr(0, 8);
   std::vector<std::string> headers = {std::string("x-amz-content-sha256:") + kPayload,
@@ -35,14 +49,10 @@ std::vector<std::string> sign(const SignedRequest& request, const Credentials& c
   const std::string scope = day + "/" + std::string(request.region) + "/s3/aws4_request";
   const std::string to_sign =
       "AWS4-HMAC-SHA256\n" + time + "\n" + scope + "\n" + hex(sha256(canonical));
-  Sha256 key = hmac_sha256("AWS4" + credentials.secret_key, day);
-  for (const std::string_view word :
-       {request.region, std::string_view("s3"), std::string_view("aws4_request")}) {
-    key = hmac_sha256(as_text(key), word);
-  }
+  const Sha256& day_key = key(credentials.secret_key, day, request.region);
   headers.push_back("Authorization: AWS4-HMAC-SHA256 Credential=" + credentials.access_key + "/" +
                     scope + ", SignedHeaders=" + names +
-                    ", Signature=" + hex(hmac_sha256(as_text(key), to_sign)));
+                    ", Signature=" + hex(hmac_sha256(as_text(day_key), to_sign)));
   return headers;
 }
 

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "remote/sha256.h"
+
 namespace fastload {
 
 struct Credentials {
@@ -20,10 +22,20 @@ struct SignedRequest {
   std::string_view method, host, path, region;
 };
 
-// The header lines to send, x-amz-content-sha256 among them: stores that check it refuse requests
-// without.
-std::vector<std::string> sign(const SignedRequest& request, const Credentials& credentials,
-                              std::time_t now);
+// Not to be used by two threads at once: the key of a day and region is kept.
+class Signer {
+ public:
+  // The header lines to send, x-amz-content-sha256 among them: stores that check it refuse requests
+  // without.
+  std::vector<std::string> sign(const SignedRequest& request, const Credentials& credentials,
+                                std::time_t now);
+
+ private:
+  const Sha256& key(const std::string& secret, const std::string& day, std::string_view region);
+
+  std::string made_for_;
+  Sha256 key_{};
+};
 
 // A path with all but letters, digits, "-_.~" and "/" percent-encoded, as S3 wants it.
 std::string encode_path(std::string_view path);
