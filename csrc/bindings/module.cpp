@@ -12,6 +12,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_pack(m);
   fastload::bindings::register_cache(m);
   fastload::bindings::register_remote(m);
+  fastload::bindings::register_tier(m);
   fastload::bindings::register_shard(m);
   fastload::bindings::register_entries(m);
   fastload::bindings::register_column(m);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cache/cache_file.h"
+#include "cache/disk_tier.h"
 #include "io/guarded_range.h"
 #include "register.h"
 #include "remote/remote_store.h"
@@ -113,13 +114,15 @@ void register_shard(nb::module_& m) {
       .def(nb::init<const Reader&, Column&>(), nb::arg("reader"), nb::arg("column"),
            nb::keep_alive<1, 3>(),
            "Of the same shards; reads the records of another field, which lie in a column.")
+      .def(nb::init<const Reader&, Index&, std::shared_ptr<CacheFile>, std::shared_ptr<DiskTier>>(),
+           nb::arg("reader"), nb::arg("index"), nb::arg("cache").none(),
+           nb::arg("tier").none() = nb::none(), nb::keep_alive<1, 3>(),
+           "Of the same shards; looks in cache and tier first, and puts there what it reads.")
       .def(
-          nb::init<const Reader&, Index&, std::shared_ptr<CacheFile>>(), nb::arg("reader"),
-          nb::arg("index"), nb::arg("cache"), nb::keep_alive<1, 3>(),
-          "Of the same shards; looks for records in the cache first, and puts there what it reads.")
-      .def(nb::init<const Reader&, Column&, std::shared_ptr<CacheFile>>(), nb::arg("reader"),
-           nb::arg("column"), nb::arg("cache"), nb::keep_alive<1, 3>(),
-           "The same of another field's records. reader: of that field, too, without a cache.")
+          nb::init<const Reader&, Column&, std::shared_ptr<CacheFile>, std::shared_ptr<DiskTier>>(),
+          nb::arg("reader"), nb::arg("column"), nb::arg("cache").none(),
+          nb::arg("tier").none() = nb::none(), nb::keep_alive<1, 3>(),
+          "The same of another field's records. reader: of that field, too, without a cache.")
       .def(
           "read",
           [](Reader& reader, uint64_t id) {

@@ -179,7 +179,18 @@ def plan_memory(
 
         source = whole_picture_bytes(dataset, plan, options, threads.most)
     total = found["total"] + ahead + source
-    return {**found, "read_ahead_bytes": ahead, "source_bytes": source, "total": total, "cache_bytes": cache}
+    found = {
+        **found,
+        "read_ahead_bytes": ahead,
+        "source_bytes": source,
+        "total": total,
+        "cache_bytes": cache,
+    }
+    if options.cache.disk is not None:
+        from fastload.backends.upcoming import disk_plan
+
+        found |= disk_plan(dataset.parts, sampler, options, streams, found["total"])
+    return found
 
 
 def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:

@@ -27,6 +27,7 @@ from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
+    from fastload.backends.upcoming import Upcoming
     from fastload.prefetch.autotune import Autotuner
 
 __all__ = ["BatchMemory", "NativeBackend", "host_memory"]
@@ -93,6 +94,15 @@ class NativeBackend:
         depth = options.prefetch_factor if depth is None else depth
         #: The queue of host batches, for whoever takes them before the consumer does.
         self.feeder = Feeder(filling, sampler, memory.slots, depth, ahead.samples)
+        self._upcoming: Upcoming | None = None
+        if self._reading.disk is not None:
+            from fastload.backends.upcoming import Upcoming, node_ranks
+
+            part = sampler.partition
+            ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
+            most = ahead.samples + (options.most_prefetch + 1) * part.batch_size
+            self._upcoming = Upcoming(self._reading.disk, dataset.parts, sampler, ranks, most)
+            self.feeder.on_take = self._upcoming.at
         self._tuner: Autotuner | None = None
         self.tune_by(lambda: self.feeder.waited)
 
@@ -169,6 +179,8 @@ class NativeBackend:
     def close(self) -> None:
         """End all threads, and let go of the caches. Idempotent."""
         self.end_threads()
+        if self._upcoming is not None:
+            self._upcoming.close()
         self._reading.close()
 
     def counts(self) -> Counts:

@@ -58,6 +58,7 @@ class Options:
     cache_decoded: int | str | None = None
     unbatched: bool = False  # samples one by one; batch_size is 1
     drop_padding: bool = False
+    local_ranks: tuple[int, int] = (0, 1)  # rank and number of ranks on this node
     fields: Sequence[str] | None = None  # None: all; else batches are dicts
     sizes: str | tuple[int, int] = "stack"  # of pictures that differ; see fastload.sample.planned.Sizes
 

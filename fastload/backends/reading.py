@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload._native import _C
 from fastload.backends.options import Options
@@ -13,6 +13,9 @@ from fastload.cache.opening import no_cache, open_cache
 from fastload.cache.streams import Streams, kept_of
 from fastload.cache.tables import start_copies
 from fastload.dataset.mixture import Packed
+
+if TYPE_CHECKING:  # most have none
+    from fastload.cache.disk import DiskUse
 
 __all__ = ["Reading"]
 
@@ -36,6 +39,12 @@ class Reading:
         #: Files of decoded pictures, one for each part of the dataset; none where records are cached.
         self.pixels: list[_C.CacheFile | None] = []
         streams = record_streams(dataset, options.fields)
+        #: The tiers below memory; None: there are none.
+        self.disk: DiskUse | None = None
+        if options.cache.disk is not None:
+            from fastload.cache.disk import open_disk
+
+            self.disk = open_disk(dataset.parts, options.cache.disk, streams)
         if options.cache_decoded is None:
             self._use = open_cache(dataset.parts, options.cache, streams=streams)
             self.dataset = self._through_records(streams, self._use.of(None))
@@ -47,6 +56,8 @@ class Reading:
         else:
             reason = "no cache: samples of different sizes are decoded one by one, for the Python callables"
             self._use = no_cache(kept_of(dataset.parts, streams), reason, tier)
+            if self.disk is not None:
+                self.dataset = self._through_records((), [])
         self.pixels = self._use.of(None)
 
     def _through_records(self, streams: Streams, first: Sequence[_C.CacheFile | None]) -> Packed:
@@ -57,7 +68,8 @@ class Reading:
             for held, file in zip(fields, self._use.of(stream), strict=True):
                 if stream is not None and file is not None:
                     held[stream] = file
-        cached = self._own.with_caches(first or [None] * len(parts), fields)
+        tiers = self.disk.of(parts) if self.disk is not None else [{} for _ in parts]
+        cached = self._own.with_caches(first or [None] * len(parts), fields, tiers)
         for part, file in zip(cached.parts, first, strict=False):
             if file is not None:
                 start_copies(file, part.folder)
@@ -65,9 +77,12 @@ class Reading:
 
     def counts(self) -> dict[str, Any]:
         """See :meth:`fastload.cache.opening.CacheUse.stats`."""
-        return self._use.stats()
+        found = self._use.stats()
+        return found if self.disk is None else {**found, "disk": self.disk.stats()}
 
     def close(self) -> None:
         """Let go of the caches. Idempotent."""
         self._use.close()
+        if self.disk is not None:
+            self.disk.close()
         self.dataset = self._own

@@ -7,8 +7,9 @@ a file holds a shared ``flock`` on it, which ends with the process; so a file wh
 is not in use, and only such a file is removed.
 
 The records of a large set lie in files beside it, its stripes (NAME.0, NAME.1, ...), because the kernel lets
-one thread at a time write to a file. They get their names before it does and lose them after it, so whoever
-is attached to it has them; stripes without it were left by a process that died.
+one thread at a time write to a file; those of a disk tier in one (NAME.data). They get their names before it
+does and lose them after it, so whoever is attached to it has them; stripes without it were left by a process
+that died.
 """
 
 from __future__ import annotations
@@ -18,12 +19,10 @@ import errno
 import fcntl
 import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -40,6 +39,7 @@ from fastload.cache.layout import (
     plan,
     table_of,
 )
+from fastload.cache.root import TEMPORARY, Folder, lock, lock_alone, open_private, unnamed
 from fastload.errors import CacheError, FastloadError
 
 __all__ = [
@@ -54,20 +54,11 @@ __all__ = [
     "stripe_names",
 ]
 
-SUFFIX = ".flc"
-_STRIPE = re.compile(r"(?<=\.flc)\.[0-9]+$")
-_TEMPORARY = ".tmp-"
+SUFFIX, TIER_SUFFIX, DATA_SUFFIX = ".flc", ".flt", ".data"
+_STRIPE = re.compile(r"(?<=\.flc)\.[0-9]+$|(?<=\.flt)\.data$")
 _FIRST = 64 << 20  # bytes of records that are reserved before a file is used: 30 ms
 _STEP = 1 << 30  # bytes reserved at a time: between two steps signals are handled
 _ATTACH_SECONDS = 10.0  # for a lock that is held for moments only
-_LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
-
-
-class Folder(Protocol):
-    """A private folder, opened and checked."""
-
-    fd: int
-    path: Path
 
 
 @dataclass(frozen=True)
@@ -91,48 +82,6 @@ class CacheInfo:
     in_use: bool
 
 
-def _open(folder: Folder, name: str, flags: int) -> int:
-    """Open a file of this user's alone, without following a link."""
-    path = folder.path / name
-    try:
-        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.fd)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise CacheError(
-            f"{path} cannot be opened: {error.strerror}. Remove it with 'fastload cache clear'."
-        ) from error
-    found = os.fstat(descriptor)
-    problem = ""
-    if not stat.S_ISREG(found.st_mode):
-        problem = "is not a file"
-    elif found.st_uid != os.geteuid():
-        problem = f"belongs to user {found.st_uid}, this process runs as {os.geteuid()}"
-    elif found.st_mode & 0o077:
-        problem = f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, needed is 0600)"
-    if problem:
-        os.close(descriptor)
-        raise CacheError(f"{path} {problem}: it is not trusted. Remove it with 'fastload cache clear'.")
-    return descriptor
-
-
-def _lock(descriptor: int, kind: int) -> bool:
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _lock_alone(descriptor: int) -> bool:
-    """The exclusive lock. Somebody else may be having the same look, for a moment."""
-    for _ in range(_LOOKS):
-        if _lock(descriptor, fcntl.LOCK_EX):
-            return True
-        time.sleep(_LOOK_SECONDS)
-    return False
-
-
 def attach(folder: Folder, name: str, *, write: bool = True) -> _C.CacheFile:
     """Attach to a cache file.
 
@@ -151,13 +100,13 @@ def attach(folder: Folder, name: str, *, write: bool = True) -> _C.CacheFile:
     limit = time.monotonic() + _ATTACH_SECONDS
     while True:
         try:
-            descriptor = _open(folder, name, os.O_RDWR if write else os.O_RDONLY)
+            descriptor = open_private(folder, name, os.O_RDWR if write else os.O_RDONLY)
         except CacheError as error:
             cause = error.__cause__
             if not (write and isinstance(cause, OSError) and cause.errno in (errno.EACCES, errno.EROFS)):
                 raise
-            descriptor = _open(folder, name, os.O_RDONLY)
-        if _lock(descriptor, fcntl.LOCK_SH) and os.fstat(descriptor).st_nlink > 0:
+            descriptor = open_private(folder, name, os.O_RDONLY)
+        if lock(descriptor, fcntl.LOCK_SH) and os.fstat(descriptor).st_nlink > 0:
             break
         os.close(descriptor)  # somebody looks whether it is in use, or removes it
         if time.monotonic() > limit:
@@ -203,7 +152,7 @@ def create(
     _check_free(folder, size)
     if check is not None:
         check(size)
-    with _stripes(folder, name, layout.sizes[1:]), _unnamed(folder, name) as (descriptor, publish):
+    with _stripes(folder, name, layout.sizes[1:]), unnamed(folder, name) as (descriptor, publish):
         os.ftruncate(descriptor, layout.sizes[0])
         reserved = min(layout.sizes[0], layout.data_offset + _FIRST)
         _reserve(folder, descriptor, size, reserved)
@@ -257,7 +206,7 @@ def _stripes(folder: Folder, name: str, sizes: Sequence[int]) -> Iterator[None]:
     names = [f"{name}.{number}" for number in range(len(sizes))]
     try:
         for each, size in zip(names, sizes, strict=True):
-            with _unnamed(folder, each) as (descriptor, publish):
+            with unnamed(folder, each) as (descriptor, publish):
                 os.ftruncate(descriptor, size)
                 publish()
         yield
@@ -267,40 +216,11 @@ def _stripes(folder: Folder, name: str, sizes: Sequence[int]) -> Iterator[None]:
         raise
 
 
-@contextlib.contextmanager
-def _unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]]]:
-    """A file without a name (where the kernel has no such files, with a temporary one), and what names it."""
-    flags = os.O_RDWR | os.O_CLOEXEC
-    temporary = ""
-    try:
-        descriptor = os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder.fd)
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
-            raise CacheError(f"No file can be made in {folder.path}: {error.strerror}.") from error
-        temporary = f"{_TEMPORARY}{os.getpid()}-{name}"
-        descriptor = os.open(
-            temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd
-        )
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
-
-    def publish() -> None:
-        source = temporary or f"/proc/self/fd/{descriptor}"
-        # With a folder's descriptor this is linkat(), which alone follows the link to a file without a name.
-        os.link(source, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd, follow_symlinks=True)
-
-    try:
-        yield descriptor, publish
-    finally:
-        if temporary:
-            os.unlink(temporary, dir_fd=folder.fd)
-        os.close(descriptor)
-
-
 def clean(folder: Folder) -> None:
     """Remove what processes that were killed have left. The caller holds the folder's creation lock."""
     names = set(os.listdir(folder.fd))
     for name in names:
-        if name.startswith(_TEMPORARY):
+        if name.startswith(TEMPORARY):
             remove(folder, name)
         elif _STRIPE.search(name) and _STRIPE.sub("", name) not in names:
             _unlink(folder, name)
@@ -321,7 +241,7 @@ def remove(folder: Folder, name: str) -> bool:
         _unlink(folder, name)
         return True
     try:
-        if not _lock_alone(descriptor) and not _is_damaged(folder, name):
+        if not lock_alone(descriptor) and not _is_damaged(folder, name):
             return False
         _unlink(folder, name)
         for stripe in stripe_names(folder, name):
@@ -332,7 +252,7 @@ def remove(folder: Folder, name: str) -> bool:
 
 
 def _is_damaged(folder: Folder, name: str) -> bool:
-    if name.startswith(_TEMPORARY):
+    if name.startswith(TEMPORARY):
         return False  # whoever makes it is not through
     try:
         inspect(folder, name)
@@ -358,11 +278,15 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         FileNotFoundError: there is none.
         CacheError: it is not this user's, or not a cache file.
     """
-    descriptor = _open(folder, name, os.O_RDONLY)
+    if name.endswith(TIER_SUFFIX):
+        from fastload.cache.disk_files import inspect_tier
+
+        return inspect_tier(folder, name)
+    descriptor = open_private(folder, name, os.O_RDONLY)
     try:
         head = os.pread(descriptor, HEADER_BYTES, 0)
         live = os.pread(descriptor, LIVE_BYTES, HEADER_BYTES)
-        in_use = not _lock_alone(descriptor)
+        in_use = not lock_alone(descriptor)
     finally:
         os.close(descriptor)
     if len(live) < LIVE_BYTES or head[:8] != MAGIC or _crc_of(head) != int.from_bytes(head[-4:], "little"):

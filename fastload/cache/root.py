@@ -8,20 +8,36 @@ is in it was made by this user then. Files in it are opened relative to its desc
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 from fastload._native import _C
 from fastload.errors import CacheError
 
-__all__ = ["LOCK_NAME", "PrivateFolder", "folder_path", "other_folders"]
+__all__ = [
+    "LOCK_NAME",
+    "TEMPORARY",
+    "Folder",
+    "PrivateFolder",
+    "folder_path",
+    "is_in_memory",
+    "lock",
+    "lock_alone",
+    "open_private",
+    "other_folders",
+    "unnamed",
+]
 
 LOCK_NAME = ".create.lock"
+TEMPORARY = ".tmp-"  # names of files that are being made, where they need one, begin so
+_LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
 _LOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.05
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -32,22 +48,34 @@ def folder_path(root: Path) -> Path:
     return root / f"fastload-{os.geteuid()}"
 
 
+def is_in_memory(root: Path) -> bool:
+    """Whether a folder is of a memory file system; one that cannot be looked at counts as such."""
+    try:
+        return bool(_C.file_system(str(root))["in_memory"])
+    except OSError:
+        return True
+
+
 class PrivateFolder:
     """``<root>/fastload-<uid>``, opened and checked. A context manager.
 
     Args:
         root: the folder of a memory file system.
         create: make the private folder if it is not there.
+        on_disk: ``root`` is of a local disk, and made, too.
 
     Raises:
-        CacheError: ``root`` is not a folder in memory, or the private one is not this user's alone.
+        CacheError: ``root`` is not such a folder, or the private one is not this user's alone.
         FileNotFoundError: it is not there, and ``create`` is false.
     """
 
-    def __init__(self, root: Path, create: bool = False) -> None:
+    def __init__(self, root: Path, create: bool = False, on_disk: bool = False) -> None:
         self.root = root
         self.path = folder_path(root)
-        _check_root(root)
+        if on_disk:
+            _check_disk(root, create)
+        else:
+            _check_root(root)
         if create:
             try:
                 os.mkdir(self.path, 0o700)
@@ -98,10 +126,10 @@ class PrivateFolder:
         Raises:
             CacheError: another process has held it for ``seconds``.
         """
-        lock = self._open_lock()
+        held = self._open_lock()
         try:
             limit = time.monotonic() + seconds
-            while not _try_lock(lock):
+            while not lock(held, fcntl.LOCK_EX):
                 if time.monotonic() > limit:
                     raise CacheError(
                         f"{self.path / LOCK_NAME} has been locked by another process for {seconds:g} s, "
@@ -111,7 +139,7 @@ class PrivateFolder:
                 time.sleep(_POLL_SECONDS)
             yield
         finally:
-            os.close(lock)
+            os.close(held)
 
 
 def other_folders(root: Path) -> Iterator[tuple[Path, int, int | None]]:
@@ -130,14 +158,6 @@ def _folder_bytes(path: Path) -> int | None:
         return None
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _check_root(root: Path) -> None:
     try:
         in_memory = _C.file_system(str(root))["in_memory"]
@@ -148,8 +168,27 @@ def _check_root(root: Path) -> None:
         ) from error
     if not in_memory:
         raise CacheError(
-            f"{root} is not in memory: the node cache needs a tmpfs, such as /dev/shm. For a copy on a "
-            f"faster disk copy the dataset's folder."
+            f"{root} is not in memory: the node cache needs a tmpfs, such as /dev/shm. For a tier on a local "
+            f'disk say how large it may be: cache="{root}:800GB".'
+        )
+
+
+def _check_disk(root: Path, create: bool) -> None:
+    try:
+        if create:
+            root.mkdir(parents=True, exist_ok=True)
+        remote = _C.file_system(str(root))["remote"]
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"The disk tier has no place: {error}. Give a folder on a local disk where you may write: "
+            f'cache="<folder>:<size>".'
+        ) from error
+    if remote:
+        raise CacheError(
+            f"{root} is on a network file system: a disk tier is one node's, on a disk of its own. Give a "
+            f'folder on a local disk: cache="<folder>:<size>".'
         )
 
 
@@ -176,3 +215,82 @@ def _open_folder(path: Path) -> int:
             f"another folder in memory: cache=<folder>, or FASTLOAD_CACHE_DIR."
         )
     return descriptor
+
+
+class Folder(Protocol):
+    """A private folder, opened and checked."""
+
+    fd: int
+    path: Path
+
+
+def open_private(folder: Folder, name: str, flags: int) -> int:
+    """Open a file of this user's alone, without following a link."""
+    path = folder.path / name
+    try:
+        descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.fd)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise CacheError(
+            f"{path} cannot be opened: {error.strerror}. Remove it with 'fastload cache clear'."
+        ) from error
+    found = os.fstat(descriptor)
+    problem = ""
+    if not stat.S_ISREG(found.st_mode):
+        problem = "is not a file"
+    elif found.st_uid != os.geteuid():
+        problem = f"belongs to user {found.st_uid}, this process runs as {os.geteuid()}"
+    elif found.st_mode & 0o077:
+        problem = f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}, needed is 0600)"
+    if problem:
+        os.close(descriptor)
+        raise CacheError(f"{path} {problem}: it is not trusted. Remove it with 'fastload cache clear'.")
+    return descriptor
+
+
+def lock(descriptor: int, kind: int) -> bool:
+    """``flock`` without waiting; False if somebody else has one that excludes it."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock_alone(descriptor: int) -> bool:
+    """The exclusive lock. Somebody else may be having the same look, for a moment."""
+    for _ in range(_LOOKS):
+        if lock(descriptor, fcntl.LOCK_EX):
+            return True
+        time.sleep(_LOOK_SECONDS)
+    return False
+
+
+@contextlib.contextmanager
+def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]]]:
+    """A file without a name (where the kernel has no such files, with a temporary one), and what names it."""
+    flags = os.O_RDWR | os.O_CLOEXEC
+    temporary = ""
+    try:
+        descriptor = os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder.fd)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
+            raise CacheError(f"No file can be made in {folder.path}: {error.strerror}.") from error
+        temporary = f"{TEMPORARY}{os.getpid()}-{name}"
+        descriptor = os.open(
+            temporary, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder.fd
+        )
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def publish() -> None:
+        source = temporary or f"/proc/self/fd/{descriptor}"
+        # With a folder's descriptor this is linkat(), which alone follows the link to a file without a name.
+        os.link(source, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd, follow_symlinks=True)
+
+    try:
+        yield descriptor, publish
+    finally:
+        if temporary:
+            os.unlink(temporary, dir_fd=folder.fd)
+        os.close(descriptor)

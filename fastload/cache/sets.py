@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastload.cache.files import SUFFIX, CacheInfo, Folder, inspect, remove, stripe_names
+from fastload.cache.files import SUFFIX, TIER_SUFFIX, CacheInfo, Folder, inspect, remove, stripe_names
 from fastload.cache.layout import VERSION
 from fastload.errors import CacheError, FastloadError
 from fastload.shard.dataset import PackedFiles
@@ -36,7 +36,7 @@ class CachedSet:
 
 def cached_sets(folder: Folder) -> list[CachedSet]:
     """All of them, by name."""
-    names = sorted(name for name in os.listdir(folder.fd) if name.endswith(SUFFIX))
+    names = sorted(name for name in os.listdir(folder.fd) if name.endswith((SUFFIX, TIER_SUFFIX)))
     return [found for name in names if (found := _look(folder, name)) is not None]
 
 

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fastload.machine.sizes import parse_size
 
-__all__ = ["CacheSetting", "parse_setting"]
+__all__ = ["CacheSetting", "DiskSetting", "parse_setting"]
 
 _LEGAL = (
     'Legal: "auto", "off", None, a size ("64GB", "1.5TiB"), a share of the available memory ("50%"), or the '
-    'folder of a memory file system ("/dev/shm")'
+    'folder of a memory file system ("/dev/shm"); a folder on a local disk with the size of a tier below '
+    'memory ("/nvme/fastload:800GB"), or a list of one of each: ["64GB", "/nvme/fastload:800GB"]'
 )
 _SHARE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*%\s*")
 _MOST = 2**63  # bytes
+
+
+@dataclass(frozen=True)
+class DiskSetting:
+    """The tier below the node's memory.
+
+    Args:
+        root: a folder on a local disk.
+        limit: bytes that it takes there at most.
+    """
+
+    root: Path
+    limit: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.limit < _MOST:
+            raise ValueError(f"limit must be in [1, 2**63) bytes. Found: {self.limit}.")
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,7 @@ class CacheSetting:
         limit: bytes that it takes at most; None: no limit but that of the memory.
         share: of the memory that is available, in (0, 1]; instead of ``limit``.
         root: the folder of a memory file system; None: ``$FASTLOAD_CACHE_DIR``, else ``/dev/shm``.
+        disk: the tier below; None: none.
 
     Raises:
         ValueError: out of range.
@@ -38,6 +58,7 @@ class CacheSetting:
     limit: int | None = None
     share: float | None = None
     root: Path | None = None
+    disk: DiskSetting | None = None
     text: str = field(default="", compare=False)  # what the user wrote, for messages
 
     def __post_init__(self) -> None:
@@ -78,10 +99,15 @@ def parse_setting(value: Any) -> CacheSetting:
         return CacheSetting("off")
     if isinstance(value, os.PathLike):
         return CacheSetting("on", root=Path(value).expanduser().absolute())
+    if isinstance(value, (list, tuple)):
+        return _tiers(value)
     if not isinstance(value, str):
-        raise TypeError(f"cache must be text, a path or None. {_LEGAL}. Found: {value!r}.")
+        raise TypeError(f"cache must be text, a path, a list of them or None. {_LEGAL}. Found: {value!r}.")
     if value in ("auto", "off"):
         return CacheSetting(value)
+    disk = _disk(value)
+    if disk is not None:
+        return CacheSetting(disk=disk, text=f"cache={value!r}")
     if "/" in value:
         return CacheSetting("on", root=Path(value).expanduser().absolute())
     try:
@@ -91,3 +117,27 @@ def parse_setting(value: Any) -> CacheSetting:
         return CacheSetting("on", limit=parse_size(value), text=f"cache={value!r}")
     except ValueError as error:
         raise ValueError(f"cache={value!r} is not understood: {error} {_LEGAL}.") from None
+
+
+def _disk(value: str) -> DiskSetting | None:
+    """``"/nvme/fastload:800GB"``; None: something else."""
+    folder, colon, size = value.rpartition(":")
+    if not colon or "/" not in folder or "/" in size:
+        return None
+    try:
+        return DiskSetting(Path(folder).expanduser().absolute(), parse_size(size))
+    except ValueError:
+        return None  # a folder whose name has a colon
+
+
+def _tiers(values: Sequence[Any]) -> CacheSetting:
+    """A tier in memory, and one on disk below it."""
+    found = [parse_setting(value) for value in values]
+    if len(found) == 2 and found[0].disk is None and found[1].disk is not None:
+        return replace(found[0], disk=found[1].disk, text=f"cache={list(values)!r}")
+    if len(found) == 1 and found[0].disk is not None:
+        return found[0]
+    raise ValueError(
+        f"A list of caches is one in memory, or none, and one on disk below it. {_LEGAL}. "
+        f"Found: {list(values)!r}."
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.cache.files import clean, remove
-from fastload.cache.root import PrivateFolder, folder_path, other_folders
+from fastload.cache.root import PrivateFolder, folder_path, is_in_memory, other_folders
 from fastload.cache.sets import CachedSet, cached_sets, set_name, users_of
 from fastload.cache.settings import CacheSetting
 from fastload.cli.arguments import add_storage_options, options_for, place
@@ -20,7 +20,7 @@ from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]
 
-_WHERE = "the folder in memory (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
+_WHERE = "the folder in memory, or of disk tiers (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
 
 
 def add(verbs: Any) -> None:
@@ -28,7 +28,8 @@ def add(verbs: Any) -> None:
     parser = verbs.add_parser(
         "cache",
         help="what the node cache holds; make room",
-        description="The node cache of this user: datasets' records in memory, shared by all processes.",
+        description="The node cache of this user: datasets' records in memory, or in a disk tier's "
+        "folder (--dir), shared by all processes.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     ls = actions.add_parser("ls", help="the cached sets", description="List the cached sets.")
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.action == "path":
         return _path(root, arguments)
     try:
-        folder = PrivateFolder(root)
+        folder = PrivateFolder(root, on_disk=not is_in_memory(root))
     except FileNotFoundError:
         _print_nothing(root, arguments)
         return 0

@@ -139,11 +139,13 @@ class MixedFiles:
         self,
         caches: Sequence[_C.CacheFile | None],
         field_caches: Sequence[Mapping[str, _C.CacheFile]] | None = None,
+        tiers: Sequence[Mapping[str | None, _C.DiskTier]] | None = None,
     ) -> MixedFiles:
-        """See :meth:`PackedFiles.with_caches`; one file, or None, and one mapping for each dataset."""
+        """See :meth:`PackedFiles.with_caches`; one file, or None, and mappings for each dataset."""
         other = object.__new__(type(self))
-        parts = zip(self.parts, caches, field_caches or [{}] * len(self.parts), strict=True)
-        cached = tuple(part.with_caches([cache], [fields]) for part, cache, fields in parts)
+        none: list[dict[Any, Any]] = [{}] * len(self.parts)
+        parts = zip(self.parts, caches, field_caches or none, tiers or none, strict=True)
+        cached = tuple(part.with_caches([cache], [fields], [disk]) for part, cache, fields, disk in parts)
         other.__dict__ |= self.__dict__ | {"parts": cached}
         return other
 

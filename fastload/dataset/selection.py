@@ -136,12 +136,14 @@ class Selection:
         self,
         caches: Sequence[_C.CacheFile | None],
         field_caches: Sequence[Mapping[str, _C.CacheFile]] | None = None,
+        tiers: Sequence[Mapping[str | None, _C.DiskTier]] | None = None,
     ) -> Selection:
-        """See :meth:`PackedFiles.with_caches`; one file, or None, and one mapping for each of ``parts``."""
-        fields = list(field_caches or [{}] * len(caches))
+        """See :meth:`PackedFiles.with_caches`; one file, or None, and mappings for each of ``parts``."""
+        none: list[dict[Any, Any]] = [{}] * len(caches)
+        fields, disks = list(field_caches or none), list(tiers or none)
         at, members = 0, []
         for member in self._members:
             end = at + len(member.parts)
-            members.append(member.with_caches(caches[at:end], fields[at:end]))
+            members.append(member.with_caches(caches[at:end], fields[at:end], disks[at:end]))
             at = end
         return Selection(members, self._ids)

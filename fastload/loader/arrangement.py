@@ -110,6 +110,7 @@ class Arrangement:
                 "collate_fn": self._collate_fn(),
                 "padding": given["padding"] or ("repeat" if shuffle else "mark"),
                 "cache": parse_setting(given["cache"]),
+                "local_ranks": local_ranks(),
             }
         )
 

@@ -60,7 +60,7 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
             "transform, on_error and autotune are for packed datasets; a torch Dataset has its own "
             + (f"transform. Torch's workers read this one, because {reason}." if reason else _PACK)
         )
-    elif options.cache.mode == "on":
+    elif options.cache.mode == "on" or options.cache.disk is not None:
         warnings.warn(
             f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
             "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,6 +71,7 @@ class Cache:
             nor folder there is a cache where it is of use.
         decoded: pictures instead of records, the longer side scaled to this many pixels at most, or not
             scaled ("full"); crops are cut from those. None: records.
+        disk: a folder on a local disk and the size of a tier below memory, "/nvme/fastload:800GB".
 
     Raises:
         TypeError, ValueError: out of range, or not understood.
@@ -79,6 +80,7 @@ class Cache:
     size: int | str | None = None
     folder: str | os.PathLike[str] | None = None
     decoded: int | Literal["full"] | None = None
+    disk: str | None = None
 
     def __post_init__(self) -> None:
         check_decoded(self.decoded)
@@ -86,6 +88,13 @@ class Cache:
 
     def setting(self) -> CacheSetting:
         """What the caches know."""
+        if self.disk is not None:
+            below = parse_setting(self.disk).disk if isinstance(self.disk, str) else None
+            if below is None:
+                raise ValueError(
+                    f'Cache.disk must be a folder and a size, "/nvme/fastload:800GB". Found: {self.disk!r}.'
+                )
+            return replace(replace(self, disk=None).setting(), disk=below)
         root = None if self.folder is None else Path(self.folder).expanduser().absolute()
         if self.size is None:
             return CacheSetting("auto" if root is None else "on", root=root)

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -64,11 +64,15 @@ class Feeder:
         self._last: BatchKey | None = None  # the last one submitted
         self._losses = _C.loss_count()
         self._epoch = 0  # of the batch taken last
+        #: Told of each batch before it is taken; None: nobody is.
+        self.on_take: Callable[[BatchKey], None] | None = None
 
     def take(self, key: BatchKey) -> Pending:
         """The batch ``key``, perhaps still being filled; the ones after it are submitted."""
         if self._queue and self._queue[0].key != key:
             self.cancel()
+        if self.on_take is not None:
+            self.on_take(key)
         if not self._queue:
             self._submit(key, must=True)
         self._epoch = key.epoch

@@ -128,3 +128,16 @@ class BlockSampler(Sampler):
         place = np.argsort(keyed_bits(blocks, self._blocks.seed, epoch, _BATCH, 0), kind="stable")
         own = slice(part.rank * part.batch_size, (part.rank + 1) * part.batch_size)
         return BatchIds(ids[place[own]], None)
+
+    def ranks_at(self, positions: IdArray, epoch: int) -> IdArray:
+        part = self.partition
+        if part.global_batch > ARRANGE_LIMIT:
+            return super().ranks_at(positions, epoch)
+        blocks = (self._blocks.ids(positions, epoch) // self._blocks.block).astype(np.uint64)
+        batches = positions // part.global_batch
+        bits = keyed_bits(blocks, self._blocks.seed, epoch, _BATCH, 0)
+        order = np.lexsort((positions, bits, batches))
+        places = np.empty(len(positions), np.int64)
+        firsts = np.searchsorted(batches[order], batches[order])
+        places[order] = np.arange(len(positions)) - firsts
+        return places // part.batch_size

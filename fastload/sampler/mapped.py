@@ -45,6 +45,10 @@ class MappedSampler:
             draws = places.astype(np.uint32)
         return BatchIds(np.where(padded, np.int64(-1), self._ids[places]), draws)
 
+    def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
+        """As :meth:`Sampler.ids_at`: sample ids."""
+        return self._ids[self._sampler.ids_at(positions, epoch)]
+
     def substitute(self, epoch: int, word: int) -> int:
         """As :meth:`Sampler.substitute`: a sample id."""
         return int(self._ids[self._sampler.substitute(epoch, word)])

@@ -71,6 +71,10 @@ class Partition:
         own[: end - begin] = np.arange(begin, end, dtype=np.int64)
         return own
 
+    def ranks_of(self, positions: IdArray) -> IdArray:
+        """The ranks that have positions of whole global batches."""
+        return positions % self.global_batch // self.batch_size
+
     def consumed(self, total: int, start: int, steps: int) -> int:
         """The epoch's position after ``steps`` batches from ``start``; at most ``total``."""
         return min(total, start + steps * self.global_batch)

@@ -104,3 +104,6 @@ class _Strided(Partition):
         if self.padding == "drop":
             return own[own < total]
         return np.where(own < total, own, PADDING)
+
+    def ranks_of(self, positions: IdArray) -> IdArray:
+        return positions % self.world_size

@@ -125,6 +125,14 @@ class Sampler:
         draws = self.draws(positions) if self.order.repeats else None
         return BatchIds(np.where(padded, np.int64(-1), ids), draws)
 
+    def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
+        """Sample ids at positions of an epoch."""
+        return self.order.ids(positions, epoch)
+
+    def ranks_at(self, positions: IdArray, epoch: int) -> IdArray:
+        """The ranks that have positions of an epoch; near its end they may be others."""
+        return self.partition.ranks_of(positions)
+
     def keys(self, epoch: int, start: int, step: int) -> Any:
         """What a torch Dataset is asked for in a batch: sample ids, or what a user's sampler drew."""
         drawn = getattr(self.order, "keys", None)

@@ -32,7 +32,7 @@ __all__ = ["PackedFiles", "check_fields", "checked_id"]
 # What opening makes, and what is computed from it: not pickled.
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
-    "columns", "_readers", "store",
+    "columns", "_readers", "store", "_kept_fields",
 )  # fmt: skip
 
 
@@ -174,6 +174,7 @@ class PackedFiles:
         self.cache: _C.CacheFile | None = None
         #: The same of further pictures' records, by the name of their field.
         self.field_caches: Mapping[str, _C.CacheFile] = {}
+        self._kept_fields: set[str] = set()  # those, and fields with a disk tier
 
     def _new_reader(self, shards: list[tuple[str, int]]) -> _C.Reader:
         core = None if self.store is None else self.store.core([path for path, _ in shards])
@@ -208,36 +209,38 @@ class PackedFiles:
         self,
         caches: Sequence[_C.CacheFile | None],
         field_caches: Sequence[Mapping[str, _C.CacheFile]] = ({},),
+        tiers: Sequence[Mapping[str | None, _C.DiskTier]] = ({},),
     ) -> PackedFiles:
         """This dataset for one user of cache files: its records come from there, if they are there, and
-        those that are read are put there. Files, and what has been checked of them, are shared.
+        those that are read are put there. Files, and what has been checked of them, are shared. Where there
+        are none it is the dataset itself.
 
         Args:
-            caches: one ``_C.CacheFile`` of this very dataset, as it was packed; or None. The file is in use
-                as long as the result lives.
+            caches: one ``_C.CacheFile`` of this very dataset, or None; in use as long as the result lives.
             field_caches: one mapping: the same of further pictures' records, by the name of their field.
-
-        Returns:
-            The dataset itself where there are none.
+            tiers: one mapping: what lies below them on disk, by field; None: the index's records.
 
         Raises:
             ValueError: one is another dataset's.
         """
-        (cache,), (fields,) = caches, field_caches
-        if cache is None and not fields:
+        (cache,), (fields,), (disk,) = caches, field_caches, tiers
+        if cache is None and not fields and not disk:
             return self
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
         if cache is not None:
             other.index = _C.Index(self.index, cache)
-            other.reader = _C.Reader(self.reader, other.index, cache)
             other.entries = _C.Entries(self.entries, cache) if self.entries is not None else None
             other.cache = cache
+        if cache is not None or None in disk:
+            other.reader = _C.Reader(self.reader, other.index, cache, disk.get(None))
         other.field_caches = dict(fields)
+        names = [name for name in {*fields, *disk} if name is not None]
         other._readers = {
-            name: _C.Reader(self.record_reader(name), self.columns[name], file)
-            for name, file in fields.items()
+            name: _C.Reader(self.record_reader(name), self.columns[name], fields.get(name), disk.get(name))
+            for name in names
         }
+        other._kept_fields = set(names)
         return other
 
     @property
@@ -362,7 +365,7 @@ class PackedFiles:
             return self.read(number)
         if kind == self.schema.label_field:
             return kind.encode(self.label(number))
-        if field in self.field_caches:
+        if field in self._kept_fields:
             return bytes(self.record_reader(field).read(number))
         if kind.storage == "record":
             return self._read_record(field, number)
@@ -388,11 +391,10 @@ class PackedFiles:
         from fastload.shard.columns import read_record
 
         record = self.record(sample, field)
-        number, shards = int(record["shard"]), self.manifest.shards
-        if number >= len(shards):
+        at, shards = int(record["shard"]), self.manifest.shards
+        if at >= len(shards):
             raise FormatError(
-                f"{self.columns.path(field)}: sample {sample} names shard {number} of {len(shards)}. "
-                "Pack again."
+                f"{self.columns.path(field)}: sample {sample} names shard {at} of {len(shards)}. Pack again."
             )
-        shard = shards[number]
+        shard = shards[at]
         return read_record(self.folder / shard.file, shard.size, record, f"sample {sample}, field {field!r}")

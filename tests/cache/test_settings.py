@@ -40,6 +40,8 @@ def test_any_text_is_understood_or_refused_in_words(text: str) -> None:
         refusal = str(error)
     if refusal:
         assert 'Legal: "auto"' in refusal
+    elif setting.disk is not None:
+        assert (setting.mode, setting.disk.root.is_absolute()) == ("auto", True)
     elif "/" in text:
         assert setting.mode == "on"
         assert setting.root is not None
@@ -74,7 +76,7 @@ def test_what_is_no_setting(text: str) -> None:
         parse_setting(text)
 
 
-@pytest.mark.parametrize("value", [True, 64, 0.5, ["auto"]])
+@pytest.mark.parametrize("value", [True, 64, 0.5, {"auto"}])
 def test_what_has_no_unit_is_no_setting(value: object) -> None:
     with pytest.raises(TypeError, match="Legal"):
         parse_setting(value)

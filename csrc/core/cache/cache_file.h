@@ -73,7 +73,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
     uint16_t width = 0, height = 0;
   };
   [[nodiscard]] Place place(uint64_t id) const noexcept;
-  [[nodiscard]] bool has_room(uint64_t id) const noexcept { return place(id).length > 0; }
+  [[nodiscard]] bool has_room(uint64_t id) const noexcept override { return place(id).length > 0; }
   [[nodiscard]] bool wants(uint64_t id) const noexcept override {
     return is_writable() && !is_ready(id) && has_room(id);
   }

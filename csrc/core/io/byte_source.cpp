@@ -137,6 +137,10 @@ size_t ByteSource::room(uint64_t offset, size_t length) {
   return static_cast<size_t>(end - begin);
 }
 
+std::unique_ptr<ByteSource> open_unmapped(const std::string& path) {
+  return std::make_unique<UnmappedFile>(File(path), path);
+}
+
 std::unique_ptr<ByteSource> open_file(const std::string& path) {
   File file(path);
   if (file.is_remote()) return std::make_unique<UnmappedFile>(std::move(file), path);

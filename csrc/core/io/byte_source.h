@@ -97,5 +97,7 @@ using OpenSource = std::function<std::unique_ptr<ByteSource>(const std::string& 
 // A file: mapped, but for those on network file systems, because a map of a file whose server goes
 // away waits without bound, and of one that is cut there ends in SIGBUS. Throws Error(kIo).
 std::unique_ptr<ByteSource> open_file(const std::string& path);
+// A file without a mapping, wherever it is: for one whose bytes change. Throws Error(kIo).
+std::unique_ptr<ByteSource> open_unmapped(const std::string& path);
 
 }  // namespace fastload

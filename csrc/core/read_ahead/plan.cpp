@@ -109,6 +109,8 @@ bool ReadAhead::needs_none(const Origin& origin) {
 // Where everything has been in the page cache for a while, a look now and then is enough.
 bool ReadAhead::is_hot(const Origin& origin, const Record& record) {
   const bool ready = origin.reader->is_ready(origin.id);
+  // The tier's disk is asked at once, the shard's not at all.
+  if (!ready && origin.reader->find_in_tier(origin.id, record)) return false;
   const bool trusted = !ready && hot_ >= kTrusted && hot_ % kTrustedStep != 0;
   if (!ready && !trusted && is_cold(origin, record)) {
     hot_ = calm_ = 0;
@@ -193,13 +195,15 @@ bool ReadAhead::wait_for_space(uint64_t before) {
 // Decides which bytes the job reads. False if they can never be read ahead.
 bool ReadAhead::gather(Job& job, uint64_t sample) {
   const Record record = job.wanted.front().record;
-  job.source = job.origin.reader->source(record.shard);
-  job.begin = record.offset;
-  job.end = record.offset + record.length;
+  const auto in_tier = job.origin.reader->find_in_tier(job.origin.id, record);
+  job.in_tier = in_tier.has_value();
+  job.source = in_tier ? in_tier->source : job.origin.reader->source(record.shard);
+  job.begin = in_tier ? in_tier->offset : record.offset;
+  job.end = job.begin + record.length;
   if (job.source == nullptr) return false;
   expect(job.source->in_flight());
   if (BufferPool::cost(ByteSource::room(job.begin, record.length)) > plan_.budget) return false;
-  if (!queued_.empty()) {
+  if (!in_tier && !queued_.empty()) {
     extend(job, sample, 1);
     extend(job, sample, -1);
   }
@@ -219,6 +223,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     if (origin.reader != job.origin.reader || origin.reader->is_ready(origin.id)) return;
     if (needs_none(origin)) return;
     const Record record = origin.reader->locate(origin.id);
+    if (origin.reader->find_in_tier(origin.id, record)) return;
     const uint64_t begin = std::min(job.begin, record.offset);
     const uint64_t end = std::max(job.end, record.offset + record.length);
     const uint64_t gap =

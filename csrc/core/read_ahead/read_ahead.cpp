@@ -120,8 +120,10 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
     const Record record = origin.reader->locate(origin.id);
     const Bytes bytes{request.bytes, record.length};
     held = std::move(request.buffer);
-    origin.reader->check(origin.id, record, bytes);
-    origin.reader->count_miss();
+    if (!request.checked) {
+      origin.reader->check(origin.id, record, bytes);
+      origin.reader->count_miss();
+    }
     return bytes;
   }
   return state == kFailed ? origin.reader->read_cold(origin.id, scratch)
@@ -165,8 +167,13 @@ void ReadAhead::load(Jobs& jobs) noexcept {
     // No memory for the requests: decoding makes its own.
   }
   for (Job& job : jobs) {
+    if (job.in_tier) check_in_tier(job);
     if (job.bytes != nullptr) store(job);
     publish(job);
+  }
+  // Decoding has them already: a slow disk delays nobody.
+  for (const Job& job : jobs) {
+    if (job.bytes != nullptr && !job.in_tier) store_in_tier(job);
   }
 }
 
@@ -202,12 +209,26 @@ void ReadAhead::ask(Jobs& jobs) {
   }
 }
 
+// What is not the record is as good as not read.
+void ReadAhead::check_in_tier(Job& job) noexcept {
+  const Job::Wanted& wanted = job.wanted.front();
+  Bytes bytes;
+  if (job.bytes != nullptr) bytes = {job.bytes, wanted.record.length};
+  if (!job.origin.reader->check_in_tier(wanted.id, wanted.record, job.begin, bytes)) {
+    job.bytes = nullptr;
+  }
+}
+
 // Into the node's cache, before decoding can have the records: whoever needs them next finds them.
 void ReadAhead::store(const Job& job) {
   for (const Job::Wanted& wanted : job.wanted) {
     Reader& reader = *job.origin.reader;
     if (!reader.wants(wanted.id)) continue;
-    const Bytes record{job.bytes + (wanted.record.offset - job.begin), wanted.record.length};
+    const Bytes record = job.bytes_of(wanted);
+    if (job.in_tier) {
+      reader.keep(wanted.id, wanted.record, record);
+      continue;
+    }
     try {
       reader.check(wanted.id, wanted.record, record);
     } catch (const std::exception&) {
@@ -217,12 +238,27 @@ void ReadAhead::store(const Job& job) {
   }
 }
 
+// Into the tier, but what is not the record: decoding says so.
+void ReadAhead::store_in_tier(const Job& job) noexcept {
+  if (!job.origin.reader->has_tier()) return;
+  for (const Job::Wanted& wanted : job.wanted) {
+    const Bytes record = job.bytes_of(wanted);
+    try {
+      job.origin.reader->check(wanted.id, wanted.record, record);
+    } catch (const std::exception&) {
+      continue;
+    }
+    job.origin.reader->keep_in_tier(wanted.id, record);
+  }
+}
+
 void ReadAhead::publish(Job& job) {
   for (const Job::Wanted& wanted : job.wanted) {
     Request& request = *wanted.request;
     if (job.bytes != nullptr) {
       request.buffer = job.buffer;
-      request.bytes = job.bytes + (wanted.record.offset - job.begin);
+      request.bytes = job.bytes_of(wanted).data();
+      request.checked = job.in_tier;
     }
     request.state.store(job.bytes != nullptr ? kReady : kFailed);
     request.state.notify_all();

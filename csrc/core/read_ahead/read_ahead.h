@@ -19,6 +19,10 @@
 // is smaller than the set and takes in everything would drop each record before the next epoch
 // needs it.
 //
+// Records that the tier below has are read from its source, by a request each, and compared with
+// their CRC-32C here; what is damaged there decoding reads from storage by itself. What was read
+// from storage goes to the tier after decoding has it.
+//
 // LOCKS. A request's state is an atomic, and only one change leaves each state, so decoding takes
 // no lock. `planning_` is held by the thread that decides what is read next; `mutex_`, which may be
 // taken while holding it, guards the announced groups and the list of threads.
@@ -133,7 +137,9 @@ class ReadAhead {
   void load(Jobs& jobs) noexcept;
   void ask(Jobs& jobs);
   void publish(Job& job);
+  void check_in_tier(Job& job) noexcept;
   static void store(const Job& job);
+  static void store_in_tier(const Job& job) noexcept;
   void start_thread();
   void expect(size_t in_flight);
 

@@ -23,6 +23,7 @@ struct ReadAhead::Request {
   std::atomic<int> state{kQueued};
   std::shared_ptr<uint8_t> buffer;  // with kReady
   const uint8_t* bytes = nullptr;
+  bool checked = false;                        // the bytes are the record's
   const std::atomic<bool>* dropped = nullptr;  // the group's
 };
 
@@ -53,7 +54,14 @@ struct ReadAhead::Job {
   uint64_t begin = 0, end = 0;  // bytes of the source
   std::shared_ptr<uint8_t> buffer;
   bool keep = false;               // in the page cache
+  bool in_tier = false;            // the source is the tier's, and `wanted` one record
   const uint8_t* bytes = nullptr;  // in the buffer, once read
+
+  // Of one of the wanted.
+  [[nodiscard]] Bytes bytes_of(const Wanted& wanted_one) const {
+    const uint64_t at = in_tier ? 0 : wanted_one.record.offset - begin;
+    return {bytes + at, wanted_one.record.length};
+  }
 };
 
 }  // namespace fastload

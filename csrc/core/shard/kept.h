@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/bytes.h"
+#include "io/byte_source.h"
 
 namespace fastload {
 
@@ -43,6 +45,8 @@ class KeptRecords {
   // What find() gave is not the record: as if it were not there, until it is stored again.
   virtual void reject(uint64_t id) noexcept = 0;
 
+  // Whether the record has a place, there or not.
+  [[nodiscard]] virtual bool has_room(uint64_t id) const noexcept = 0;
   // Whether the record has a place, and is not there yet.
   [[nodiscard]] virtual bool wants(uint64_t id) const noexcept = 0;
   // Puts a checked record into its place, if it is wanted.
@@ -51,6 +55,32 @@ class KeptRecords {
   // A record was read, from here or from elsewhere.
   virtual void count_hit() noexcept = 0;
   virtual void count_miss() noexcept = 0;
+};
+
+// Where records are kept below memory, to be read from like a shard. What it has may be another
+// record's bytes at any time, so all that is read from it is checked. Safe to use from many
+// threads.
+class RecordTier {
+ public:
+  virtual ~RecordTier() = default;
+
+  // As KeptRecords'.
+  [[nodiscard]] virtual const std::string& path() const = 0;
+  [[nodiscard]] virtual uint64_t size() const = 0;
+  [[nodiscard]] virtual uint32_t index_digest() const = 0;
+
+  [[nodiscard]] virtual ByteSource& source() noexcept = 0;
+  // Where in source() the record of so many bytes may be; nothing: it is not there.
+  [[nodiscard]] virtual std::optional<uint64_t> find(uint64_t id,
+                                                     uint32_t length) const noexcept = 0;
+  // What was read at find() is not the record.
+  virtual void reject(uint64_t id, uint64_t offset) noexcept = 0;
+  // A checked record that was read from storage: puts it there, if it is worth it.
+  virtual void store(uint64_t id, Bytes bytes) noexcept = 0;
+
+  // A record of so many bytes was read, from here or from storage.
+  virtual void count_hit(uint32_t length) noexcept = 0;
+  virtual void count_miss(uint32_t length) noexcept = 0;
 };
 
 }  // namespace fastload

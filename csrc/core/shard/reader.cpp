@@ -13,6 +13,14 @@ std::shared_ptr<std::atomic<uint64_t>[]> bits(uint64_t count) {
   return std::make_unique<std::atomic<uint64_t>[]>(count / 64 + 1);
 }
 
+// Whether a cache or tier is of the index's dataset.
+void check_same(const auto& kept, const RecordTable& index) {
+  if (kept.size() == index.size() && kept.index_digest() == index.digest()) return;
+  throw Error(ErrorKind::kValue, kept.path() + " is a cache of " + std::to_string(kept.size()) +
+                                     " records of another " + "dataset than " + index.path() +
+                                     " (" + std::to_string(index.size()) + " records).");
+}
+
 }  // namespace
 
 Reader::Reader(RecordTable& index, std::vector<ShardFile> shards, OpenSource open)
@@ -29,16 +37,18 @@ Reader::Reader(const Reader& reader, RecordTable& table)
     : index_(table), shards_(reader.shards_), checked_(bits(table.size())) {}
 
 Reader::Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRecords> cache)
+    : Reader(reader, index, std::move(cache), nullptr) {}
+
+Reader::Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRecords> cache,
+               std::shared_ptr<RecordTier> tier)
     : index_(index),
       shards_(reader.shards_),
       checked_(reader.checked_),
       cache_(std::move(cache)),
-      kept_checked_(bits(index.size())) {
-  if (cache_->size() == index_.size() && cache_->index_digest() == index_.digest()) return;
-  throw Error(ErrorKind::kValue, cache_->path() + " is a cache of " +
-                                     std::to_string(cache_->size()) + " records of another " +
-                                     "dataset than " + index_.path() + " (" +
-                                     std::to_string(index_.size()) + " records).");
+      kept_checked_(cache_ == nullptr ? nullptr : bits(index.size())),
+      tier_(std::move(tier)) {
+  if (cache_ != nullptr) check_same(*cache_, index_);
+  if (tier_ != nullptr) check_same(*tier_, index_);
 }
 
 void Reader::open_source(uint32_t shard) {
@@ -121,6 +131,7 @@ Bytes Reader::read_mapped(uint64_t id, const Record& record, const Open& source,
     return read_lost(id, record, scratch);  // cut just now: the file says so
   }
   keep(id, record, bytes);
+  keep_in_tier(id, bytes);
   count_miss();
   return bytes;
 }
@@ -145,13 +156,56 @@ Bytes Reader::request(uint64_t id, const Record& record, ByteSource& source,
   const Bytes bytes{scratch.data(), record.length};
   check(id, record, bytes);
   keep(id, record, bytes);
+  keep_in_tier(id, bytes);
   count_miss();
+  return bytes;
+}
+
+std::optional<Reader::InTier> Reader::find_in_tier(uint64_t id, const Record& record) noexcept {
+  if (tier_ == nullptr) return {};
+  const std::optional<uint64_t> offset = tier_->find(id, record.length);
+  if (!offset) return {};
+  return InTier{&tier_->source(), *offset};
+}
+
+bool Reader::check_in_tier(uint64_t id, const Record& record, uint64_t offset,
+                           Bytes bytes) noexcept {
+  if (bytes.size() == record.length && crc32c(bytes) == record.crc32c) {
+    tier_->count_hit(record.length);
+    return true;
+  }
+  tier_->reject(id, offset);
+  return false;
+}
+
+void Reader::keep_in_tier(uint64_t id, Bytes bytes) noexcept {
+  if (tier_ == nullptr) return;
+  tier_->count_miss(static_cast<uint32_t>(bytes.size()));
+  // What has a place in memory needs no second one.
+  if (cache_ == nullptr || !cache_->has_room(id)) tier_->store(id, bytes);
+}
+
+// The record in the tier; empty: it is not there, or damaged.
+Bytes Reader::read_tier(uint64_t id, const Record& record, std::vector<uint8_t>& scratch) {
+  const std::optional<InTier> found = find_in_tier(id, record);
+  if (!found) return {};
+  if (scratch.size() < record.length) scratch.resize(record.length);
+  Bytes bytes;
+  try {
+    bytes = {found->source->read(found->offset, record.length, scratch.data(), true),
+             record.length};
+  } catch (const Error&) {
+    // As if it were not the record.
+  }
+  if (!check_in_tier(id, record, found->offset, bytes)) return {};
+  keep(id, record, bytes);
   return bytes;
 }
 
 Bytes Reader::read(uint64_t id, std::vector<uint8_t>& scratch) {
   const Record record = locate(id);
   if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
+  if (const Bytes bytes = read_tier(id, record, scratch); !bytes.empty()) return bytes;
   const Open& shard = open(record.shard);
   return shard.mapping.empty() ? request(id, record, *shard.source, scratch)
                                : read_mapped(id, record, shard, scratch);
@@ -171,6 +225,7 @@ bool Reader::is_there(uint64_t id, Bytes bytes, const std::vector<uint8_t>& scra
 Bytes Reader::read_cold(uint64_t id, std::vector<uint8_t>& scratch) {
   const Record record = locate(id);
   if (const Bytes bytes = find(id, record); !bytes.empty()) return bytes;
+  if (const Bytes bytes = read_tier(id, record, scratch); !bytes.empty()) return bytes;
   const Open& shard = open(record.shard);
   return shard.source->can_read() ? request(id, record, *shard.source, scratch)
                                   : read_mapped(id, record, shard, scratch);

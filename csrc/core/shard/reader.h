@@ -4,6 +4,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,12 @@ class Reader {
   // there that it reads. `index` is of the same dataset. Throws Error(kValue) if the cache is
   // another's.
   Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRecords> cache);
+
+  // The same with a tier below the cache (nullptr: no cache), or without one (nullptr): what it has
+  // is read from there instead of from the shards, and what is read from the shards is put there,
+  // unless the cache has a place for it.
+  Reader(const Reader& reader, RecordTable& index, std::shared_ptr<KeptRecords> cache,
+         std::shared_ptr<RecordTier> tier);
 
   // The record's bytes: a view of the cache, the mapping, or of `scratch`, which must outlive the
   // view. Checks range and, on the record's first read, its CRC-32C; what is damaged in the cache
@@ -64,6 +71,19 @@ class Reader {
   // A record that was read from source() is used.
   void count_miss() noexcept;
 
+  // The tier's source, and where in it the record may be; nothing: it is not there.
+  struct InTier {
+    ByteSource* source;
+    uint64_t offset;
+  };
+  [[nodiscard]] std::optional<InTier> find_in_tier(uint64_t id, const Record& record) noexcept;
+  // Whether bytes that were read at find_in_tier() are the record; asked each time. If not, the
+  // tier does not have it.
+  bool check_in_tier(uint64_t id, const Record& record, uint64_t offset, Bytes bytes) noexcept;
+  [[nodiscard]] bool has_tier() const noexcept { return tier_ != nullptr; }
+  // Puts checked bytes, which were read from source(), into the tier, if it wants them.
+  void keep_in_tier(uint64_t id, Bytes bytes) noexcept;
+
   [[nodiscard]] RecordTable& index() const { return index_; }
   // The shard's path, for messages; "?" when the entry is damaged.
   [[nodiscard]] std::string shard_path(uint64_t id) const;
@@ -83,6 +103,7 @@ class Reader {
     std::vector<std::unique_ptr<Open>> open;
   };
   Bytes find(uint64_t id, const Record& record) noexcept;
+  Bytes read_tier(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
   Bytes read_mapped(uint64_t id, const Record& record, const Open& source,
                     std::vector<uint8_t>& scratch);
   Bytes read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
@@ -96,6 +117,7 @@ class Reader {
   const Checked checked_;                     // in the shards, by all readers of this table
   const std::shared_ptr<KeptRecords> cache_;  // nullptr: none
   const Checked kept_checked_;                // in the cache
+  const std::shared_ptr<RecordTier> tier_;    // nullptr: none
 };
 
 }  // namespace fastload

@@ -1,0 +1,161 @@
+"""Tells the tiers on disk what the order of this epoch and of the next ones is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fastload._native import _C
+from fastload.backends.options import Options
+from fastload.cache.disk import DiskUse, planned_disk_bytes
+from fastload.cache.streams import Streams
+from fastload.prefetch.feeder import BatchKey
+from fastload.sampler import Sampler
+from fastload.sampler.upcoming import NOT_NEEDED, Levels, level_of, needs_all, use_levels
+from fastload.shard.dataset import PackedFiles
+
+__all__ = ["Upcoming", "disk_plan", "node_ranks"]
+
+_log = logging.getLogger("fastload")
+
+_ORDER_BYTES = 4 + 2 + 2  # a sample: what the tiers know, and what is being computed
+_LEAST_EPOCHS, _MOST_EPOCHS = 4, 16  # that are looked at
+
+
+def node_ranks(rank: int, world_size: int, local: tuple[int, int]) -> range:
+    """The ranks of this node.
+
+    Args:
+        local: rank and number of ranks on this node; the number may not be known to the launcher.
+    """
+    first = max(0, rank - local[0])
+    return range(first, min(world_size, max(first + local[1], rank + 1)))
+
+
+def disk_plan(
+    parts: Sequence[PackedFiles], sampler: Sampler, options: Options, streams: Streams, total: int
+) -> dict[str, int]:
+    """What a loader with disk tiers has besides, for its memory plan whose ``total`` is so far.
+
+    ``disk_bytes``: of disk, once for all processes of the node; ``order_bytes``: of memory, in ``total``.
+    """
+    assert options.cache.disk is not None
+    part, samples = sampler.partition, sum(map(len, parts))
+    ranks = node_ranks(part.rank, part.world_size, options.local_ranks)
+    known = not sampler.order.is_drawn and not needs_all(sampler, ranks, samples)
+    order = _ORDER_BYTES * samples if known else 0
+    disk = planned_disk_bytes(parts, options.cache.disk, streams)
+    return {"disk_bytes": disk, "order_bytes": order, "total": total + order}
+
+
+class _Part(NamedTuple):
+    first: int  # its first sample id
+    samples: int
+    tiers: tuple[_C.DiskTier, ...]
+
+
+class Upcoming:
+    """The epochs in which samples are needed, for the tiers of one loader; a thread computes them.
+
+    The tiers are told nothing, and keep what they have, where that is the best already (each sample is needed
+    in each epoch), and where the order is not known beforehand (a user's sampler).
+
+    Args:
+        disk: the tiers.
+        parts: the packed datasets, in the order of their sample ids.
+        sampler: the loader's.
+        ranks: those of this node.
+        ahead: samples of a rank that may be read before they are needed.
+    """
+
+    def __init__(
+        self, disk: DiskUse, parts: Sequence[PackedFiles], sampler: Sampler, ranks: range, ahead: int
+    ) -> None:
+        size = sampler.partition.world_size
+        self._disk = disk
+        self._sampler = sampler
+        self._ranks = ranks
+        self._ahead = ahead * size
+        self._parts: list[_Part] = []
+        self._samples = 0
+        for part, tiers in zip(parts, disk.of(parts), strict=True):
+            self._parts.append(_Part(self._samples, len(part), tuple(tiers.values())))
+            self._samples += len(part)
+        nodes = -(-size // max(1, len(ranks)))
+        self._epochs = min(_MOST_EPOCHS, max(_LEAST_EPOCHS, 2 * nodes))
+        self._is_of_use = not sampler.order.is_drawn and not needs_all(sampler, ranks, self._samples)
+        self._masks = np.zeros(self._samples if self._is_of_use else 0, np.uint16)
+        self._masks_from = self._masks_to = 0  # epochs
+        self._wanted: int | None = None
+        self._thread: threading.Thread | None = None
+        disk.expect(len(ranks) / size)
+
+    def at(self, key: BatchKey) -> None:
+        """The consumer asks for a batch."""
+        self._disk.warn_if_full()
+        if not self._is_of_use:
+            return
+        epoch, position = key.epoch, self._sampler.consumed(*key)
+        total = self._sampler.total(epoch)
+        for part in self._parts:
+            for tier in part.tiers:
+                tier.move(epoch, level_of(position, total), position + self._ahead > total)
+        if epoch != self._wanted:
+            self._begin(epoch)
+
+    def _begin(self, epoch: int) -> None:
+        self._stop()
+        self._wanted = epoch
+        self._thread = threading.Thread(
+            target=self._compute, args=(epoch,), name="fastload-order", daemon=True
+        )
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads, or no memory for one: the tiers keep what they have
+            self._thread = None
+
+    def close(self) -> None:
+        """End the thread, and let go of the tiers. Idempotent."""
+        self._stop()
+        self._parts = []
+
+    def _stop(self) -> None:
+        self._wanted = None
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+
+    def _compute(self, epoch: int) -> None:
+        try:
+            now = self._levels(epoch)
+            passed = epoch - self._masks_from
+            known = self._masks_to - epoch if 0 <= passed < self._epochs else 0
+            self._masks >>= np.uint16(passed if known > 0 else _MOST_EPOCHS - 1)
+            if known <= 0:
+                self._masks[:] = 0
+            self._masks_from, self._masks_to = epoch, epoch + max(0, known)
+            while now is not None and self._masks_to < epoch + self._epochs:
+                number = self._masks_to - epoch
+                levels = now if number == 0 else self._levels(self._masks_to)
+                if levels is None:
+                    return
+                self._masks |= (levels != NOT_NEEDED).astype(np.uint16) << np.uint16(number)
+                self._masks_to += 1
+                if number > 0:
+                    self._tell(epoch, now)
+        except Exception:
+            _log.warning("the order of coming epochs is not known to the disk tier", exc_info=True)
+
+    def _levels(self, epoch: int) -> Levels | None:
+        first = self._wanted
+        return use_levels(self._sampler, epoch, self._ranks, self._samples, lambda: self._wanted != first)
+
+    def _tell(self, epoch: int, levels: Levels) -> None:
+        for part in self._parts:
+            own = slice(part.first, part.first + part.samples)
+            for tier in part.tiers:
+                tier.set_order(epoch, self._masks[own], levels[own])

@@ -1,0 +1,56 @@
+"""When each sample is needed in an epoch, at one node: what a tier on disk drops by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.sampler.block import BlockOrder
+from fastload.sampler.sampler import Sampler, SequentialOrder, ShuffledOrder
+
+__all__ = ["NOT_NEEDED", "level_of", "needs_all", "use_levels"]
+
+NOT_NEEDED = (1 << 16) - 1
+_CHUNK = 1 << 16  # positions at a time
+
+Levels = npt.NDArray[np.uint16]
+
+
+def level_of(position: Any, total: int) -> Any:
+    """How far in an epoch of ``total`` positions one of them is: [0, 65534]."""
+    return position * (NOT_NEEDED - 1) // max(1, total)
+
+
+def needs_all(sampler: Sampler, ranks: range, count: int) -> bool:
+    """Whether these ranks need each of ``count`` samples once in every epoch."""
+    is_whole = isinstance(sampler.order, (BlockOrder, SequentialOrder, ShuffledOrder))
+    return is_whole and sampler.order.total(0) == count and len(ranks) == sampler.partition.world_size
+
+
+def use_levels(
+    sampler: Sampler, epoch: int, ranks: range, count: int, is_over: Callable[[], bool]
+) -> Levels | None:
+    """The level at which some ranks first need each sample, (count,); NOT_NEEDED: not in this epoch.
+
+    O(n) time, most of it without the GIL. Padding counts as nothing.
+
+    Args:
+        sampler: whose order is not a user's sampler's: that may be asked once, and when its epoch begins.
+        ranks: those of a node.
+        is_over: whether nobody needs the answer any more; then it is None.
+    """
+    levels = np.full(count, NOT_NEEDED, np.uint16)
+    total, part = sampler.total(epoch), sampler.partition
+    chunk = max(1, _CHUNK // part.global_batch) * part.global_batch
+    for first in reversed(range(0, total, chunk)):  # the first use of a sample is the last to be written
+        if is_over():
+            return None
+        positions = np.arange(first, min(first + chunk, total), dtype=np.int64)[::-1]
+        if len(ranks) < part.world_size:
+            at = sampler.ranks_at(positions, epoch)
+            positions = positions[(at >= ranks.start) & (at < ranks.stop)]
+        levels[sampler.ids_at(positions, epoch)] = level_of(positions, total)
+    return levels
