@@ -21,7 +21,7 @@ from fastload.remote.location import Location, is_url
 if TYPE_CHECKING:  # what is on disk needs none of it
     from fastload.packing.store_source import StoreFiles
 
-__all__ = ["Source", "open_sources"]
+__all__ = ["Source", "open_sources", "planned_source"]
 
 SPLITS = frozenset({b"train", b"training", b"val", b"valid", b"validation", b"test"})
 File = tuple[bytes, int, int, int]  # path below the root, bytes, modification time in ns, label
@@ -37,7 +37,7 @@ class Source:
 
     split: str  # "" unless one of several
     root: bytes
-    kind: str  # "classes", "flat", "table"
+    kind: str  # "classes", "flat", "table"; "planned": its files are in a plan, and are not listed here
     classes: tuple[str, ...]
     scan: Callable[[list[Problem]], Iterator[File]]
     problems: list[Problem] = field(default_factory=list)
@@ -83,11 +83,27 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[Sourc
         root = f"{url.rstrip('/')}/{split.name}".rstrip("/").encode()
         return Source(split.name, root, kind, split.classes, lambda _: split.scan(), store=split.files)
 
+    splits = frozenset(map(os.fsdecode, SPLITS))
+    return [*map(source, store_splits(_location(url), storage_options, splits))]
+
+
+def planned_source(
+    path: str | os.PathLike[str], classes: tuple[str, ...], storage_options: Mapping[str, Any] | None
+) -> Source | None:
+    """The source of a plan that is there, not listed again; None for one on disk, which is soon opened."""
+    if not is_url(path):
+        return None
+    from fastload.packing.store_source import store_files
+
+    files = store_files(_location(str(path)), storage_options)
+    return Source("", str(path).rstrip("/").encode(), "planned", classes, lambda _: iter(()), store=files)
+
+
+def _location(url: str) -> Location:
     try:
-        location = Location.parse(url)
+        return Location.parse(url)
     except ValueError as error:
         raise PackError(str(error)) from None
-    return [*map(source, store_splits(location, storage_options, frozenset(map(os.fsdecode, SPLITS))))]
 
 
 def _folder(root: bytes, split: str) -> Source:

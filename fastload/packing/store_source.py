@@ -15,7 +15,7 @@ from fastload.remote.location import Location
 from fastload.remote.opening import open_store
 from fastload.remote.store import Store
 
-__all__ = ["StoreFiles", "StoreSplit", "store_splits"]
+__all__ = ["StoreFiles", "StoreSplit", "store_files", "store_splits"]
 
 _THREADS = 32  # requests at a time: images are small, and a request takes tens of milliseconds
 _EXTENSIONS = tuple(extension.decode() for extension in IMG_EXTENSIONS)
@@ -71,6 +71,12 @@ class StoreSplit:
     scan: Callable[[], Iterator[tuple[bytes, int, int, int]]]  # path, bytes, 0, label
 
 
+def store_files(location: Location, options: Mapping[str, Any] | None) -> StoreFiles:
+    """The files below a URL; nothing is asked."""
+    store = open_store(location, None if location.scheme == "file" else options)
+    return StoreFiles(store, f"{location.path}/" if location.path else "")
+
+
 def store_splits(
     location: Location, options: Mapping[str, Any] | None, split_names: frozenset[str]
 ) -> list[StoreSplit]:
@@ -82,8 +88,8 @@ def store_splits(
         PackError: nothing there; a key that is no path.
         RemoteError: the store cannot be listed.
     """
-    store = open_store(location, None if location.scheme == "file" else options)
-    prefix = f"{location.path}/" if location.path else ""
+    files = store_files(location, options)
+    store, prefix = files.store, files.prefix
     names = [
         (found.path[len(prefix) :], found.size)
         for found in store.list(prefix)
@@ -105,7 +111,7 @@ def store_splits(
             _split(split, StoreFiles(store, f"{prefix}{split}/"), common, part)
             for split, part in parts.items()
         ]
-    return [_split("", StoreFiles(store, prefix), tuple(folders), names)]
+    return [_split("", files, tuple(folders), names)]
 
 
 def _split(split: str, files: StoreFiles, classes: tuple[str, ...], names: Names) -> StoreSplit:

@@ -14,6 +14,7 @@ from fastload.packing.cluster.packer import pack_shares
 from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.cluster.shares import Shares
 from fastload.packing.plan import WORK_NAME
+from fastload.remote.local import LocalStore
 
 # Classes, folders and names whose order in a store's listing is another than ImageFolder's.
 ODD = {
@@ -77,6 +78,23 @@ def test_shares_and_the_command_line(tmp_path: Path, object_server: ObjectServer
     assert snapshot(output) == expected
 
 
+@pytest.mark.parametrize("into", ["folder", "store"])
+def test_a_plan_is_listed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, into: str) -> None:
+    source = class_tree(tmp_path / "source")
+    pack(source, tmp_path / "whole" / "set", options())
+    output, listed, original = tmp_path / "out" / "set", [], LocalStore.list
+    monkeypatch.setattr(
+        LocalStore, "list", lambda self, prefix: listed.append(prefix) or original(self, prefix)
+    )
+    given = f"file://{output}" if into == "store" else output
+    for text in ("1/2", "0/2"):
+        pack_shares(f"file://{source}", given, Shares.parse(text), options())
+    publish_shares(f"file://{source}", given, options())
+    assert publish_shares(f"file://{source}", given, options())[0].was_complete
+    assert [prefix for prefix in listed if prefix.endswith("/source/")] == [f"{source}/"[1:]]
+    assert snapshot(output) == snapshot(tmp_path / "whole" / "set")
+
+
 def test_what_is_wrong(tmp_path: Path) -> None:
     source = class_tree(tmp_path / "source")
     url, output = f"file://{source}", tmp_path / "set"
@@ -101,8 +119,6 @@ def test_a_store_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     source = class_tree(tmp_path / "source")
     pack(source, tmp_path / "whole" / "set", options())
     url, output, count = f"file://{source}", tmp_path / "store" / "set", 0
-    from fastload.remote.local import LocalStore
-
     get = LocalStore.get
 
     def failing(store: LocalStore, path: str) -> bytes:

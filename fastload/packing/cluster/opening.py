@@ -17,11 +17,20 @@ from fastload.packing.output import OutputFolder
 from fastload.packing.packer import refuse_nesting, table_of
 from fastload.packing.plan import PLAN_NAME, PackPlan, check_options, resume_plan
 from fastload.packing.result import Observer
-from fastload.packing.source import Source, open_sources
+from fastload.packing.source import Source, open_sources, planned_source
 from fastload.remote.location import Location
-from fastload.shard.manifest import Manifest
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
-__all__ = ["Target", "check_identity", "check_plan", "discard", "opened", "targets_of", "waited"]
+__all__ = [
+    "Target",
+    "check_identity",
+    "check_plan",
+    "discard",
+    "opened",
+    "sources_of",
+    "targets_of",
+    "waited",
+]
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 2.0  # seconds between two looks at what somebody else does
 
@@ -49,8 +58,22 @@ def targets_of(
         )
     folder = Path(output).absolute()
     refuse_nesting(source, folder)
-    parts = open_sources(source, options.storage_options)
+    parts = sources_of(source, options, _known(folder))
     return [Target(part, folder / part.split if part.split else folder) for part in parts]
+
+
+def _known(folder: Path) -> PackPlan | Manifest | None:
+    if (folder / MANIFEST_NAME).exists():
+        return Manifest.read(folder)
+    return PackPlan.read(OutputFolder(folder).work)
+
+
+def sources_of(
+    source: str | os.PathLike[str], options: PackOptions, known: PackPlan | Manifest | None
+) -> list[Source]:
+    """The sources at a path or URL; a URL whose plan is known is not listed again."""
+    planned = planned_source(source, known.classes, options.storage_options) if known is not None else None
+    return [planned] if planned is not None else open_sources(source, options.storage_options)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
-from fastload.packing.cluster.opening import check_identity
+from fastload.packing.cluster.opening import check_identity, sources_of
 from fastload.packing.cluster.packer import Share, asked_of, totals_of
 from fastload.packing.cluster.shares import Shares
 from fastload.packing.cluster.store_job import StoreJob
@@ -24,7 +24,7 @@ from fastload.packing.plan import PackPlan, check_options
 from fastload.packing.pool import write_shards
 from fastload.packing.result import Observer, PackResult
 from fastload.packing.shard_job import BadFiles
-from fastload.packing.source import Source, open_sources
+from fastload.packing.source import Source
 from fastload.remote.location import Location
 from fastload.shard.manifest import Manifest
 
@@ -59,8 +59,9 @@ def _opened(
     if not root.path:
         raise PackError(f"{root} is a whole store; give a folder in it, {root}/NAME.")
     with tempfile.TemporaryDirectory(prefix="fastload-pack-") as folder:
-        splits = []
-        for part in open_sources(source, options.storage_options):
+        splits, whole = [], target_at(root, options.storage_options)
+        known = None if options.restart else whole.manifest() or whole.plan(Path(folder))
+        for part in sources_of(source, options, known):
             location = root / part.split if part.split else root
             target = target_at(location, options.storage_options)
             stage = Path(folder) / (part.split or "set") / location.name
