@@ -28,7 +28,7 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
 
     Raises:
         LocationError: no URL that can be read, or options that its store does not know.
-        RemoteError: there is no store for the scheme.
+        RemoteError: hf://, or a library is missing.
     """
     root = (Location.parse(location) if isinstance(location, str) else location).root
     if root.scheme == "file":
@@ -47,7 +47,11 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
         from fastload.remote.http import HttpStore
 
         return HttpStore(root, storage_options)
-    raise RemoteError(f"{root} cannot be opened: there is no store for {root.scheme}://.")
+    raise RemoteError(
+        f"{root} cannot be opened: the Hub's Parquet and Arrow files are not read in their place. Load them "
+        "with the datasets library and save_to_disk(), and 'fastload index' reads them as they are; or "
+        "upload what 'fastload pack' made to a store, or to a web server, and give its URL."
+    )
 
 
 def shared_store(location: Location, storage_options: Mapping[str, Any] | None = None) -> Store:

@@ -73,6 +73,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"backend": "dali", "decode_share": 2}, ValueError, "decode_share must be <= 1"),
     ({"backend": "dali", "gpu_memory_limit": 0}, ValueError, "gpu_memory_limit must be >= 1"),
     ({"cache_decoded": 0}, ValueError, "cache_decoded must be 1 to 65500"),
+    ({"storage_options": {"key": "a"}}, ValueError, "storage_options are for URLs of stores"),
+    ({"storage_options": 5}, TypeError, "storage_options must be a dict"),
 ]
 # What can be anything, as far as can be said without a dataset.
 FREE = {
