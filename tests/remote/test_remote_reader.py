@@ -197,12 +197,31 @@ def test_ctrl_c_ends_an_epoch_whose_reads_hang(packed: PackedDataset, shelf: Fau
     store.close()
 
 
-def test_a_store_that_is_gone_is_an_error_of_the_batch(packed: PackedDataset, shelf: FaultServer) -> None:
+@pytest.mark.parametrize("on_error", ["raise", "skip", "replace"])
+def test_a_store_that_is_gone_is_an_error_of_the_batch(
+    packed: PackedDataset, shelf: FaultServer, on_error: str
+) -> None:
+    """Of whatever policy: that is for damaged samples."""
     store = store_of(shelf)
     shelf.stop()
-    with (
-        loader(remote(packed.folder, store)) as made,
-        pytest.raises(SampleError, match="s3://set/.*could not be read.*Check that the store can be reached"),
-    ):
+    made = DataLoader(
+        remote(packed.folder, store), batch_size=8, num_workers=2, transform=CROP, on_error=on_error
+    )
+    words = "s3://set/.*could not be read.*Check that the store can be reached"
+    with made, pytest.raises(SampleError, match=words) as found:
         epoch(made)
+    assert isinstance(found.value.__cause__, ShardError)
+    store.close()
+
+
+def test_filling_a_cache_ends_while_its_reads_hang(packed: PackedDataset, shelf: FaultServer) -> None:
+    store = store_of(shelf, stall=100_000, patience=100_000)
+    shelf.rules.append(Rule(Fault(hang=True)))
+    reader = remote(packed.folder, store).reader
+    filler = _C.Filler(reader, _C.PageCacheTarget(reader), "", 0, 2)
+    filler.start()
+    while len(shelf.requests) == 0:
+        time.sleep(0.01)
+    filler.stop()
+    assert "fastload-fill" not in thread_names()
     store.close()

@@ -172,6 +172,7 @@ void Filler::stop() {
   }
   changed_.notify_all();
   turn_.notify_all();
+  reads_.stop();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
@@ -196,6 +197,7 @@ Filler::Failures Filler::failures() const {
 }
 
 void Filler::run() noexcept {
+  const ReadScope scope(reads_);
   Buffer buffer;
   Turn turn(*this);
   Chunk chunk;

@@ -26,6 +26,7 @@
 #include "base/bytes.h"
 #include "cache/cache_file.h"
 #include "io/range_claims.h"
+#include "io/read_scope.h"
 #include "shard/reader.h"
 
 namespace fastload {
@@ -106,7 +107,8 @@ class Filler {
   // True once nothing is left to do: everything is there, but for the failures. Blocks for
   // `seconds` at most.
   bool wait(double seconds);
-  // Ends the threads after the requests in hand. Idempotent.
+  // Ends the threads after the requests in hand, and those at once that wait for a store.
+  // Idempotent.
   void stop();
 
   [[nodiscard]] Counts counts() const;
@@ -150,6 +152,7 @@ class Filler {
   std::vector<Chunk> chunks_;
   Counts totals_;  // wanted and without room: fixed
   std::vector<std::thread> threads_;
+  ReadStop reads_;  // of the threads
 
   mutable std::mutex mutex_;  // guards the following
   std::condition_variable changed_, turn_;
