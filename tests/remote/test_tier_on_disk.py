@@ -1,0 +1,49 @@
+"""A disk tier below a set in a store: what it has is not fetched again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fault_server import FaultServer
+
+from fastload import DataLoader, PackedDataset, transforms
+
+SMALL = transforms.Resize((32, 32))
+
+
+@pytest.mark.parametrize("shuffle", [True, "block"])
+def test_a_second_job_fetches_no_record(
+    packed: PackedDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shuffle: bool | str,
+) -> None:
+    monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))
+    files = [path for path in packed.folder.rglob("*") if path.is_file()]
+    objects = {f"/a/{path.relative_to(packed.folder).as_posix()}": path.read_bytes() for path in files}
+    cache = ["off", f"{tmp_path}/disk:1GB"]
+    found = []
+    with FaultServer(objects) as server:
+        for _ in range(2):
+            with DataLoader(
+                f"{server.url}/a", 8, shuffle=shuffle, transform=SMALL, cache=cache, seed=1, num_workers=2
+            ) as loader:
+                found.append([(images.numpy(), labels.numpy()) for images, labels in loader])
+                tier = loader.stats()["cache"]["disk"]
+            shards = {f"/a/{shard.file}" for shard in packed.manifest.shards}
+            asked = [request for request in server.requests if request.path in shards]
+            if len(found) == 1:
+                assert len(asked) > 0
+                assert tier["stored"] > 0
+                server.requests.clear()
+        assert [request for request in asked if "range" in request.headers] == []
+    assert tier["misses"] == 0
+    with DataLoader(packed, 8, shuffle=shuffle, transform=SMALL, seed=1, num_workers=2) as loader:
+        wanted = [(images.numpy(), labels.numpy()) for images, labels in loader]
+    for batches in found:
+        assert len(batches) == len(wanted) > 0
+        for (images, labels), (images_, labels_) in zip(batches, wanted, strict=True):
+            assert np.array_equal(images, images_)
+            assert np.array_equal(labels, labels_)
