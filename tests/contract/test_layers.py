@@ -52,7 +52,10 @@ ALLOWED: dict[str, set[str]] = {
         "backends", "ranks",
     },
     "integrations": {"transforms", "dataset", "prefetch", "loader"},
-    "cli": {"machine", "sample", "shard", "sampler", "cache", "packing", "_version"},
+    "cli": {
+        "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing", "loader",
+        "_version",
+    },
     "__init__": {
         "_version", "unbuilt", "sample", "transforms", "sampler", "dataset", "cache", "packing", "loader",
     },

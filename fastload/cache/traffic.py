@@ -1,0 +1,109 @@
+"""What an epoch moves from storage: bytes, requests and seconds, by arithmetic, before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fastload.cache.disk_layout import expected_hits
+
+__all__ = ["CachePlace", "Job", "Link", "Traffic", "epoch_traffic", "first_batch_seconds"]
+
+CachePlace = Literal["none", "node", "shared"]
+
+# Requests that wait for each other before the first batch: the manifest, index and entry points, records.
+_REQUESTS = 3
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training job, as far as storage sees it.
+
+    Args:
+        records: samples of an epoch, of all nodes.
+        data_bytes: of their records.
+        table_bytes: of what each node reads once: manifest, index, entry points, columns.
+        nodes: machines, each of which reads an equal part of every epoch.
+        batch: samples of a step on one node.
+        request_records: records that one request brings.
+    """
+
+    records: int
+    data_bytes: int
+    table_bytes: int
+    nodes: int
+    batch: int
+    request_records: int
+
+    @property
+    def record(self) -> float:
+        """Mean bytes of a record."""
+        return self.data_bytes / max(1, self.records)
+
+
+@dataclass(frozen=True)
+class Link:
+    """Between a node and storage.
+
+    Args:
+        latency: seconds until the first byte of an answer.
+        bandwidth: bytes a second of one node.
+        in_flight: requests at a time, at most.
+        connecting: round trips before a new connection's first request.
+    """
+
+    latency: float
+    bandwidth: float
+    in_flight: int
+    connecting: int
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Of one epoch.
+
+    Args:
+        bytes: from storage, of all nodes.
+        requests: of all nodes.
+        hits: share of the samples that come from the cache.
+        seconds: that a node needs for its part at least, waiting for nothing else.
+    """
+
+    bytes: float
+    requests: float
+    hits: float
+    seconds: float
+
+
+def _hits(job: Job, cache_bytes: float, place: CachePlace, epoch: int) -> float:
+    """The share of an epoch (the first is 1) that a cache has: what was read before, as far as it fits."""
+    if place == "none" or epoch < 2 or not job.data_bytes:
+        return 0.0
+    share = min(1.0, cache_bytes / job.data_bytes)
+    if place == "shared":
+        return share
+    part = 1 / job.nodes
+    seen: float = 1 - (1 - part) ** (epoch - 1)  # of the samples, by one node
+    return min(seen, expected_hits(share, part))
+
+
+def epoch_traffic(job: Job, link: Link, cache_bytes: float, place: CachePlace, epoch: int) -> Traffic:
+    """What an epoch costs.
+
+    Every sample is read once an epoch, in another random order each time, by a random node.
+
+    Args:
+        cache_bytes: room for records: of each node, or of all together where ``place`` is ``"shared"``.
+        epoch: 1 is the first, which finds the cache empty.
+    """
+    hits = _hits(job, cache_bytes, place, epoch)
+    missed = (1 - hits) * job.records
+    moved, requests = missed * job.record, missed / job.request_records
+    waiting = requests * link.latency / link.in_flight
+    return Traffic(moved, requests, hits, max(moved / link.bandwidth, waiting) / job.nodes)
+
+
+def first_batch_seconds(job: Job, link: Link) -> float:
+    """From opening a set that no node has anything of to the first batch's bytes."""
+    trips = _REQUESTS + link.connecting
+    return trips * link.latency + (job.table_bytes + job.batch * job.record) / link.bandwidth
