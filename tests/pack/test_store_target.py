@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from object_server import ObjectServer
-from pack_trees import class_tree, encoded, environment, make_tree, run_cli, snapshot
+from pack_trees import class_tree, command, encoded, environment, make_tree, run_cli, snapshot
 
 import fastload
 from fastload.errors import PackError, RemoteError
-from fastload.packing import PackOptions, pack
+from fastload.packing import Observer, PackOptions, pack
+from fastload.packing.cluster import store_pack
 from fastload.packing.cluster.packer import pack_shares, plan_shares
 from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.cluster.shares import Shares
@@ -95,6 +98,26 @@ def test_killed_around_every_change_in_the_store(tmp_path: Path) -> None:
     assert (result["failures"], result["early"], result["again"]) == ([], 0, 0)
 
 
+def test_killed_at_random_moments(tmp_path: Path, source: Path, object_server: ObjectServer) -> None:
+    """Two packs of all shards at once, by processes, killed while they write to a server."""
+    expected, rng = whole(tmp_path, source), random.Random(3)
+    object_server.make_bucket("pack-killed")
+    arguments = (source, "s3://pack-killed/set", "--shard-size", "8192", "--num-proc", "2", "--quiet")
+    found = environment(**object_server.environment)
+    for _ in range(2):
+        packs = [
+            subprocess.Popen(command("pack", *arguments), env=found, stderr=subprocess.DEVNULL)
+            for _ in range(2)
+        ]
+        time.sleep(rng.uniform(1.0, 2.5))
+        for process in packs:
+            process.kill()
+            process.wait()
+    done = run_cli("pack", *arguments, **object_server.environment)
+    assert done.returncode == 0, done.stderr
+    assert objects(object_server, "pack-killed", "set/") == expected
+
+
 def test_shares(tmp_path: Path, source: Path) -> None:
     expected, url = whole(tmp_path, source), f"file://{tmp_path}/store/set"
     with pytest.raises(PackError, match="holds no pack that could be published"):
@@ -112,6 +135,34 @@ def test_shares(tmp_path: Path, source: Path) -> None:
     publish_shares(source, url, options())
     assert snapshot(tmp_path / "store" / "set") == expected
     assert pack_shares(source, url, Shares.parse("0"), options()).published
+
+
+def test_another_pack_is_faster(tmp_path: Path, source: Path) -> None:
+    expected, url = whole(tmp_path, source), f"file://{tmp_path}/store/set"
+
+    class Overtaken(Observer):
+        def started(self, *_: object) -> None:
+            pack(source, url, options())
+
+    with pytest.raises(PackError, match=r"another pack has published .*Run the same command again"):
+        pack(source, url, options(), Overtaken())
+    assert pack(source, url, options())[0].was_complete
+    assert snapshot(tmp_path / "store" / "set") == expected
+
+
+def test_another_pack_publishes_first(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All shards are there, and both packs know it."""
+    expected, url, original = whole(tmp_path, source), f"file://{tmp_path}/store/set", store_pack._published
+
+    def late(*arguments: object) -> object:
+        monkeypatch.setattr(store_pack, "_published", original)
+        publish_shares(source, url, options())
+        return original(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store_pack, "_published", late)
+    [result] = pack(source, url, options())
+    assert result.was_complete
+    assert snapshot(tmp_path / "store" / "set") == expected
 
 
 def test_two_plans_at_the_same_time(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:

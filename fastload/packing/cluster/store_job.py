@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastload.errors import ObjectMissing, PackError
 from fastload.packing.cluster.job import ShareJob
 from fastload.packing.cluster.pieces import piece_path
 from fastload.packing.cluster.store_target import StoreTarget
@@ -36,7 +37,13 @@ class StoreJob(ShareJob):
     def write(self, number: int, advance: Advance) -> ShardPart:
         work = self.output / WORK_NAME
         work.mkdir(parents=True, exist_ok=True)
-        self.target.fetch_listing(self.plan, number, work)
+        try:
+            self.target.fetch_listing(self.plan, number, work)
+        except ObjectMissing:
+            raise PackError(
+                f"another pack has published {self.target.location}, or thrown it away, while this one was "
+                "at work. Run the same command again."
+            ) from None
         return super().write(number, advance)
 
     def publish(self, number: int, part: ShardPart) -> None:

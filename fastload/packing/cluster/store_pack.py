@@ -139,6 +139,8 @@ def publish_in_store(source: Any, output: str, options: PackOptions, observer: O
 def _published(
     splits: list[_Split], output: str, options: PackOptions, observer: Observer
 ) -> list[PackResult]:
+    # Another pack of the same may have published meanwhile, and removed the parts.
+    splits = [replace(split, plan=split.target.manifest() or split.plan) for split in splits]
     missing, first = [], 0
     for split in splits:
         missing += [first + number for number in _missing(split)]
