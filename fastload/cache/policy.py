@@ -26,7 +26,7 @@ class Candidate:
     name: str  # for messages: its folder
     need: int  # bytes of a file with all of its records
     in_memory: bool = False  # its shards lie in tmpfs
-    remote: bool = False  # on a network file system
+    remote: bool = False  # on a network file system, or in a store
     tier: str = ENCODED_TIER
 
 
@@ -116,7 +116,7 @@ def _auto(part: Candidate, room: Room, local: int, share: float) -> Decision:
     if part.tier != ENCODED_TIER:
         why = "pictures are kept decoded"
     elif part.remote:
-        why = "it is on a network file system"
+        why = "it is on a network file system or in a store"
     else:
         why = f"it is larger than the page cache ({free})"
     held = "all" if limit == part.need else f"{limit / part.need:.0%}"
