@@ -7,7 +7,7 @@ REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test bench-test foreign foreign-test bench gpu clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test pack-test bench-test foreign foreign-test bench gpu clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -18,7 +18,7 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 
 test:  ## install what is missing, then at once: lint, pytest, C++ tests under ASan and UBSan, fuzzing, frameworks
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory -j4 lint py-test bench-test beside
+	@$(MAKE) --no-print-directory -j5 lint py-test pack-test bench-test beside
 	@$(MAKE) --no-print-directory foreign-test
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
@@ -42,7 +42,7 @@ tsan:  ## the C++ tests of what has threads under ThreadSanitizer (after "make s
 	  -DFASTLOAD_SANITIZE=thread > build/tsan.log 2>&1 || { cat build/tsan.log; exit 1; }
 	$(BIN)/cmake --build build/tsan --target fastload_tests
 	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine test_read_ahead \
-	  test_record_feed test_buffer_pool test_file_bytes test_cache test_filler test_decoded
+	  test_record_feed test_buffer_pool test_file_bytes test_cache test_disk_tier test_filler test_decoded
 
 test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run under qemu; installs what it needs
 	@PATH="$(BIN):$$PATH" tools/test_arm.sh
@@ -55,8 +55,11 @@ fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each tar
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
-py-test:  ## pytest on the installed package, but for the benchmarks
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest --ignore=benchmarks
+py-test:  ## pytest on the installed package, but for packing, stores and the benchmarks
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest --ignore=benchmarks --ignore=pack --ignore=remote
+
+pack-test:  ## the same for packing and stores, which wait for disks and servers most of the time
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest pack remote
 
 bench-test:  ## the same for the benchmarks, each of which runs once in its smallest form
 	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks

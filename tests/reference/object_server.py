@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -82,9 +83,11 @@ class ObjectServer:
             "-s3",
         ]
         command += [*ports, "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}"]
-        command += ["-master.volumeSizeLimitMB=256", "-volume.max=100", "-master.telemetry=false"]
+        command += ["-master.volumeSizeLimitMB=256", "-volume.max=1000", "-master.telemetry=false"]
+        # Each bucket takes volumes of its own: one at a time, or those of a few buckets would be all there are.
+        environment = {**os.environ, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
         with open(self.folder / "log", "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=environment)
         end = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > end:

