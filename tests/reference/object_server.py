@@ -84,10 +84,10 @@ class ObjectServer:
         ]
         command += [*ports, "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={self.folder / 's3.json'}"]
         command += ["-master.volumeSizeLimitMB=256", "-volume.max=1000", "-master.telemetry=false"]
-        # Each bucket takes volumes of its own: one at a time, or those of a few buckets would be all there are.
-        environment = {**os.environ, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
+        # Each bucket takes volumes of its own: one at a time, or a few buckets would take all there are.
+        env = {**os.environ, "WEED_MASTER_VOLUME_GROWTH_COPY_1": "1"}
         with open(self.folder / "log", "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=environment)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, env=env)
         end = time.monotonic() + START_SECONDS
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > end:
