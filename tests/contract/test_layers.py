@@ -51,13 +51,18 @@ ALLOWED: dict[str, set[str]] = {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache", "transfer",
         "backends", "ranks",
     },
+    "diagnose": {
+        "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing",
+        "backends", "loader",
+    },
     "integrations": {"transforms", "dataset", "prefetch", "loader"},
     "cli": {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing", "loader",
-        "_version",
+        "diagnose", "_version",
     },
     "__init__": {
         "_version", "unbuilt", "sample", "transforms", "sampler", "dataset", "cache", "packing", "loader",
+        "diagnose",
     },
     "__main__": {"cli"},
 }  # fmt: skip
