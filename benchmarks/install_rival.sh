@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment of one rival: benchmarks/install_rival.sh NAME FOLDER
-#   NAME: torch_pil torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata
+#   NAME: torch_pil torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata s3torch
 #   FOLDER: the environment is made at FOLDER/NAME, outside of any checkout.
 # PYTHON chooses the interpreter (default python3). TORCH_INDEX is where the CPU build of torch comes from;
 # set it to the empty string where pip already prefers a CPU build. System packages are named, not installed.
@@ -43,6 +43,7 @@ case $name in
   wds) torch; vision; pip install pillow webdataset ;;
   mds) torch; vision; pip install pillow mosaicml-streaming ;;
   litdata) torch; vision; pip install pillow litdata ;;
+  s3torch) torch; vision; pip install pillow s3torchconnector ;;
   *) echo "unknown rival '$name'" >&2; exit 2 ;;
 esac
 "$venv/bin/python" -m pip list --format=freeze > "$venv/installed.txt"

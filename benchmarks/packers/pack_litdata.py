@@ -11,7 +11,7 @@ from typing import Any
 
 import litdata
 
-assert "fastload-bench" in os.environ["TMPDIR"], "litdata.optimize deletes $TMPDIR/data; run bench_pack.py"
+assert "fastload-bench" in os.environ["TMPDIR"], "litdata.optimize deletes $TMPDIR/data; its own is needed"
 
 
 def read(item: tuple[str, int]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def read(item: tuple[str, int]) -> dict[str, Any]:
     return {"image": Path(item[0]).read_bytes(), "label": item[1]}
 
 
-def pack(source: Path, target: Path, processes: int) -> None:
+def pack(source: Path, target: Path, processes: int, shard_bytes: int = 256_000_000) -> None:
     """As many workers as asked."""
     classes = sorted(entry.name for entry in source.iterdir() if entry.is_dir())
     items = [(str(p), label) for label, name in enumerate(classes) for p in sorted((source / name).iterdir())]
@@ -27,7 +27,7 @@ def pack(source: Path, target: Path, processes: int) -> None:
         fn=read,
         inputs=items,
         output_dir=str(target),
-        chunk_bytes="256MB",
+        chunk_bytes=shard_bytes,
         num_workers=processes,
         verbose=False,
     )

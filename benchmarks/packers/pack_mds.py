@@ -14,11 +14,11 @@ _LIBRARY.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor
 from streaming import MDSWriter  # noqa: E402
 
 
-def pack(source: Path, target: Path, processes: int) -> None:
+def pack(source: Path, target: Path, processes: int, shard_bytes: int = 256_000_000) -> None:
     """One process; several need a merge of their own."""
     classes = sorted(entry.name for entry in source.iterdir() if entry.is_dir())
     columns = {"image": "bytes", "label": "int"}
-    with MDSWriter(out=str(target), columns=columns, size_limit=256_000_000) as writer:
+    with MDSWriter(out=str(target), columns=columns, size_limit=shard_bytes) as writer:
         for label, name in enumerate(classes):
             for path in sorted((source / name).iterdir()):
                 writer.write({"image": path.read_bytes(), "label": label})

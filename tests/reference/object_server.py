@@ -37,8 +37,8 @@ def free_ports(count: int) -> list[int]:
 class ObjectServer:
     """A running SeaweedFS. ``endpoint`` is what S3 clients take; buckets are made by ``make_bucket``."""
 
-    def __init__(self, folder: Path) -> None:
-        """Start it, with its data in a folder of its own."""
+    def __init__(self, folder: Path, *, public: str = "") -> None:
+        """Start it, with its data in a folder of its own; anybody may read the bucket ``public``."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,7 +46,9 @@ class ObjectServer:
         self.endpoint = f"http://127.0.0.1:{self._ports[-1]}"
         credentials = [{"accessKey": ACCESS_KEY, "secretKey": SECRET_KEY}]
         rights = ["Admin", "Read", "Write", "List", "Tagging"]
-        users = [{"name": "tests", "credentials": credentials, "actions": rights}]
+        users: list[dict[str, Any]] = [{"name": "tests", "credentials": credentials, "actions": rights}]
+        if public:
+            users.append({"name": "anonymous", "actions": [f"Read:{public}"]})
         (folder / "s3.json").write_text(json.dumps({"identities": users}))
         self.start()
 
