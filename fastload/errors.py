@@ -11,6 +11,7 @@ __all__ = [
     "FastloadError",
     "FormatError",
     "FormatVersionError",
+    "LibraryMissing",
     "LimitError",
     "LocationError",
     "NotDelivered",
@@ -104,6 +105,10 @@ class PackError(FastloadError):
 
 class WorldError(FastloadError, ValueError):
     """Rank and world size contradict each other or are half set."""
+
+
+class LibraryMissing(FastloadError, ImportError):
+    """What was asked for needs a library that is not installed."""
 
 
 class SlowPathWarning(UserWarning):

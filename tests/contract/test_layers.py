@@ -52,7 +52,7 @@ ALLOWED: dict[str, set[str]] = {
         "backends", "ranks",
     },
     "diagnose": {
-        "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing",
+        "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing",
         "backends", "loader",
     },
     "integrations": {"transforms", "dataset", "prefetch", "loader"},

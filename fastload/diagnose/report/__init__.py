@@ -1,0 +1,5 @@
+"""The doctor's report: one page with charts, or the same in a notebook."""
+
+from fastload.diagnose.report.rendering import Report, render, write_report
+
+__all__ = ["Report", "render", "write_report"]

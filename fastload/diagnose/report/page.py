@@ -1,0 +1,135 @@
+"""A report's page: its frame, its style, and the pieces that all parts of it are made of."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+__all__ = ["Part", "amount", "document", "fragment", "rate", "seconds", "share", "table", "tiles", "words"]
+
+# Scoped, so that it may stand in a notebook, whose colours it takes; only a page of its own sets them.
+_STYLE = """
+.fastload-report { font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+  max-width: 62rem; margin: 0 auto; color: inherit; }
+.fastload-report h1 { font-size: 1.5rem; line-height: 1.3; margin: .2rem 0 .6rem; font-weight: 650; }
+.fastload-report h2 { font-size: 1.1rem; margin: 2.2rem 0 .4rem; font-weight: 650; }
+.fastload-report p { margin: .4rem 0; }
+.fastload-report .kicker, .fastload-report small, .fastload-report .foot { opacity: .72; }
+.fastload-report .kicker { font-size: .85rem; }
+.fastload-report .foot { font-size: .82rem; margin-top: 2.5rem; }
+.fastload-report svg { display: block; width: 100%; height: auto; margin: .6rem 0; }
+.fastload-report .tiles { display: flex; flex-wrap: wrap; gap: .7rem; margin: 1rem 0; }
+.fastload-report .tile { flex: 1 1 9rem; padding: .6rem .8rem; border-radius: .5rem;
+  background: color-mix(in srgb, currentColor 6%, transparent); }
+.fastload-report .tile b { display: block; font-size: 1.35rem; line-height: 1.3; font-weight: 620; }
+.fastload-report .tile span { font-size: .85rem; opacity: .78; }
+.fastload-report .scroll { overflow-x: auto; }
+.fastload-report table { border-collapse: collapse; width: 100%; font-size: .92rem; margin: .5rem 0; }
+.fastload-report th, .fastload-report td { text-align: left; vertical-align: top;
+  padding: .35rem .7rem .35rem 0;
+  border: 0; border-bottom: 1px solid color-mix(in srgb, currentColor 16%, transparent);
+  background: none; color: inherit; overflow-wrap: anywhere; }
+.fastload-report th { font-weight: 600; white-space: nowrap; }
+.fastload-report .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+.fastload-report .n { padding-right: 1.4rem; }
+.fastload-report code { font-size: .93em; }
+.fastload-report details { margin: .15rem 0; }
+.fastload-report summary { cursor: pointer; }
+.fastload-report details p { margin: .1rem 0 .5rem 1.1rem; opacity: .78; font-size: .92rem; }
+"""
+_PAGE_STYLE = """
+:root { color-scheme: light dark; }
+body { margin: 0; padding: 1.6rem 1.2rem 3rem; background: #fff; color: #1d2126; }
+@media (prefers-color-scheme: dark) { body { background: #15181c; color: #e3e6ea; } }
+@media print { body { background: #fff; color: #000; } }
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A section of the page: its heading, and HTML."""
+
+    heading: str
+    body: str
+
+
+def document(title: str, parts: Sequence[Part]) -> str:
+    """A whole file, which needs no other."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{_PAGE_STYLE}</style>\n</head>\n<body>\n"
+        f"{fragment(parts)}</body>\n</html>\n"
+    )
+
+
+def fragment(parts: Sequence[Part]) -> str:
+    """The same for a page that is there already: a notebook's."""
+    sections = "".join(
+        f"<section>\n{f'<h2>{escape(part.heading)}</h2>' if part.heading else ''}\n{part.body}\n</section>\n"
+        for part in parts
+    )
+    return f'<style>{_STYLE}</style>\n<div class="fastload-report">\n{sections}</div>\n'
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
+    """A table of HTML cells; the columns ``numbers`` stand to the right."""
+
+    def row(cells: Sequence[str], tag: str) -> str:
+        written = (
+            f"<{tag}{' class=n' if at in numbers else ''}>{cell}</{tag}>" for at, cell in enumerate(cells)
+        )
+        return f"<tr>{''.join(written)}</tr>"
+
+    body = "\n".join(row(cells, "td") for cells in rows)
+    return f'<div class="scroll"><table>\n{row(heads, "th")}\n{body}\n</table></div>'
+
+
+def tiles(values: Sequence[tuple[str, str]]) -> str:
+    """Big numbers side by side: (number, what it is)."""
+    made = "".join(
+        f'<div class="tile"><b>{escape(number)}</b><span>{escape(what)}</span></div>'
+        for number, what in values
+    )
+    return f'<div class="tiles">{made}</div>'
+
+
+def words(text: str) -> str:
+    """A sentence as HTML; what stands in `these` is code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def rate(value: float) -> str:
+    """Samples a second with three digits; "-" for a rate that is not known."""
+    if value <= 0 or math.isnan(value):
+        return "-"
+    return "no bound" if math.isinf(value) else f"{_three(value)}/s"
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that fits it."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if abs(value) >= size:
+            return f"{_three(value / size)} {unit}"
+    return f"{_three(value / 1e-6)} µs" if value else "0 s"
+
+
+def amount(count: float) -> str:
+    """Bytes in the unit that fits them, of 1000."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= size:
+            return f"{_three(count / size)} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def share(value: float) -> str:
+    """A share as per cent."""
+    return f"{100 * value:.{1 if 0 < value < 0.1 else 0}f}%"
+
+
+def _three(value: float) -> str:
+    digits = 2 - math.floor(math.log10(abs(value))) if value else 0
+    return f"{round(value, digits):,.{max(0, digits)}f}"

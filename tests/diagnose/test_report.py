@@ -1,0 +1,229 @@
+"""The report's page: that it has everything, needs nothing, and is laid out well by a real browser."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from chromium import found_in, screenshot
+from verdicts import full_verdict, step_limits
+
+from fastload.diagnose.facts import Sentence
+from fastload.diagnose.report import Report, render, write_report
+from fastload.diagnose.report.loop_part import grouped
+from fastload.diagnose.report.page import amount, rate, seconds, share
+
+# Letters that leave their chart, and letters of one chart that lie on each other.
+CHARTS = """
+  const bad = [];
+  for (const svg of document.querySelectorAll('svg')) {
+    const frame = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+    if (boxes.length < 3) bad.push('a chart has no letters');
+    boxes.forEach(([words, a], i) => {
+      if (a.left < frame.left - 1 || a.right > frame.right + 1) bad.push('cut: ' + words);
+      if (a.top < frame.top - 1 || a.bottom > frame.bottom + 1) bad.push('cut: ' + words);
+      for (const [others, b] of boxes.slice(i + 1))
+        if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 2 && b.top < a.bottom - 2)
+          bad.push('on each other: ' + words + ' | ' + others);
+    });
+  }
+  if (document.documentElement.scrollWidth > document.documentElement.clientWidth) bad.push('wide');
+  return bad;
+"""
+
+
+REFERENCE = Path(__file__).parents[1] / "reference"
+
+
+class Tags(HTMLParser):
+    """Open tags, which must close, and what the page would load."""
+
+    VOID = ("meta", "br", "path", "use", "rect")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(str(value))
+            if name in ("src", "href", "xlink:href") and not str(value).startswith("#"):
+                self.loads.append(f"{tag} {name}={value}")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def test_the_page_has_all_of_the_verdict_and_needs_no_other_file() -> None:
+    verdict = full_verdict()
+    page = render(verdict)
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+    assert tags.loads == []
+    assert "@import" not in page
+    assert "url(http" not in page
+    shown = re.sub(r"</?code>", "`", page)
+    for sentence in verdict.sentences:
+        assert sentence.text in shown
+        assert sentence.evidence in page
+    for fix in verdict.fixes:
+        assert fix.words in page
+        assert fix.evidence in page
+    assert "408/s (+75%)" in page
+    assert (
+        page.index(verdict.sentences[0].text) < page.index("What would help") < page.index("Batch by batch")
+    )
+    assert "&lt;script&gt; &amp; co" in page
+    assert page.count("<svg") == 3
+    assert len(page) < 150_000
+
+
+def test_ids_of_charts_are_their_own() -> None:
+    tags = Tags()
+    page = render(full_verdict())
+    tags.feed(page)
+    assert len(tags.ids) >= 3
+    assert len(set(tags.ids)) == len(tags.ids)
+    assert set(re.findall(r'(?:"|url\()#([^")]*)', page)) <= set(tags.ids)
+
+
+def test_a_verdict_of_one_sentence_is_a_page() -> None:
+    page = render(step_limits())
+    assert "Nothing: the step limits." in page
+    assert "The step limits: the loader keeps up" in page
+    assert "<svg" not in page
+    assert "What would help" not in page
+    assert "The step limits" in render(replace(step_limits(), sentences=()))
+
+
+def test_what_is_not_known_is_not_drawn() -> None:
+    verdict = full_verdict()
+    unknown = replace(verdict, rate=0.0, fixes=tuple(replace(fix, rate=0.0) for fix in verdict.fixes))
+    page = render(unknown)
+    assert "inf" not in re.sub(r"<[^>]*>", "", page)
+    assert "nan" not in page
+    assert page.count("<svg") == 2
+
+
+def test_words_cannot_become_markup() -> None:
+    hostile = "<script>alert('x')</script> & \"y\""
+    verdict = replace(full_verdict(), sentences=(Sentence(hostile, hostile),), limit=hostile)
+    verdict = replace(verdict, fixes=tuple(replace(f, name=hostile, words=hostile) for f in verdict.fixes))
+    verdict = replace(verdict, stages=tuple(replace(s, name=hostile) for s in verdict.stages))
+    page = render(verdict)
+    assert "<script" not in page
+    tags = Tags()
+    tags.feed(page)
+    assert tags.open == []
+
+
+def test_a_notebook_gets_the_same_without_a_page_around_it() -> None:
+    shown = Report(full_verdict())._repr_html_()
+    assert "<html" not in shown
+    assert "body {" not in shown
+    assert "Decoding limits: 2 threads" in shown
+    rules = re.findall(r"^([^\n{}@]+)\{", shown.split("</style>")[0].removeprefix("<style>"), re.MULTILINE)
+    assert len(rules) > 10
+    assert all(part.strip().startswith(".fastload-report") for rule in rules for part in rule.split(","))
+
+
+def test_matplotlibs_settings_and_pyplot_are_left_alone(tmp_path: Path) -> None:
+    before = dict(mpl.rcParams)
+    path = write_report(full_verdict(), tmp_path / "r.html")
+    assert path == tmp_path / "r.html"
+    assert dict(mpl.rcParams) == before
+    code = (
+        f"import sys; sys.path.insert(0, {str(REFERENCE)!r}); from verdicts import full_verdict;"
+        "from fastload.diagnose.report import render; render(full_verdict());"
+        "print('matplotlib' in sys.modules, 'matplotlib.pyplot' in sys.modules, 'torch' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["True", "False", "False"]
+
+
+def test_without_matplotlib_the_error_names_the_line_that_helps() -> None:
+    code = (
+        f"import sys; sys.modules['matplotlib'] = None; sys.path.insert(0, {str(REFERENCE)!r})\n"
+        "from verdicts import full_verdict\nfrom fastload.diagnose.report import render\n"
+        "try: render(full_verdict())\nexcept ImportError as error: print(type(error).__name__, error)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("LibraryMissing the report's charts are drawn by matplotlib")
+    assert "pip install 'fastload[report]'" in run.stdout
+
+
+def test_numbers_are_short_and_have_units() -> None:
+    assert [rate(v) for v in (0, 233.4, 91_234, float("inf"), 0.1234)] == [
+        "-", "233/s", "91,200/s", "no bound", "0.123/s",
+    ]  # fmt: skip
+    assert [seconds(v) for v in (0.0, 12.345, 0.0386, 0.0000111)] == ["0 s", "12.3 s", "38.6 ms", "11.1 µs"]
+    assert [amount(v) for v in (12, 1200, 734_003_200, 2e12)] == ["12 bytes", "1.20 KB", "734 MB", "2.00 TB"]
+    assert [share(v) for v in (0.0, 0.0123, 0.57, 1.0)] == ["0%", "1.2%", "57%", "100%"]
+
+
+def test_runs_of_batches_keep_their_mean() -> None:
+    values = np.random.Generator(np.random.Philox(1)).random(1001)
+    means = grouped(values, 160)
+    assert len(means) == 160
+    assert means.min() >= values.min()
+    # Each run is 6 or 7 values, whose weighted mean is that of all.
+    begins = np.linspace(0, 1001, 161).astype(int)
+    expected = [values[a:b].mean() for a, b in itertools.pairwise(begins)]
+    np.testing.assert_allclose(means, expected)
+    assert grouped(values[:5], 160) is not None
+    np.testing.assert_array_equal(grouped(values[:5], 160), values[:5])
+
+
+@pytest.mark.parametrize("width", [1000, 420])
+def test_a_browser_cuts_no_letters_and_lays_none_on_others(tmp_path: Path, width: int) -> None:
+    path = write_report(full_verdict(), tmp_path / "r.html")
+    assert found_in(path, CHARTS, width=width) == []
+
+
+def test_the_check_of_letters_finds_them(tmp_path: Path) -> None:
+    path = write_report(full_verdict(), tmp_path / "r.html")
+    text = path.read_text()
+    path.write_text(
+        text.replace("</svg>", '<text x="10" y="20">One</text><text x="12" y="20">Two</text></svg>')
+    )
+    assert any("on each other" in line for line in found_in(path, CHARTS))
+    path.write_text(text.replace("</svg>", '<text x="700" y="20">far too long for it</text></svg>'))
+    assert any("cut" in line for line in found_in(path, CHARTS))
+
+
+def pixels(path: Path) -> np.ndarray:
+    """A PNG's pixels, by Pillow."""
+    image = pytest.importorskip("PIL.Image")
+    return np.asarray(image.open(path).convert("RGB"))
+
+
+def test_it_is_dark_where_the_browser_is(tmp_path: Path) -> None:
+    path = write_report(full_verdict(), tmp_path / "r.html")
+    means, inks = [], []
+    for dark in (False, True):
+        screenshot(path, tmp_path / f"{dark}.png", dark=dark)
+        picture = pixels(tmp_path / f"{dark}.png")
+        assert picture.shape == (2600, 1000, 3)
+        means.append(float(np.median(picture)))
+        ink = "return getComputedStyle(document.querySelector('svg text')).fill"
+        inks.append(found_in(path, ink, dark=dark))
+        assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 200, "charts have colours"
+    assert means[0] > 240
+    assert means[1] < 40
+    assert inks[0] != inks[1]
