@@ -15,6 +15,8 @@ __all__ = ["SCHEMES", "Location", "is_url", "url_of"]
 SCHEMES = ("s3", "gs", "az", "https", "http", "file", "hf")
 _URL = re.compile(r"([a-z][a-z0-9+.-]*)://(.*)", re.DOTALL | re.IGNORECASE)
 _CUT_URL = re.compile(rf"({'|'.join(SCHEMES)}):/[^/]")
+# A revision may have slashes in it if it is one of the Hub's own kinds.
+_HUB = re.compile(r"(datasets/[^/@]+/[^/@]+(?:@(?:refs/(?:convert|pr)/[^/]+|[^/]+))?)(/.*)?", re.DOTALL)
 _ENCODED = ("https", "http", "file")  # whose URLs have %20 for a space; object stores' have the key itself
 
 
@@ -97,10 +99,10 @@ class Location:
 
     @classmethod
     def _of_hub(cls, text: str, rest: str) -> Location:
-        parts = rest.split("/", 3)
-        if len(parts) < 3 or parts[0] != "datasets" or not all(parts[:3]):
+        found = _HUB.fullmatch(rest)
+        if found is None:
             raise LocationError(f"hf:// takes datasets/OWNER/NAME and a path. Found: {text!r}.")
-        return cls("hf", "/".join(parts[:3]), parts[3].strip("/") if len(parts) > 3 else "")
+        return cls("hf", found[1], (found[2] or "").strip("/"))
 
     @property
     def root(self) -> Location:

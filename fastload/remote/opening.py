@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from fastload.errors import LocationError, RemoteError
+from fastload.errors import LocationError
 from fastload.remote.local import LocalStore
 from fastload.remote.location import Location, url_of
 from fastload.remote.options import StorageOptions
@@ -28,7 +28,7 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
 
     Raises:
         LocationError: no URL that can be read, or options that its store does not know.
-        RemoteError: hf://, or a library is missing.
+        RemoteError: a library is missing.
     """
     root = (Location.parse(location) if isinstance(location, str) else location).root
     if root.scheme == "file":
@@ -47,17 +47,15 @@ def open_store(location: Location | str, storage_options: Mapping[str, Any] | No
         from fastload.remote.http import HttpStore
 
         return HttpStore(root, storage_options)
-    raise RemoteError(
-        f"{root} cannot be opened: the Hub's Parquet and Arrow files are not read in their place. Load them "
-        "with the datasets library and save_to_disk(), and 'fastload index' reads them as they are; or "
-        "upload what 'fastload pack' made to a store, or to a web server, and give its URL."
-    )
+    from fastload.remote.hub import HubStore
+
+    return HubStore(root, storage_options)
 
 
 def shared_store(location: Location, storage_options: Mapping[str, Any] | None = None) -> Store:
     """As :func:`open_store`; sets of a bucket that are open at the same time share its connections."""
     said = sorted(repr(pair) for pair in (storage_options or {}).items())
-    around = sorted(pair for pair in os.environ.items() if pair[0].startswith("AWS_"))
+    around = sorted(pair for pair in os.environ.items() if pair[0].startswith(("AWS_", "HF_")))
     key = (location.root, *said, *around)
     store: Store | None = _shared.get(key)
     if store is None:

@@ -35,9 +35,9 @@ _ADVICE = {
 _MISSING = ("NoSuchKey", "404", "NotFound")
 
 
-def missing_library(what: str, error: ImportError) -> RemoteError:
-    """The error where the extra is not installed."""
-    return RemoteError(f"{what} needs a library ({error}): pip install 'fastload[remote]'.")
+def missing_library(what: str, error: ImportError, extra: str = "remote") -> RemoteError:
+    """The error where an extra is not installed."""
+    return RemoteError(f"{what} needs a library ({error}): pip install 'fastload[{extra}]'.")
 
 
 def in_words(error: Exception, location: Location, what: str) -> RemoteError:

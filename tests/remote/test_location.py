@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastload.errors import RemoteError
 from fastload.remote.location import Location, is_url, url_of
-from fastload.remote.opening import open_store
 
 
 @pytest.mark.parametrize(
@@ -83,8 +81,3 @@ def test_what_is_no_url_is_a_path() -> None:
 def test_a_url_that_pathlib_has_cut_is_told() -> None:
     with pytest.raises(ValueError, match="pathlib.Path takes one away. Found: 's3:/bucket/set'"):
         url_of(Path("s3://bucket/set"))
-
-
-def test_the_hub_is_refused_in_words() -> None:
-    with pytest.raises(RemoteError, match="hf://datasets/me/birds cannot be opened: .*save_to_disk"):
-        open_store("hf://datasets/me/birds/data")

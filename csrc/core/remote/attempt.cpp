@@ -65,6 +65,13 @@ void Attempt::add_header(const std::string& line) {
   headers_ = longer;
 }
 
+void Attempt::add_headers(const RemoteOptions& options) {
+  for (const auto& [name, value] : options.headers) {
+    std::string line = name;
+    add_header(line.append(": ").append(value));
+  }
+}
+
 void Attempt::prepare(Fetch& fetch, const RemoteOptions& options, const Secrets& secrets,
                       Signer& signer, Millis now, int64_t clock_offset) {
   fetch_ = &fetch;
@@ -83,10 +90,6 @@ void Attempt::prepare(Fetch& fetch, const RemoteOptions& options, const Secrets&
   curl_.slist_free_all(headers_);
   headers_ = nullptr;
   set_address(options, secrets, signer, clock_offset);
-  for (const auto& [name, value] : options.headers) {
-    std::string line = name;
-    add_header(line.append(": ").append(value));
-  }
   curl_.easy_setopt(handle_, CURLOPT_HTTPHEADER, headers_);
   set_transport(options);
   if (fetch.kind == Fetch::Kind::kRange) {
@@ -109,12 +112,15 @@ void Attempt::set_address(const RemoteOptions& options, const Secrets& secrets, 
       throw Error(ErrorKind::kState, options.name + "/" + path + ": no address was signed for it");
     }
     curl_.easy_setopt(handle_, CURLOPT_URL, url->c_str());
+    // A token is for the store itself, not for the host that it has signed an address of.
+    if (url->starts_with(options.base + "/")) add_headers(options);
     // What was signed is a GET.
     if (head) curl_.easy_setopt(handle_, CURLOPT_RANGE, "0-0");
     return;
   }
   const std::string url = options.base + "/" + encode_path(path);
   curl_.easy_setopt(handle_, CURLOPT_URL, url.c_str());
+  add_headers(options);
   if (head) curl_.easy_setopt(handle_, CURLOPT_NOBODY, 1L);
   if (options.signing != Signing::kSigV4) return;
   const std::string host = host_of(url), encoded = path_of(url);

@@ -67,6 +67,7 @@ class Attempt {
   void check_object(uint64_t size);
   void refuse(std::string why, bool final);
   void add_header(const std::string& line);
+  void add_headers(const RemoteOptions& options);
   void set_address(const RemoteOptions& options, const Secrets& secrets, Signer& signer,
                    int64_t clock_offset);
   void set_transport(const RemoteOptions& options);

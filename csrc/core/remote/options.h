@@ -21,8 +21,9 @@ struct RemoteOptions {
   std::string name;  // what messages call it: "s3://bucket"
   Signing signing = Signing::kSigV4;
   std::string region;
-  std::vector<std::pair<std::string, std::string>> headers;  // sent with each request
-  std::string ca_file;                                       // empty: libcurl's
+  // Sent with each request; of presigned addresses with those below the base alone.
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string ca_file;  // empty: libcurl's
   Schedule schedule;
   // Gets other credentials, or another address for a path, after the store has denied a request:
   // called once for that, by the thread that waits for it. Throws what the reader will see.

@@ -1,0 +1,262 @@
+"""``hf://datasets/OWNER/NAME``: files of the Hub, found by huggingface_hub; bytes are read by the core.
+
+The revision is that of the first look: a push while a job runs changes nothing. The Hub is asked once for
+each file, off the read path, where its bytes are (mostly on a CDN, at an address that is signed for an hour
+or so), and once more when that address has expired. So ranges cost no calls of the Hub, whose rate is
+limited.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from fastload._native import _C
+from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError
+from fastload.remote.location import Location
+from fastload.remote.options import StorageOptions, checked_headers, unknown_options
+from fastload.remote.reach import check_reach
+from fastload.remote.s3_errors import missing_library
+from fastload.remote.store import Facts, Listed
+
+__all__ = ["HubStore"]
+
+try:
+    import huggingface_hub
+    from huggingface_hub import errors
+except ImportError as error:
+    raise missing_library("hf://", error, "hub") from error
+
+_LEGAL = ("token", "endpoint", "anon")
+_ENDPOINT = "https://huggingface.co"
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_TRIES, _PATIENCE = 6, 90.0  # seconds: as of the core's requests
+_AGAIN = (429, 500, 502, 503, 504)
+_RATE = re.compile(r"\bt=(\d+)")  # seconds until the window of the header RateLimit ends
+_FAILURES: Any = (getattr(errors, "HTTPError"), errors.EntryNotFoundError, OSError, ValueError)  # noqa: B009
+Result = TypeVar("Result")
+
+
+class HubStore:
+    """A dataset repository of the Hub, at one commit. Read-only.
+
+    Args:
+        root: ``hf://datasets/OWNER/NAME[@REVISION]``.
+        storage_options: ``token``; ``anon``, which sends none; ``endpoint``. What is not named is looked for
+            where huggingface_hub looks (``HF_TOKEN``, ``hf auth login``; ``HF_ENDPOINT``).
+        commit: the revision, if it is known already.
+
+    Raises:
+        LocationError: options that have no meaning.
+    """
+
+    def __init__(
+        self, root: Location, storage_options: Mapping[str, Any] | None = None, commit: str = ""
+    ) -> None:
+        self.root = root
+        self._given = StorageOptions(storage_options)
+        for name in self._given:
+            if name not in _LEGAL:
+                raise unknown_options("hf", name, ", ".join(_LEGAL))
+        anon = self._given.get("anon", False) in (True, "true", "True", "1")
+        if anon and self._given.get("token"):
+            raise LocationError("storage_options has anon, and a token, which exclude each other.")
+        self._token: str | bool = (
+            self._given.get("token") or (not anon and huggingface_hub.get_token()) or False
+        )
+        endpoint = self._given.get("endpoint") or os.environ.get("HF_ENDPOINT") or _ENDPOINT
+        self._endpoint = str(endpoint).rstrip("/")
+        self._repo, _, revision = root.host.removeprefix("datasets/").partition("@")
+        self._revision = unquote(revision)
+        self._commit = commit or (self._revision if _COMMIT.fullmatch(self._revision) else "")
+        self._found: dict[str, Facts | None] = {}
+        self._listed: dict[str, list[Listed]] = {}
+        self._made: _C.RemoteStore | None = None
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> Any:
+        return HubStore, (self.root, self._given, self._commit)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.root)!r})"
+
+    @property
+    def commit(self) -> str:
+        """The revision that is read: 40 hex digits.
+
+        Raises:
+            RemoteError: the Hub does not tell it.
+        """
+        with self._lock:
+            if not self._commit:
+                check_reach(self._endpoint, str(self.root), "Look at HF_ENDPOINT, or at the network.")
+                api = huggingface_hub.HfApi(self._endpoint, token=self._token)
+                ask = partial(api.dataset_info, self._repo, revision=self._revision or None)
+                self._commit = str(self._ask("opened", "", ask).sha)
+            return self._commit
+
+    def head(self, path: str) -> Facts | None:
+        """See :class:`~fastload.remote.store.Store`. A commit's files never change, so each is asked for
+        once."""
+        if path not in self._found:
+            try:
+                self._resolve(path)
+            except ObjectMissing:
+                self._found[path] = None
+        return self._found[path]
+
+    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+        """See :class:`~fastload.remote.store.Store`."""
+        if self.head(path) is None:
+            raise ObjectMissing(f"{self.root / path} does not exist.")
+        try:
+            return self.core().get(path, begin, end)
+        except RemoteError:
+            raise
+        except ShardError as error:
+            raise RemoteError(str(error)) from error
+
+    def list(self, prefix: str) -> Iterator[Listed]:
+        """See :class:`~fastload.remote.store.Store`. The Hub lists folders, so what begins otherwise is left
+        out here."""
+        folder = prefix.rpartition("/")[0]
+        if folder not in self._listed:
+            commit = self.commit
+            api = huggingface_hub.HfApi(self._endpoint, token=self._token)
+
+            def tree() -> list[Listed]:
+                found = api.list_repo_tree(
+                    self._repo, folder or None, recursive=True, revision=commit, repo_type="dataset"
+                )
+                return [Listed(each.path, int(each.size)) for each in found if hasattr(each, "size")]
+
+            try:
+                self._listed[folder] = sorted(self._ask("listed", prefix, tree), key=lambda each: each.path)
+            except ObjectMissing:
+                self._listed[folder] = []
+        yield from (each for each in self._listed[folder] if each.path.startswith(prefix))
+
+    def put(self, path: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """The Hub is read here."""
+        raise self._read_only()
+
+    def upload(self, path: str, file: Path) -> None:
+        """The Hub is read here."""
+        raise self._read_only()
+
+    def delete(self, path: str) -> None:
+        """The Hub is read here."""
+        raise self._read_only()
+
+    def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
+        """See :class:`~fastload.remote.store.Store`. Where a path's bytes are is asked when the first of them
+        is needed."""
+        with self._lock:
+            if self._made is None:
+                headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+                self._made = _C.RemoteStore(
+                    self._endpoint,
+                    str(self.root),
+                    signing="presigned",
+                    headers=list(checked_headers(headers).items()),
+                    renew=partial(_renew, weakref.ref(self)),
+                )
+            return self._made
+
+    def _resolve(self, path: str) -> None:
+        """Ask the Hub where a path's bytes are.
+
+        Raises:
+            ObjectMissing: there is no such file.
+            RemoteError: the Hub does not tell.
+        """
+        url = huggingface_hub.hf_hub_url(
+            self._repo, path, repo_type="dataset", revision=self.commit, endpoint=self._endpoint
+        )
+        ask = partial(huggingface_hub.get_hf_file_metadata, url, token=self._token)
+        found = self._ask("read", path, ask)
+        if found.size is None:
+            raise RemoteError(f"{self.root / path} cannot be read: the Hub does not say how long it is.")
+        self.core().set_urls({path: found.location})
+        self._found[path] = Facts(int(found.size), str(found.etag or ""))
+
+    def _ask(self, what: str, path: str, call: Callable[[], Result]) -> Result:
+        """A call of the Hub; what may pass is tried again, as the Hub says when."""
+        began, tries = time.monotonic(), 0
+        place = self.root / path if path else self.root
+        while True:
+            try:
+                return call()
+            except _FAILURES as error:
+                missing = isinstance(error, errors.EntryNotFoundError)
+                if missing and not isinstance(error, errors.LocalEntryNotFoundError):
+                    raise ObjectMissing(f"{place} does not exist.") from error
+                tries += 1
+                pause = _pause(error, tries)
+                spent = time.monotonic() - began
+                if pause is None or tries >= _TRIES or spent + pause > _PATIENCE:
+                    said = f"{_first_line(error)} ({tries} tries in {spent:.1f} s)" if tries > 1 else ""
+                    raise RemoteError(
+                        f"{place} cannot be {what}: {said or _first_line(error)}.{self._advice(error)}"
+                    ) from error
+                time.sleep(pause)
+
+    def _advice(self, error: Exception) -> str:
+        """What to do about an error of the Hub."""
+        page = f"{self._endpoint}/datasets/{self._repo}"
+        token = "a token (HF_TOKEN, 'hf auth login', or storage_options={'token': ...})"
+        if isinstance(error, errors.GatedRepoError):
+            return f" It is gated: accept its conditions on {page}, and give {token}."
+        if isinstance(error, errors.RepositoryNotFoundError):
+            return f" There is no such dataset on the Hub, or it is private, and needs {token}."
+        if isinstance(error, errors.RevisionNotFoundError):
+            return f" It has no revision {self._revision or 'main'!r}."
+        if isinstance(error, errors.OfflineModeIsEnabled):
+            return " Unset HF_HUB_OFFLINE."
+        status = getattr(getattr(error, "response", None), "status_code", 0)
+        return f" Give {token} that may read it." if status in (401, 403) else ""
+
+    def _read_only(self) -> RemoteError:
+        return RemoteError(
+            f"{self.root} cannot be written to: the Hub is read only here. Pack into a folder, and upload "
+            "that: 'hf upload OWNER/NAME FOLDER --repo-type dataset'."
+        )
+
+    def renew(self, path: str) -> None:
+        """Get a path's address, or a new one for one that has expired."""
+        self._resolve(path)
+
+
+def _renew(store: weakref.ref[HubStore], path: str) -> None:
+    """The core's store has this one's addresses, but must not keep it."""
+    found = store()
+    if found is not None:
+        found.renew(path)
+
+
+def _pause(error: Exception, tries: int) -> float | None:
+    """Seconds until a call may be made again; None: never."""
+    response = getattr(error, "response", None)
+    if response is None:
+        passes = isinstance(error, OSError) and not isinstance(error, errors.OfflineModeIsEnabled)
+        passes = passes or type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "requests")
+        return float(min(0.25 * 2**tries, 5.0)) if passes else None
+    if response.status_code not in _AGAIN:
+        return None
+    said = str(response.headers.get("retry-after", ""))
+    rate = _RATE.search(str(response.headers.get("ratelimit", "")))
+    least = float(said) if said.isdigit() else float(rate[1]) if rate else 0.0
+    return float(max(least, min(0.25 * 2**tries, 5.0)))
+
+
+def _first_line(error: BaseException) -> str:
+    """huggingface_hub's words go on for lines."""
+    return (str(error).strip().partition("\n")[0] or type(error).__name__).rstrip(".")
