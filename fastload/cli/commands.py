@@ -17,7 +17,19 @@ from fastload.errors import FastloadError
 
 __all__ = ["VERBS", "build_parser", "run_command"]
 
-VERBS = ("pack", "info", "verify", "unpack", "index", "shuffle", "plan", "warm", "cache", "completion")
+VERBS = (
+    "pack",
+    "info",
+    "verify",
+    "unpack",
+    "index",
+    "shuffle",
+    "plan",
+    "warm",
+    "cache",
+    "doctor",
+    "completion",
+)
 _RESUMED = ("pack", "index", "warm")
 
 

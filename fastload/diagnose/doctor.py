@@ -1,0 +1,94 @@
+"""The examination of a loader: its capacities, what could help, tried, and the verdict."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastload.diagnose.case import Case
+from fastload.diagnose.facts import Loop, Stage, Verdict
+from fastload.diagnose.fixes import REGISTRY
+from fastload.diagnose.stages import measured_stages
+from fastload.diagnose.storage import measure_storage
+from fastload.diagnose.subject import Subject
+from fastload.diagnose.trial import Budget, Runner, Trial, in_turns, quiet
+from fastload.diagnose.verdict import judge
+from fastload.machine.cpu_budget import cgroup_quota
+from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
+
+__all__ = ["examine", "usable_cpus"]
+
+_READS = 0.5  # of a record's bytes that a sample of a watched loop took from storage: it is cold
+_MEMORY = Path("/dev/shm")
+
+
+def examine(
+    loader: Any, loop: Loop | None = None, step: Stage | None = None, seconds: float = 60.0
+) -> Verdict:
+    """Why a loop waits for this loader, and what would help.
+
+    Nothing of the user's is changed: experiments run on loaders of their own, which are made of this one's
+    arguments, and write into a temporary folder.
+
+    Args:
+        loader: a fastload DataLoader over packed data; it is not iterated.
+        loop: a training loop on it that was watched.
+        step: the step alone.
+        seconds: that it may take, about.
+    """
+    budget = Budget(seconds)
+    with _folders() as (folder, memory), quiet():
+        subject = Subject(loader)
+        subject.suit(_first_rate(subject, budget))
+        base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
+        storage = measure_storage(subject, budget.run)
+        cold = _cold_share(subject, loop)
+        case = Case(subject, budget, folder, memory, usable_cpus(), base, storage, cold, loop, step)
+        stages = measured_stages(case)
+        fixes = [fix for propose in REGISTRY for fix in propose(case)]
+        return judge(case, stages, fixes)
+
+
+def usable_cpus() -> float:
+    """CPUs that this process may use: of its affinity mask, within its quota."""
+    mask = float(len(os.sched_getaffinity(0)))
+    quota = cgroup_quota()
+    return mask if quota is None else min(mask, quota)
+
+
+def _first_rate(subject: Subject, budget: Budget) -> float:
+    """About how fast the loader is, in small batches."""
+    runner = Runner(subject.make(batch_size=min(8, subject.trial_batch)), subject.trial_batch)
+    try:
+        first: Trial = runner.run(budget.run / 2)
+    finally:
+        runner.close()
+    return first.rate
+
+
+def _cold_share(subject: Subject, loop: Loop | None) -> float:
+    """The share of the records that comes from storage: as watched, or as the memory will have it."""
+    if loop is not None and loop.read_bytes is not None:
+        samples = max(1, loop.batch_size * len(loop.wait))
+        share = loop.read_bytes / samples / subject.record_bytes
+        return min(1.0, share) if share >= _READS else 0.0
+    room = PAGE_CACHE_SHARE * available_memory()
+    return 0.0 if subject.data_bytes <= room else 1 - room / subject.data_bytes
+
+
+@contextmanager
+def _folders() -> Iterator[tuple[Path, Path]]:
+    """A folder for experiments, and one in memory (the same where there is none); removed afterwards."""
+    made = [Path(tempfile.mkdtemp(prefix="fastload-doctor-"))]
+    if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
+        made.append(Path(tempfile.mkdtemp(prefix="fastload-doctor-", dir=_MEMORY)))
+    try:
+        yield made[0], made[-1]
+    finally:
+        for folder in made:
+            shutil.rmtree(folder, ignore_errors=True)

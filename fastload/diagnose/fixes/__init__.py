@@ -1,0 +1,28 @@
+"""What could help, each with an experiment of its own.
+
+A fix is a function that gets the :class:`fastload.diagnose.case.Case`, looks whether it applies, tries it on
+the loader's own records, and yields what it found. :data:`REGISTRY` lists them, the likeliest first, because
+the time is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fastload.diagnose.case import Case
+from fastload.diagnose.facts import Fix
+from fastload.diagnose.fixes.packed import repacked
+from fastload.diagnose.fixes.stored import decoded_cache, from_memory, in_blocks, warmed
+from fastload.diagnose.fixes.threads import more_cores, more_threads
+
+__all__ = ["REGISTRY"]
+
+REGISTRY: tuple[Callable[[Case], Iterator[Fix]], ...] = (
+    more_threads,
+    in_blocks,
+    from_memory,
+    warmed,
+    repacked,
+    decoded_cache,
+    more_cores,
+)

@@ -1,0 +1,165 @@
+"""The loader that is examined: made anew with other arguments, on records that lie in memory."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
+
+__all__ = ["Passes", "Subject"]
+
+_MOST_BYTES = 512 << 20  # of records that are brought into memory for trials
+_MOST_SAMPLES = 4096
+_READING = 4.0  # seconds that this may take
+_BATCH_SECONDS = 0.2  # a batch that takes longer is made smaller for trials, or they would see too few
+_PASSES = 64  # over the sample, in one epoch
+
+# What trials do not share with the job: its ranks, its random state, its files, its cache.
+_ALONE = {
+    "rank": 0,
+    "world_size": 1,
+    "process_group": None,
+    "handshake": "off",
+    "error_log": None,
+    "on_error": "skip",
+    "generator": None,
+    "drop_last": True,
+    "padding": None,
+    "drop_padding": False,
+    "autotune": False,
+    "timeout": 0,
+}
+
+
+class Passes(Sequence[int]):
+    """A sampler: some sample ids again and again, each time in an order of its own."""
+
+    def __init__(self, ids: npt.NDArray[np.int64]) -> None:
+        self._ids = ids
+
+    def __len__(self) -> int:
+        return _PASSES * len(self._ids)
+
+    def __getitem__(self, index: Any) -> Any:
+        return int(self._ids[index % len(self._ids)])
+
+    def __iter__(self) -> Iterator[int]:
+        random = np.random.default_rng(0)
+        for _ in range(_PASSES):
+            yield from random.permutation(self._ids).tolist()
+
+
+class Subject:
+    """A fastload DataLoader over packed data.
+
+    Args:
+        loader: the user's; never iterated.
+    """
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.kind = type(loader)
+        self.arguments: dict[str, Any] = dict(loader._arguments)
+        arranged = loader._arranged
+        self.dataset = arranged.dataset
+        self.plan = arranged.plan
+        self.options = arranged.options
+        self.threads: int = arranged.threads.threads
+        self.parts = self.dataset.parts
+        self.core = loader.sampler.core
+        self.batch_size = max(1, len(self.core.batch(0, 0, 0).ids)) if self.core.total(0) else 1
+        self.records: int = sum(len(part) for part in self.parts)
+        self.data_bytes: int = sum(part.manifest.data_bytes for part in self.parts)
+        #: Samples whose records lie in memory: all of them, or some of the job's own order.
+        self.ids, self.reading_seconds = self._in_memory(self._drawn())
+        #: Of batches in trials.
+        self.trial_batch = min(self.batch_size, len(self.ids))
+
+    @property
+    def record_bytes(self) -> float:
+        """Bytes of a record, on the average."""
+        return max(1.0, self.data_bytes / max(1, self.records))
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether the set stays in the page cache once it was read."""
+        return self.data_bytes <= PAGE_CACHE_SHARE * available_memory()
+
+    @property
+    def in_store(self) -> bool:
+        """Whether any of it is in an object store."""
+        return any(part.location is not None for part in self.parts)
+
+    def suit(self, rate: float) -> None:
+        """Choose the trials' batches by the rate that the loader has."""
+        fitting = max(1, int(rate * _BATCH_SECONDS))
+        self.trial_batch = max(1, min(self.batch_size, fitting, len(self.ids)))
+
+    def make(self, **changes: Any) -> Any:
+        """The same loader over :attr:`ids` (or ``ids=``), with arguments changed."""
+        ids = changes.pop("ids", self.ids)
+        cache = {"cache": "off"} if self.arguments["cache"] == "auto" else {}
+        order: dict[str, Any] = {"shuffle": None, "sampler": Passes(ids), "batch_sampler": None}
+        order |= {"shuffle_block": None, "shuffle_window": None, "batch_size": self.trial_batch}
+        given = self.arguments | {"dataset": self.dataset, "num_workers": self._workers()}
+        return self.kind(**given | _ALONE | cache | order | changes)
+
+    def _workers(self) -> int | None:
+        given: int | None = self.arguments["num_workers"]
+        return self.threads if given is None else given
+
+    def _drawn(self) -> npt.NDArray[np.int64]:
+        """Samples of the job's own order, spread over an epoch, each once."""
+        batches = self.core.num_batches(0)
+        wanted = min(_MOST_SAMPLES, max(64, int(_MOST_BYTES / self.record_bytes)))
+        steps = np.unique(np.linspace(0, batches - 1, max(1, min(batches, wanted // self.batch_size + 1))))
+        found = [self.core.batch(0, 0, int(step)).ids for step in steps]
+        ids = np.concatenate(found) if found else np.zeros(0, np.int64)
+        ids = ids[ids >= 0]
+        first = np.sort(np.unique(ids, return_index=True)[1])
+        return ids[first][:wanted].astype(np.int64)
+
+    def _in_memory(self, ids: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], float]:
+        """Those of them that could be read in the time there is, and how long that took."""
+        if len(ids) == 0:
+            raise ValueError("The loader has no samples to examine.")
+        began, readers = time.monotonic(), _Files()
+        try:
+            for count, sample in enumerate(ids.tolist(), 1):
+                part, number = self.dataset.locate(sample)
+                readers.read(part, number)
+                if count >= 32 and time.monotonic() - began > _READING:
+                    ids = ids[:count]
+                    break
+        finally:
+            readers.close()
+        return ids, time.monotonic() - began
+
+
+class _Files:
+    """Reads records of local files through the page cache; of stores nothing, which have none."""
+
+    def __init__(self) -> None:
+        self._open: dict[Path, int] = {}
+
+    def read(self, part: Any, number: int) -> None:
+        """Bring one record into memory."""
+        if part.location is not None:
+            return
+        record = part.record(number)
+        path = part.folder / part.manifest.shards[int(record["shard"])].file
+        if path not in self._open:
+            self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        os.pread(self._open[path], int(record["length"]), int(record["offset"]))
+
+    def close(self) -> None:
+        """Close the files."""
+        for descriptor in self._open.values():
+            os.close(descriptor)

@@ -1,0 +1,213 @@
+"""Short runs of loaders without a step: what each of them reaches, measured in turns."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastload.backends.stats import batch_length
+
+__all__ = ["Budget", "Runner", "Trial", "cpu_seconds", "in_turns", "quiet"]
+
+_ROUNDS = 3  # of each loader: the median of fewer follows a disturbance
+_WARM_SHARE = 0.25  # of a run, before it is measured
+_LEAST_BATCHES = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a loader reached when its batches were taken as fast as they came.
+
+    Args:
+        rate: samples a second.
+        cpu: CPU seconds a sample, of this process and its workers.
+        busy: share of the decoding threads' time in which they had work; 0 where there are none.
+        threads: decoding threads.
+        stages: seconds a sample of one thread, by stage ("shard", "decode", "transform").
+        gaps: seconds in which each batch was waited for.
+        samples: that were counted.
+    """
+
+    rate: float
+    cpu: float
+    busy: float = 0.0
+    threads: int = 0
+    stages: Mapping[str, float] = field(default_factory=dict)
+    gaps: tuple[float, ...] = ()
+    samples: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """A sample's seconds in one thread."""
+        return sum(self.stages.values())
+
+
+class Budget:
+    """The seconds that an examination may take.
+
+    Args:
+        seconds: of all of it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._began = time.monotonic()
+        #: What there was no time for, by name.
+        self.left_out: list[str] = []
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.seconds - (time.monotonic() - self._began)
+
+    @property
+    def run(self) -> float:
+        """Seconds of one run."""
+        return min(1.0, max(0.15, self.seconds / 60))
+
+    def allows(self, runs: float, name: str) -> bool:
+        """Whether there is time for so many runs; ``name`` is noted where there is not."""
+        if self.left > runs * self.run * (1 + _WARM_SHARE):
+            return True
+        self.left_out.append(name)
+        return False
+
+
+class Runner:
+    """A loader whose batches are taken, epoch after epoch.
+
+    Args:
+        loader: any DataLoader.
+        batch_size: of its batches, where they do not say.
+    """
+
+    def __init__(self, loader: Any, batch_size: int) -> None:
+        self._loader = loader
+        self._batch_size = batch_size
+        self._batches = self._endless()
+
+    def _endless(self) -> Iterator[int]:
+        while True:
+            empty = True
+            for batch in self._loader:
+                empty = False
+                yield batch_length(batch, self._batch_size)
+            if empty:
+                raise ValueError("The loader gives no batches.")
+
+    def run(self, seconds: float) -> Trial:
+        """Take batches for so long, after a warm-up that uses up what lies ready."""
+        ahead = getattr(self._loader, "prefetch_factor", None) or 2
+        workers = 1 if self._of_threads() else max(1, getattr(self._loader, "num_workers", 1))
+        begin, taken = time.perf_counter(), 0
+        while taken <= ahead * workers or time.perf_counter() - begin < _WARM_SHARE * seconds:
+            next(self._batches)
+            taken += 1
+        before, cpu, start = self._clocks(), cpu_seconds(), time.perf_counter()
+        gaps: list[float] = []
+        samples, end = 0, start
+        while len(gaps) < _LEAST_BATCHES or end - start < seconds:
+            samples += next(self._batches)
+            last, end = end, time.perf_counter()
+            gaps.append(end - last)
+        cpu = cpu_seconds() - cpu
+        return self._trial(before, self._clocks(), samples, end - start, cpu, gaps)
+
+    def _of_threads(self) -> bool:
+        return hasattr(self._loader, "explain")
+
+    def _clocks(self) -> dict[str, Any]:
+        return self._loader.stats() if self._of_threads() else {}
+
+    @staticmethod
+    def _trial(
+        before: dict[str, Any],
+        after: dict[str, Any],
+        samples: int,
+        seconds: float,
+        cpu: float,
+        gaps: list[float],
+    ) -> Trial:
+        rate = samples / seconds
+        if not after or not after["threads"]:
+            return Trial(rate, cpu / samples, gaps=tuple(gaps), samples=samples)
+        stages = {}
+        for name in ("shard", "decode", "transform"):
+            then, now = before["stages"][name], after["stages"][name]
+            stages[name] = (now["seconds"] - then["seconds"]) / max(1, now["count"] - then["count"])
+        idle = after["stages"]["prefetch"]["seconds"] - before["stages"]["prefetch"]["seconds"]
+        threads = after["threads"]
+        busy = min(1.0, max(0.0, 1 - idle / (threads * seconds)))
+        return Trial(rate, cpu / samples, busy, threads, stages, tuple(gaps), samples)
+
+    def close(self) -> None:
+        """End its threads or workers."""
+        self._batches.close()  # type: ignore[attr-defined]
+        if hasattr(self._loader, "close"):
+            self._loader.close()
+
+
+def in_turns(
+    makers: Mapping[str, Callable[[], Any]], batch_size: int, seconds: float, rounds: int = _ROUNDS
+) -> dict[str, Trial]:
+    """The median run of each loader; they take turns, so that a disturbance is everybody's."""
+    found: dict[str, list[Trial]] = {name: [] for name in makers}
+    with quiet():
+        runners: dict[str, Runner] = {}
+        try:
+            for name, make in makers.items():
+                runners[name] = Runner(make(), batch_size)
+            for _ in range(rounds):
+                for name, runner in runners.items():
+                    found[name].append(runner.run(seconds))
+        finally:
+            for runner in runners.values():
+                with closing(runner):
+                    pass
+    return {name: _median(trials) for name, trials in found.items()}
+
+
+def _median(trials: list[Trial]) -> Trial:
+    middle = statistics.median_low([trial.rate for trial in trials])
+    return next(trial for trial in trials if trial.rate == middle)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings: the user has met those of the loader already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def cpu_seconds() -> float:
+    """CPU seconds of this process, of its children that have ended, and of those that run."""
+    ended = os.times()
+    return time.process_time() + ended.children_user + ended.children_system + _of_children(os.getpid())
+
+
+def _of_children(process: int) -> float:
+    total = 0.0
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children = task.read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            total += _of_process(int(child)) + _of_children(int(child))
+    return total
+
+
+def _of_process(process: int) -> float:
+    try:
+        numbers = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0  # has just ended
+    return sum(map(int, numbers[11:15])) / os.sysconf("SC_CLK_TCK")

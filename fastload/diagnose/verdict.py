@@ -1,0 +1,109 @@
+"""What limits a loop, and what would help, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fastload.diagnose.case import LEAST_GAIN, Case, shown
+from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
+
+__all__ = ["judge"]
+
+_ENOUGH = 0.95  # of the step's rate: then the step is what limits
+_CLEAR = 0.10  # a gain that shows a cause
+_SAID = 3  # fixes with a number that are said in words
+
+
+def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
+    """The verdict.
+
+    Args:
+        case: what was measured.
+        stages: the capacities.
+        fixes: all that were tried; those that gain little are left out.
+    """
+    limit = _limit(case, stages, fixes)
+    worth = [fix for fix in fixes if fix.rate == 0 or fix.gain >= LEAST_GAIN]
+    worth.sort(key=lambda fix: -fix.rate)
+    if limit == "step":
+        worth = []
+    sentences = (*_rates(case, limit), _cause(case, limit, stages), *_helps(worth), *_left_out(case))
+    step = case.step.rate if case.step is not None else 0.0
+    return Verdict(limit, case.now, case.loader_rate, step, sentences, tuple(worth), tuple(stages), case.loop)
+
+
+def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
+    if case.step is not None and case.now >= _ENOUGH * case.step_rate:
+        return "step"
+    if case.storage_rate < _ENOUGH * case.base.rate:
+        return "storage"
+    gains = {fix.name: fix.gain for fix in fixes}
+    if gains.get("threads", 0.0) >= _CLEAR:
+        return "threads"
+    rates = {stage.name: stage.rate for stage in stages if stage.name in ("decode", "transform")}
+    return min(rates, key=lambda name: rates[name], default="unknown")
+
+
+def _rates(case: Case, limit: str) -> Iterator[Sentence]:
+    loader = next_evidence = f"The loader was run without a step for {case.budget.run:.1f} s, three times."
+    if case.step is None:
+        yield Sentence(f"The loader gives {shown(case.loader_rate)} images/s.", loader)
+        return
+    step = f"The step could take {shown(case.step_rate)} images/s"
+    if limit == "step":
+        yield Sentence(
+            f"{step}, the loader could give {shown(case.loader_rate)}: nothing is to be done about the data.",
+            f"{case.step.evidence} {next_evidence}",
+        )
+        return
+    yield Sentence(f"{step}, the loader gives {shown(case.now)}.", f"{case.step.evidence} {next_evidence}")
+
+
+def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
+    base = case.base
+    of = {stage.name: stage for stage in stages}
+    threads = f"{base.threads} thread{'s' if base.threads != 1 else ''}"
+    if limit == "step":
+        return Sentence("The step limits.", f"The loop reached {shown(case.now)} images/s.")
+    if limit == "storage":
+        storage = case.storage
+        assert storage is not None
+        where = "a network file system" if storage.remote else "the disk"
+        return Sentence(
+            f"Storage limits: {where} gives {storage.bytes / 1e6:.0f} MB/s of records at random, "
+            f"{shown(storage.random)} images/s; from memory it would be {shown(base.rate)}.",
+            of["storage"].evidence,
+        )
+    if limit == "threads":
+        return Sentence(
+            f"Too few threads: {threads} at {base.busy:.2f} of their time, where {case.cpus:g} CPUs are.",
+            of["loader"].evidence,
+        )
+    if limit in ("decode", "transform"):
+        what = "Decoding limits" if limit == "decode" else "The transform limits"
+        part = of[limit].cpu / base.seconds if base.seconds > 0 else 0.0
+        return Sentence(
+            f"{what}: {threads} at {base.busy:.2f} of their time, {part:.0%} of it there.", of[limit].evidence
+        )
+    return Sentence("What limits was not found.", "")
+
+
+def _helps(fixes: Sequence[Fix]) -> Iterator[Sentence]:
+    """The best ones with their numbers, then what has none."""
+    for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
+        price = f" Its price: {fix.price}." if fix.price else ""
+        yield Sentence(
+            f"{fix.words}: {shown(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
+        )
+    for fix in fixes:
+        if fix.rate == 0:
+            yield Sentence(f"{fix.words}.", fix.evidence)
+
+
+def _left_out(case: Case) -> Iterator[Sentence]:
+    if case.budget.left_out:
+        names = ", ".join(case.budget.left_out)
+        yield Sentence(
+            f"Not tried, for lack of time: {names}.",
+            f"--seconds was {case.budget.seconds:.0f}; more is tried with more.",
+        )
