@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -152,3 +155,34 @@ def test_the_library_is_loaded_when_it_is_needed() -> None:
         "assert loaded()\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+WITHOUT_LIBCURL = """
+import os
+from fastload._native import _C
+from fastload.errors import ShardError
+
+store = _C.RemoteStore("http://127.0.0.1:1", "s3://bucket", signing="none")  # opens nothing yet
+for _ in range(2):
+    try:
+        store.get("object")
+    except ShardError as error:
+        print(error)
+"""
+
+
+def test_a_missing_libcurl_is_said_with_the_line_that_installs_it(tmp_path: Path) -> None:
+    """The loader of libraries looks into LD_LIBRARY_PATH first, and takes no empty file for one."""
+    for name in ("libcurl.so.4", "libcurl-gnutls.so.4"):
+        (tmp_path / name).touch()
+    around = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LIBCURL], env=around, capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2
+    wanted = (
+        r"Reading from object stores and by HTTP needs libcurl 7\.68 or newer \(.*libcurl\.so\.4: "
+        r"file too short\)\. Install it: apt-get install libcurl4, or dnf install libcurl\."
+    )
+    assert all(re.fullmatch(wanted, line) for line in lines)

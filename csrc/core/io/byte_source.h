@@ -32,6 +32,7 @@ struct RangeRequest {
 
   const uint8_t* bytes = nullptr;  // where in the memory the range begins; nullptr: it has an error
   std::exception_ptr error;        // an Error
+  bool spent = false;              // it was asked for as often and as long as is worth it
 };
 
 // Safe to use from many threads.
@@ -55,14 +56,16 @@ class ByteSource {
   const uint8_t* read(uint64_t offset, size_t length, uint8_t* memory, bool keep);
   static constexpr size_t kAlignment = 4096;
   static size_t room(uint64_t offset, size_t length);
-  // How neighbours are best asked for: the largest gap between two that is read along, and the
-  // longest range.
+  // How neighbours are best asked for: the largest gap between two that is read along, the longest
+  // range, and how much of such a gap may be records that nobody has asked for.
   struct Joins {
-    size_t gap = 32 << 10, longest = 1 << 20;
+    size_t gap = 32 << 10, longest = 1 << 20, others = 0;
   };
   [[nodiscard]] virtual Joins joins() const noexcept { return {}; }
   // How many ranges at once it is worth to ask for. May change.
   [[nodiscard]] virtual size_t in_flight() const noexcept { return 48; }
+  // Whether all that is asked for shares a line, on which what is needed first waits for the rest.
+  [[nodiscard]] virtual bool is_far() const noexcept { return false; }
   // Whether read() has what it needs: false, say, where too many files are open. May change.
   [[nodiscard]] virtual bool can_read() noexcept { return true; }
   // Whether it was opened anew, or has lost bytes: what was checked before may be others by now.

@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint32_t kTrusted = 256;    // records in memory in a row, after which one in
 constexpr uint32_t kTrustedStep = 8;  // so many is looked at
+constexpr uint32_t kLeaders = 8;      // records of the first batch that are asked for by one thread
 
 }  // namespace
 
@@ -40,6 +41,7 @@ bool ReadAhead::next(Jobs& jobs) {
   while (!closing_) {
     if ((groups_.empty() || has_announced_) && !take_announced()) return false;
     const std::shared_ptr<Group>& group = groups_.front();
+    if (leads_ && group != leader_ && !wait_for_leader()) return false;
     const int64_t sample = group->ids[position_];
     if (sample < 0 || group->requests[position_].state.load() != kQueued) {
       advance();
@@ -64,10 +66,14 @@ bool ReadAhead::next(Jobs& jobs) {
 }
 
 // The same sample's other records, as far as they lie in the same source, are not in memory, and
-// have room. What is not added here is planned by itself.
+// have room. What is not added here is planned by itself. The batch that leads is asked for with
+// few threads, because each is started by the one before.
 void ReadAhead::add_together(Jobs& jobs) noexcept try {
   const std::shared_ptr<Group>& group = groups_.front();
-  const uint32_t end = position_ - position_ % group->together + group->together;
+  const bool leads = leads_ && group == leader_;
+  const uint32_t step = leads ? std::max(kLeaders, group->together) : group->together;
+  const uint32_t end =
+      std::min(position_ - position_ % step + step, static_cast<uint32_t>(group->ids.size()));
   for (uint32_t position = position_ + 1; position < end; ++position) {
     const int64_t id = group->ids[position];
     if (id < 0 || group->requests[position].state.load() != kQueued) continue;
@@ -160,6 +166,10 @@ bool ReadAhead::take_announced() {
   std::unique_lock lock(mutex_);
   work_.wait(lock, [&] { return !groups_.empty() || !announced_.empty() || closing_; });
   has_announced_ = false;
+  if (groups_.empty() && loading_ == 0 && !announced_.empty()) {
+    leader_ = announced_.front();
+    leads_ = false;  // until one of its records turns out to be far
+  }
   while (!announced_.empty()) {
     const std::shared_ptr<Group> group = std::move(announced_.front());
     announced_.pop_front();
@@ -178,6 +188,7 @@ void ReadAhead::advance() {
   if (++position_ < group.ids.size()) return;
   groups_.pop_front();
   position_ = 0;
+  if (!leads_) leader_.reset();
 }
 
 uint64_t ReadAhead::releases() const {
@@ -192,6 +203,15 @@ bool ReadAhead::wait_for_space(uint64_t before) {
   return !space_->closing;
 }
 
+// Until nothing of the group that leads is being read.
+bool ReadAhead::wait_for_leader() {
+  std::unique_lock lock(space_->mutex);
+  space_->changed.wait(lock, [&] { return space_->closing || !leader_->is_loading(); });
+  leads_ = false;
+  leader_.reset();
+  return !space_->closing;
+}
+
 // Decides which bytes the job reads. False if they can never be read ahead.
 bool ReadAhead::gather(Job& job, uint64_t sample) {
   const Record record = job.wanted.front().record;
@@ -202,6 +222,7 @@ bool ReadAhead::gather(Job& job, uint64_t sample) {
   job.end = job.begin + record.length;
   if (job.source == nullptr) return false;
   expect(job.source->in_flight());
+  if (!in_tier && leader_ == groups_.front() && job.source->is_far()) leads_ = true;
   if (BufferPool::cost(ByteSource::room(job.begin, record.length)) > plan_.budget) return false;
   if (!in_tier && !queued_.empty()) {
     extend(job, sample, 1);
@@ -215,10 +236,22 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
   const uint32_t shard = job.wanted.front().record.shard;
   const ByteSource::Joins joins = job.source->joins();
   const size_t longest = std::clamp<size_t>(plan_.budget / 32, 64 << 10, joins.longest);
-  for (;;) {
+  const auto gap_to = [&](const Record& record) {
+    // Where the records overlap, the difference is huge.
+    return step > 0 ? record.offset - job.end : job.begin - (record.offset + record.length);
+  };
+  for (uint64_t id = job.origin.id;;) {
     sample += static_cast<uint64_t>(static_cast<int64_t>(step));
+    id += static_cast<uint64_t>(static_cast<int64_t>(step));
     const auto found = queued_.find(sample);
-    if (found == queued_.end() || found->second->state.load() != kQueued) return;
+    if (found == queued_.end() || !may_join(*found->second)) {
+      if (joins.others == 0) return;
+      // Read along if somebody behind it can be joined.
+      const Record other = job.origin.reader->locate(id);
+      if (other.shard != shard || gap_to(other) > joins.others) return;
+      if (gap_to(other) + other.length > joins.others) return;
+      continue;
+    }
     const Origin origin = find_(sample);
     if (origin.reader != job.origin.reader || origin.reader->is_ready(origin.id)) return;
     if (needs_none(origin)) return;
@@ -226,10 +259,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     if (origin.reader->find_in_tier(origin.id, record)) return;
     const uint64_t begin = std::min(job.begin, record.offset);
     const uint64_t end = std::max(job.end, record.offset + record.length);
-    const uint64_t gap =
-        step > 0 ? record.offset - job.end : job.begin - (record.offset + record.length);
-    // Where the records overlap, the difference is huge.
-    if (record.shard != shard || gap > joins.gap || end - begin > longest) return;
+    if (record.shard != shard || gap_to(record) > joins.gap || end - begin > longest) return;
     job.begin = begin;
     job.end = end;
     job.wanted.push_back({found->second, origin.id, record});
@@ -238,16 +268,24 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
   return;
 }
 
+// What is asked for with the group that leads is its own.
+bool ReadAhead::may_join(const Request& request) const {
+  return request.state == kQueued &&
+         (!leads_ || leader_ != groups_.front() || leader_->has(request));
+}
+
 // Reserves memory, then the requests: decoding waits for no request that waits for memory.
 ReadAhead::Claim ReadAhead::claim(Job& job) {
   job.buffer = pool_->acquire(ByteSource::room(job.begin, job.end - job.begin));
   if (job.buffer == nullptr) return Claim::kNoSpace;
+  ++loading_;
   std::erase_if(job.wanted, [](const Job::Wanted& wanted) {
     int state = kQueued;
     return !wanted.request->state.compare_exchange_strong(state, kLoading);
   });
   if (!job.wanted.empty()) return Claim::kDone;
   job.buffer.reset();
+  --loading_;
   return Claim::kLost;
 }
 

@@ -126,6 +126,7 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
     }
     return bytes;
   }
+  if (state == kFailed && request.error != nullptr) std::rethrow_exception(request.error);
   return state == kFailed ? origin.reader->read_cold(origin.id, scratch)
                           : origin.reader->read(origin.id, scratch);
 }
@@ -200,7 +201,9 @@ void ReadAhead::ask(Jobs& jobs) {
     auto range = ranges.begin();
     for (Job& job : jobs) {
       if (job.keep != keep) continue;
-      job.bytes = (range++)->bytes;
+      job.bytes = range->bytes;
+      if (range->spent) job.error = range->error;
+      ++range;
       if (job.bytes == nullptr) continue;
       ahead_.fetch_add(job.wanted.size(), std::memory_order_relaxed);
       requests_.fetch_add(1, std::memory_order_relaxed);
@@ -259,6 +262,8 @@ void ReadAhead::publish(Job& job) {
       request.buffer = job.buffer;
       request.bytes = job.bytes_of(wanted).data();
       request.checked = job.in_tier;
+    } else {
+      request.error = job.error;
     }
     request.state.store(job.bytes != nullptr ? kReady : kFailed);
     request.state.notify_all();
@@ -267,6 +272,12 @@ void ReadAhead::publish(Job& job) {
       request.buffer.reset();
     }
   }
+  --loading_;
+  if (!leads_) return;
+  {
+    const std::lock_guard lock(space_->mutex);
+  }
+  space_->changed.notify_all();
 }
 
 }  // namespace fastload

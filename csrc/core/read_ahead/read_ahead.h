@@ -11,7 +11,11 @@
 // A decoding thread that comes to a record takes the buffer; it waits if the record is being read;
 // if nobody has begun to read it, because the budget is used up or decoding is faster, it reads it
 // itself. So nothing here can block it for ever, and a request that fails (a bad block, a cut file)
-// is repeated by the decoding thread, for that record alone, whose error it is then.
+// is repeated by the decoding thread, for that record alone, whose error it is then; but where the
+// source has asked again until its patience was at an end, that is the record's error.
+//
+// Records of a store share a line. So when nothing is under way, at the beginning say, the first
+// batch has the line for itself: what comes behind it is asked for when all of it is there.
 //
 // Records that the node's cache has are in memory. Those that it has room for are put there by the
 // threads that read them, and read past the page cache. Of the rest a share that fits into the page
@@ -125,6 +129,7 @@ class ReadAhead {
   static void let_go(Request& request) noexcept;
   bool take_announced();
   bool wait_for_space(uint64_t releases);
+  bool wait_for_leader();
   uint64_t releases() const;
   bool is_hot(const Origin& origin, const Record& record);
   bool is_cold(const Origin& origin, const Record& record);
@@ -132,6 +137,7 @@ class ReadAhead {
   void index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) noexcept;
   bool gather(Job& job, uint64_t sample);
   void extend(Job& job, uint64_t sample, int step);
+  [[nodiscard]] bool may_join(const Request& request) const;
   Claim claim(Job& job);
   void advance();
   void load(Jobs& jobs) noexcept;
@@ -154,6 +160,7 @@ class ReadAhead {
   uint32_t position_ = 0;  // in the first of them: the next request to look at
   std::unordered_map<uint64_t, std::shared_ptr<Request>>
       queued_;                          // by sample id, for joining neighbours
+  std::shared_ptr<Group> leader_;       // has the line for itself, if it needs one
   uint32_t hot_ = 0;                    // records in a row that were in the page cache
   uint32_t calm_ = 0;                   // records in a row that were there or in the node's cache
   std::array<uint32_t, 2> cold_run_{};  // that were not: of those to drop, and of those to keep
@@ -165,8 +172,10 @@ class ReadAhead {
 
   std::atomic<bool> closing_{false};
   std::atomic<bool> has_announced_{false};
-  std::atomic<bool> cold_{false};  // the last records were not all in memory
-  std::atomic<int> waiting_{0};    // threads without a job
+  std::atomic<bool> cold_{false};   // the last records were not all in memory
+  std::atomic<int> waiting_{0};     // threads without a job
+  std::atomic<int> loading_{0};     // jobs that are being read
+  std::atomic<bool> leads_{false};  // what is behind `leader_` waits for it
   std::atomic<size_t> most_threads_{1};
   std::atomic<uint64_t> resident_{0}, ahead_{0}, requests_{0}, bytes_{0}, late_{0}, waits_{0};
 };

@@ -1,8 +1,10 @@
 // What read_ahead.cpp and plan.cpp share: the requests of a batch, and one request to storage.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -23,6 +25,7 @@ struct ReadAhead::Request {
   std::atomic<int> state{kQueued};
   std::shared_ptr<uint8_t> buffer;  // with kReady
   const uint8_t* bytes = nullptr;
+  std::exception_ptr error;                    // with kFailed: asking again is of no use
   bool checked = false;                        // the bytes are the record's
   const std::atomic<bool>* dropped = nullptr;  // the group's
 };
@@ -33,6 +36,14 @@ struct ReadAhead::Group {
         together(records_a_sample),
         requests(std::make_unique<Request[]>(ids.size())) {
     for (size_t i = 0; i < ids.size(); ++i) requests[i].dropped = &dropped;
+  }
+
+  [[nodiscard]] bool has(const Request& request) const {
+    return &request >= requests.get() && &request < requests.get() + ids.size();
+  }
+  [[nodiscard]] bool is_loading() const {
+    return std::any_of(requests.get(), requests.get() + ids.size(),
+                       [](const Request& request) { return request.state == kLoading; });
   }
 
   std::vector<int64_t> ids;
@@ -56,6 +67,7 @@ struct ReadAhead::Job {
   bool keep = false;               // in the page cache
   bool in_tier = false;            // the source is the tier's, and `wanted` one record
   const uint8_t* bytes = nullptr;  // in the buffer, once read
+  std::exception_ptr error;        // see Request
 
   // Of one of the wanted.
   [[nodiscard]] Bytes bytes_of(const Wanted& wanted_one) const {

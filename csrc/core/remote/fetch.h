@@ -38,6 +38,7 @@ struct Fetch {
   std::vector<uint8_t> whole;
   bool missing = false;  // 404 to a kHead
   std::exception_ptr error;
+  bool spent = false;  // the error came after all tries and all patience
 
   // The event thread's.
   uint64_t done = 0;  // bytes from the begin that are there

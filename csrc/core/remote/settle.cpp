@@ -61,6 +61,7 @@ void EventLoop::retry(Fetch& fetch, const Attempt& attempt, Attempt::Outcome out
       fetch.tries >= schedule_.tries && now - fetch.waits_since >= schedule_.patience;
   if (enough || wanted > schedule_.patience) {
     ++failed_;
+    fetch.spent = true;
     return end(fetch, failure(fetch, attempt.reason(), false, now));
   }
   Millis wait = pause(schedule_, fetch.tries, random());
@@ -144,6 +145,7 @@ void EventLoop::give_up_waiting(Millis now) {
     if (fetch.waits_since < 0) fetch.waits_since = now;
     if (now - fetch.waits_since < schedule_.patience) continue;
     ++failed_;
+    fetch.spent = true;
     end(fetch, failure(fetch, unreachable_, false, now));
   }
 }
