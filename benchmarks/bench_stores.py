@@ -7,6 +7,10 @@ together): tests/reference. Each reader has the pictures in its own format and r
 batches of 64, cropped and flipped to uint8 (readers/ says how), the first with nothing on the node, the
 second from what it kept there.
 
+fastload_third has a tier on disk for a third of the set; mds_third and litdata_third, asked for by --rivals,
+have caches of a third. Then a job that ends at 90% of its first epoch, and one that goes on from its state
+(restart_run.py).
+
 "of the line": the pictures' bytes over the epoch's seconds and the bandwidth; seconds count from opening the
 set, after all imports. CPU seconds and memory are those of the reader's whole process tree, not the server's.
 """
@@ -44,7 +48,16 @@ from object_server import ObjectServer
 
 HERE = Path(__file__).parent
 BUCKET = "pictures"
-OWN = ("fastload", "fastload_block", "fastload_local")
+OWN = ("fastload", "fastload_block", "fastload_third", "fastload_local")
+RESTART = "restart"
+RESTARTS = {  # column: a run's value, its factor, digits
+    "first batch, s: epoch's beginning": ("begin_first", 1.0, 2),
+    "at 90%": ("restart_first", 1.0, 2),
+    "fetched until 90%, MB": ("begin_bytes", 1e-6, 1),
+    "records in the tier": ("held_records", 1.0, 0),
+    "fetched after it, MB": ("restart_bytes", 1e-6, 1),
+    "of records delivered before, MB": ("again_bytes", 1e-6, 3),
+}
 HEADS = (
     "",
     "first batch, s",
@@ -71,7 +84,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rivals", nargs="+", default=[], metavar="NAME=PYTHON")
     parser.add_argument("--rivals-in", type=Path, metavar="FOLDER", help="what install_rival.sh put there")
     parser.add_argument("--only", type=lambda text: text.split(","), help="these readers, by comma")
-    parser.add_argument("--images", type=int, default=2000, help="of an epoch, at least")
+    parser.add_argument("--images", type=int, default=1500, help="of an epoch, at least")
     parser.add_argument("--latency", type=float, default=0.02, help="seconds")
     parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes a second")
     parser.add_argument("--shard-bytes", type=int, default=16_000_000, help="of the others' shards")
@@ -107,11 +120,6 @@ def private(workdir: Path) -> dict[str, str]:
     return dict.fromkeys(variables, str(folder))
 
 
-def line_of(python: str, name: str, action: str, packed: Path) -> list[str]:
-    """The command line of one run, without its own options."""
-    return [python, str(HERE / "store_run.py"), name, action, f"--packed={packed}"]
-
-
 def upload(server: ObjectServer, folder: Path, prefix: str) -> None:
     """All files of a folder."""
     client = server.client()
@@ -138,7 +146,7 @@ def prepare(
         if stem in done:
             continue
         packed = workdir / stem
-        command = line_of(chosen[name], stem, "prepare", packed)
+        command = [chosen[name], str(HERE / "store_run.py"), stem, "prepare", f"--packed={packed}"]
         command += [f"--folder={workdir / 'images'}", f"--shard-bytes={arguments.shard_bytes}"]
         run = run_once(Candidate(name, command, private(workdir)))
         print(f"prepare {stem}: {run.error or f'{run.wall:.1f} s'}", file=sys.stderr, flush=True)
@@ -154,13 +162,14 @@ def prepare(
 def plan(
     arguments: argparse.Namespace, chosen: dict[str, str], server: ObjectServer, workdir: Path
 ) -> list[Candidate]:
-    """A run of each reader."""
+    """A run of each reader, and the restart."""
     workers = dict(item.split("=") for item in arguments.workers)
     env = {**server.environment, **private(workdir)}
     found = []
-    for name, python in chosen.items():
-        stem = name.partition("_")[0]
-        command = line_of(python, name, "run", workdir / stem)
+    for name, python in {**chosen, RESTART: sys.executable}.items():
+        stem = "fastload" if name == RESTART else name.partition("_")[0]
+        script = ["restart_run.py"] if name == RESTART else ["store_run.py", name, "run"]
+        command = [python, str(HERE / script[0]), *script[1:], f"--packed={workdir / stem}"]
         command += [f"--url=s3://{BUCKET}/{stem}", f"--upstream={server.endpoint.removeprefix('http://')}"]
         command += [f"--latency={arguments.latency}", f"--bandwidth={arguments.bandwidth}"]
         command += [f"--threads={workers.get(name, arguments.threads)}"]
@@ -222,6 +231,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{count} pictures of {size / 1000:.1f} kB; {arguments.latency * 1000:g} ms, ", end="")
     print(f"{arguments.bandwidth / 1e6:g} MB/s; {arguments.repeats} runs in turns, median [min-max]\n")
     print(table(HEADS, [row(arguments, runs, name, size) for name in chosen if name not in bad]))
+    if RESTART not in bad:
+        cells = [
+            summarize([factor * value for value in values_of(runs, RESTART, key)]).text(digits)
+            for key, factor, digits in RESTARTS.values()
+        ]
+        print(f"\n{table(list(RESTARTS), [cells])}")
     for name, error in bad.items():
         print(f"\nfailed: {name}: {error}")
     write_results(

@@ -1,7 +1,7 @@
 """A server behind a line of stated latency and bandwidth (tests/reference/fault_server.py), as a process.
 
     with Line(upstream="127.0.0.1:8333", latency=0.02, bandwidth=100e6) as line:
-        ...  # line.url; line.counts()
+        ...  # line.url; line.counts(); line.ranges()
 
 Standard library only: the interpreters of other loaders start it, too. Its process is in a session of its
 own, so what it takes does not count as the loader's.
@@ -16,6 +16,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "reference"))
 
@@ -46,7 +47,7 @@ class Line:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        self.url = str(self._ask()[0])
+        self.url = str(self._ask("url"))
 
     def __enter__(self) -> Line:
         return self
@@ -54,17 +55,19 @@ class Line:
     def __exit__(self, *exc: object) -> None:
         self.stop()
 
-    def _ask(self) -> list[str | int]:
+    def _ask(self, what: str) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(file=self._process.stdin, flush=True)
-        answer: list[str | int] = json.loads(self._process.stdout.readline())
-        return answer
+        print(what, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
 
     def counts(self) -> Counts:
         """Requests and bytes so far."""
-        _, requests, count = self._ask()
-        return Counts(int(requests), int(count))
+        return Counts(*self._ask("counts"))
+
+    def ranges(self) -> list[tuple[str, int, int]]:
+        """Path, first byte and end of each range that was asked for, in order."""
+        return [(path, first, end) for path, first, end in self._ask("ranges")]
 
     def stop(self) -> None:
         """End it."""
@@ -72,8 +75,22 @@ class Line:
         self._process.wait()
 
 
+def answer(server: FaultServer, question: str) -> Any:
+    """To a line of the input."""
+    if question == "url":
+        return server.url
+    if question == "counts":
+        return len(server.requests), server.body_bytes
+    found = []
+    for request in list(server.requests):
+        first, _, last = request.headers.get("range", "").removeprefix("bytes=").partition("-")
+        if first and last:
+            found.append((request.path, int(first), int(last) + 1))
+    return found
+
+
 def serve() -> None:
-    """Serve until the input ends; each line of it is answered with address, requests and bytes."""
+    """Serve until the input ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--latency", type=float, default=0.0)
     parser.add_argument("--bandwidth", type=float, default=0.0)
@@ -88,8 +105,8 @@ def serve() -> None:
         latency=given.latency,
         bandwidth=given.bandwidth,
     ) as server:
-        for _ in sys.stdin:
-            print(json.dumps([server.url, len(server.requests), server.body_bytes]), flush=True)
+        for question in sys.stdin:
+            print(json.dumps(answer(server, question.strip())), flush=True)
 
 
 if __name__ == "__main__":

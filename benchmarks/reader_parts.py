@@ -29,6 +29,7 @@ class Source:
     addresses: tuple[str, ...]  # of its objects by plain HTTP, in order
     cache: Path
     batch: int
+    bytes: int  # of all its objects
 
 
 class Decoder:

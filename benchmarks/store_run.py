@@ -29,7 +29,7 @@ from line import Line
 from machine import session_cpu
 from reader_parts import Source
 
-__all__ = ["find", "names"]
+__all__ = ["add_options", "find", "names", "source_of"]
 
 FOLDER = Path(__file__).parent / "readers"
 
@@ -81,13 +81,14 @@ def measure(epoch: Iterator[int], line: Line, begin: float) -> Epoch:
     )
 
 
-def source_of(arguments: argparse.Namespace, line: Line, cache: Path) -> Source:
-    """The set as it is seen through the line."""
+def source_of(arguments: argparse.Namespace, endpoint: str, cache: Path) -> Source:
+    """The set as it is seen at an address."""
     bucket, _, prefix = arguments.url.removeprefix("s3://").partition("/")
     files = sorted(path for path in arguments.packed.rglob("*") if path.is_file())
     keys = [path.relative_to(arguments.packed) for path in files]
-    addresses = tuple(f"{line.url}/{bucket}/{prefix}/{key}" for key in keys)
-    return Source(arguments.url, line.url, arguments.packed, addresses, cache, arguments.batch)
+    addresses = tuple(f"{endpoint}/{bucket}/{prefix}/{key}" for key in keys)
+    size = sum(path.stat().st_size for path in files)
+    return Source(arguments.url, endpoint, arguments.packed, addresses, cache, arguments.batch, size)
 
 
 def run(arguments: argparse.Namespace, cache: Path) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace, cache: Path) -> dict[str, Any]:
     versions = module.versions()
     with Line(upstream=arguments.upstream, latency=arguments.latency, bandwidth=arguments.bandwidth) as line:
         os.environ["AWS_ENDPOINT_URL"] = line.url
-        source = source_of(arguments, line, cache)
+        source = source_of(arguments, line.url, cache)
         begin = time.perf_counter()
         epochs = module.epochs(source, variant, arguments.threads)
         cold = measure(next(epochs), line, begin)
@@ -108,6 +109,17 @@ def run(arguments: argparse.Namespace, cache: Path) -> dict[str, Any]:
     return {**found, "versions": versions}
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of a run."""
+    parser.add_argument("--packed", type=Path, required=True, help="what prepare writes, as in the store")
+    parser.add_argument("--url", default="", help="s3://BUCKET/PREFIX")
+    parser.add_argument("--upstream", default="", help="the store, HOST:PORT")
+    parser.add_argument("--latency", type=float, default=0.0)
+    parser.add_argument("--bandwidth", type=float, default=0.0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=64)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -115,16 +127,8 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("action", choices=["prepare", "run"])
     parser.add_argument("--folder", type=Path, help="pictures, for prepare")
-    parser.add_argument(
-        "--packed", type=Path, required=True, help="what prepare writes, as it is in the store"
-    )
     parser.add_argument("--shard-bytes", type=int, default=16_000_000)
-    parser.add_argument("--url", default="", help="s3://BUCKET/PREFIX")
-    parser.add_argument("--upstream", default="")
-    parser.add_argument("--latency", type=float, default=0.0)
-    parser.add_argument("--bandwidth", type=float, default=0.0)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=64)
+    add_options(parser)
     arguments = parser.parse_args()
     if arguments.action == "prepare":
         find(arguments.name)[0].prepare(arguments.folder, arguments.packed, arguments.shard_bytes)

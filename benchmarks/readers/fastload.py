@@ -1,6 +1,7 @@
 """fastload: the folder packed with its defaults, opened by URL, with a tier on disk for the whole set.
 
-Variants: ``block`` is shuffle="block"; ``local`` reads the packed folder from the disk, for comparison.
+Variants: ``block`` is shuffle="block"; ``local`` reads the packed folder from the disk, for comparison;
+``third`` has a tier for a third of the set's bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from command_line import pack_folder
 from reader_parts import Source
 
-VARIANTS = ("block", "local")
+VARIANTS = ("block", "local", "third")
 CACHED = True
 
 
@@ -52,6 +53,7 @@ def loader_of(source: Source, variant: str, threads: int, disk: str, **more: Any
 
 
 def epochs(source: Source, variant: str, threads: int) -> Iterator[Iterator[int]]:
-    loader = loader_of(source, variant, threads, f"{source.cache / 'tier'}:64GB")
+    size = source.bytes // 3 if variant == "third" else 64 * 10**9
+    loader = loader_of(source, variant, threads, f"{source.cache / 'tier'}:{size}B")
     while True:
         yield (len(labels) for _, labels in loader)

@@ -20,9 +20,14 @@ def test_fastload_beside_itself(tmp_path: Path) -> None:
     done = subprocess.run(line, capture_output=True, text=True, timeout=200, env=environment(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = {run["name"]: run["values"] for run in json.loads((tmp_path / "stores.json").read_text())["runs"]}
-    assert list(runs) == ["fastload", "fastload_block", "fastload_local"]
+    restart = runs.pop("restart")
+    assert restart["again_bytes"] <= restart["restart_bytes"] <= restart["begin_bytes"]
+    assert restart["held_records"] >= 128  # two batches of the first job's, of 200 records
+    assert list(runs) == ["fastload", "fastload_block", "fastload_third", "fastload_local"]
     for name, values in runs.items():
         assert values["cold_images"] == values["second_images"] == 200
         assert (values["cold_requests"] > 0) == (name != "fastload_local")
-        assert values["second_bytes"] <= values["cold_bytes"] / 2  # the tier has it
-    assert sum(line.startswith("| fastload") for line in done.stdout.splitlines()) == 3
+        if name != "fastload_third":
+            assert values["second_bytes"] <= values["cold_bytes"] / 2  # the tier has it
+    assert sum(line.startswith("| fastload") for line in done.stdout.splitlines()) == 4
+    assert "at 90%" in done.stdout
