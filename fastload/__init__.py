@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fastload._version import __version__ as __version__
     from fastload.cache.settings import CacheSetting
     from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
+    from fastload.diagnose.watch import diagnose
     from fastload.loader.data_loader import DataLoader
     from fastload.loader.padding import valid
     from fastload.loader.values import Block, Cache, Dali
@@ -59,6 +60,7 @@ __all__ = [
     "SubsetSampler",
     "Text",
     "WeightedSampler",
+    "diagnose",
     "errors",
     "mix",
     "pack",
@@ -96,6 +98,7 @@ _LAZY = {
     "Text": "fastload.sample.fields",
     "WeightedSampler": "fastload.sampler",
     "__version__": "fastload._version",
+    "diagnose": None,  # its module, which can be called
     "errors": None,
     "mix": "fastload.dataset.pictures",
     "pack": "fastload.packing.samples.pack",

@@ -86,6 +86,11 @@ class Feeder:
             return self.take(self._queue[0].key)
         return None
 
+    @property
+    def complete(self) -> int:
+        """Batches that are submitted and complete."""
+        return sum(self._engine.wait(pending.ticket, 0.0) for pending in self._queue)
+
     def top_up(self) -> None:
         """Submit the batches that come next, as far as there are slots."""
         self._fill(self.depth)

@@ -204,7 +204,8 @@ def test_only_transfer_and_dali_use_torch_cuda() -> None:
         if re.search(r"torch\.cuda\.(?!is_available\b)", path.read_text())
     }
     # gpu_nodes only asks which devices there are, and only where the user has initialised CUDA.
-    assert users <= {"transfer/cuda.py", "machine/gpu_nodes.py"}
+    # The doctor watches the device that the user's loop is on.
+    assert users <= {"transfer/cuda.py", "machine/gpu_nodes.py", "diagnose/device.py"}
 
 
 def test_bindings_hold_no_logic() -> None:

@@ -1,0 +1,225 @@
+"""What a process, its workers and the machine have used so far, as the kernel counts it.
+
+Everything is read below ``root``, so that tests can give a tree of their own. What the kernel does not tell
+(another one, no permission) is None, never 0.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastload.machine.cgroups import cgroup_folders
+
+__all__ = ["Meter", "Usage"]
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_BUSY = (0, 1, 2, 5, 6)  # of /proc/stat: user, nice, system, irq, softirq
+_STOLEN = 7
+OUR_THREADS = "fastload-"  # every thread of the core has such a name
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Counters at a moment; of two of them the difference counts.
+
+    Args:
+        when: ``time.perf_counter()``.
+        process_cpu: CPU seconds of all threads of this process.
+        our_cpu: of the core's threads among them.
+        workers_cpu: of worker processes, those that have ended among them.
+        waited: seconds in which threads of the process and workers could have run and had no CPU.
+        read_bytes: that the process and its workers asked storage for, pages of mapped files among them.
+        asked_bytes: that they got by read(), from memory or storage.
+        major_faults: pages of mapped files for which a thread waited.
+        throttled: seconds in which the cgroup's CPU quota was used up.
+        busy: CPU seconds of everybody on the CPUs that this process may use.
+        stolen: of these CPUs' time, what the hypervisor gave to others.
+        pressure: seconds in which something on the machine waited for a CPU (PSI).
+        hot: times that a core was slowed down because of its temperature.
+        shm_free: bytes that /dev/shm has left.
+    """
+
+    when: float
+    process_cpu: float
+    our_cpu: float
+    workers_cpu: float
+    waited: float | None = None
+    read_bytes: int | None = None
+    asked_bytes: int | None = None
+    major_faults: int | None = None
+    throttled: float | None = None
+    busy: float | None = None
+    stolen: float | None = None
+    pressure: float | None = None
+    hot: int | None = None
+    shm_free: int | None = None
+
+
+@dataclass(frozen=True)
+class _Process:
+    """One process's counters."""
+
+    parent: int
+    cpu: float
+    children_cpu: float  # of those that ended and were waited for
+    faults: int
+
+
+class Meter:
+    """Reads :class:`Usage` of this process again and again.
+
+    Args:
+        root: where ``/proc``, ``/sys`` and ``/dev/shm`` are.
+        pid: whose; None: this process.
+    """
+
+    def __init__(self, root: str = "/", pid: int | None = None) -> None:
+        self._root = Path(root)
+        self._proc = self._root / "proc"
+        self._self = pid is None
+        self._pid = os.getpid() if pid is None else pid
+        self._core: set[str] = set()  # ids of the core's threads
+        self._delays: dict[str, float] = {}  # of threads and workers, also of those that have ended
+        self._foreign: dict[int, tuple[float, tuple[int, int] | None]] = {}  # workers of a fork server
+        self._cpus = {f"cpu{n}" for n in os.sched_getaffinity(0)}
+        self._stat = [
+            file for folder in cgroup_folders("cpu", root) if (file := folder / "cpu.stat").is_file()
+        ]
+        self._hot = sorted(
+            self._root.glob("sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+        )
+
+    def read(self, workers: Iterable[int] = ()) -> Usage:
+        """Now; ``workers``: process ids of the worker processes that there are."""
+        now = time.perf_counter()
+        own = self._process(self._pid)
+        ours = self._threads()
+        workers_cpu, read = own.children_cpu if own else 0.0, self._io(self._pid)
+        for pid in workers:
+            process = self._process(pid)
+            if process is None:
+                continue
+            self._note_delay(f"{pid}", self._proc / str(pid) / "schedstat")
+            if process.parent == self._pid:  # after its end it is among the children
+                workers_cpu += process.cpu
+                read = _sum(read, self._io(pid))
+            else:
+                self._foreign[pid] = process.cpu, self._io(pid)
+        for cpu, io in self._foreign.values():
+            workers_cpu += cpu
+            read = _sum(read, io)
+        busy, stolen = self._machine()
+        return Usage(
+            when=now,
+            process_cpu=time.process_time() if self._self else (own.cpu if own else 0.0),
+            our_cpu=ours,
+            workers_cpu=workers_cpu,
+            waited=sum(self._delays.values()),
+            asked_bytes=read[0] if read else None,
+            read_bytes=read[1] if read else None,
+            major_faults=own.faults if own else None,
+            throttled=self._throttled(),
+            busy=busy,
+            stolen=stolen,
+            pressure=self._pressure(),
+            hot=sum(int(_text(path) or 0) for path in self._hot) if self._hot else None,
+            shm_free=self._shm_free(),
+        )
+
+    def _process(self, pid: int) -> _Process | None:
+        text = _text(self._proc / str(pid) / "stat")
+        if text is None or ")" not in text:
+            return None
+        words = text[text.rindex(")") + 2 :].split()  # the name before may have blanks and brackets
+        numbers = [int(word) for word in words[1:15]]
+        parent, faults, of_children = numbers[0], numbers[8], numbers[9]
+        user, system, children_user, children_system = numbers[10:14]
+        return _Process(
+            parent, (user + system) / _TICK, (children_user + children_system) / _TICK, faults + of_children
+        )
+
+    def _threads(self) -> float:
+        """CPU seconds of the core's threads; what each thread waited for a CPU is noted."""
+        tasks = self._proc / str(self._pid) / "task"
+        ours = 0.0
+        try:
+            threads = os.listdir(tasks)
+        except OSError:
+            return 0.0
+        for thread in threads:
+            cpu = self._note_delay(thread, tasks / thread / "schedstat")
+            if thread in self._core or (_text(tasks / thread / "comm") or "").startswith(OUR_THREADS):
+                self._core.add(thread)
+                ours += cpu
+        return ours
+
+    def _note_delay(self, name: str, path: Path) -> float:
+        """Note what a thread waited for a CPU; the seconds that it had one."""
+        words = (_text(path) or "").split()
+        if len(words) < 2:
+            return 0.0
+        self._delays[name] = int(words[1]) / 1e9
+        return int(words[0]) / 1e9
+
+    def _io(self, pid: int) -> tuple[int, int] | None:
+        """Bytes got by read(), and bytes that storage was asked for."""
+        rows = _rows(_text(self._proc / str(pid) / "io"))
+        return (rows["rchar"], rows["read_bytes"]) if {"rchar", "read_bytes"} <= set(rows) else None
+
+    def _throttled(self) -> float | None:
+        """The most that a cgroup on the way up was throttled."""
+        found = []
+        for path in self._stat:
+            rows = _rows(_text(path))
+            found += [rows[name] / unit for name, unit in _THROTTLED.items() if name in rows]
+        return max(found, default=None)
+
+    def _machine(self) -> tuple[float | None, float | None]:
+        text = _text(self._proc / "stat")
+        rows = [line.split() for line in (text or "").splitlines() if line.startswith("cpu")]
+        rows = [row for row in rows if row[0] in self._cpus and len(row) > _STOLEN + 1]
+        if not rows:
+            return None, None
+        busy = sum(int(row[1 + at]) for row in rows for at in _BUSY)
+        return busy / _TICK, sum(int(row[1 + _STOLEN]) for row in rows) / _TICK
+
+    def _pressure(self) -> float | None:
+        text = _text(self._proc / "pressure/cpu")
+        words = (text or "").split("\n")[0].split()
+        return int(words[-1].removeprefix("total=")) / 1e6 if words and words[0] == "some" else None
+
+    def _shm_free(self) -> int | None:
+        try:
+            found = os.statvfs(self._root / "dev/shm")
+        except OSError:
+            return None
+        return found.f_bavail * found.f_frsize
+
+
+_THROTTLED = {"throttled_usec": 1e6, "throttled_time": 1e9}  # cgroup v2, v1
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (OSError, ProcessLookupError):
+        return None
+
+
+def _rows(text: str | None) -> dict[str, int]:
+    """Lines of a name and a number."""
+    found = {}
+    for line in (text or "").splitlines():
+        name, _, value = line.replace(":", " ").partition(" ")
+        if value.strip().isdigit():
+            found[name] = int(value)
+    return found
+
+
+def _sum(one: tuple[int, int] | None, other: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (one[0] + other[0], one[1] + other[1]) if one and other else None

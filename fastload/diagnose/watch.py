@@ -1,0 +1,175 @@
+"""``with fastload.diagnose(loader) as d``: a training loop, watched while it runs, and judged afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from torch.utils.data import DataLoader as TorchDataLoader
+from typing_extensions import Self
+
+from fastload.diagnose.facts import Loop, Verdict
+from fastload.diagnose.record import Record, asked_where
+from fastload.diagnose.torch_loop import Pass, listen, stop_listening
+from fastload.diagnose.usage import Meter
+from fastload.errors import StateError
+
+__all__ = ["Diagnosis", "diagnose"]
+
+
+def diagnose(loader: Any = None, *, seconds: float = 60.0) -> Diagnosis:
+    """Watch a training loop, and say why it waits: ``with fastload.diagnose(loader) as d: ...``.
+
+    Args:
+        loader: fastload's or torch's (``torch.utils.data.DataLoader``, or of a class that inherits from
+            it); None: all of them whose iteration begins inside.
+        seconds: that the experiments may take, which begin when ``d.verdict`` is asked for.
+
+    Returns:
+        A context manager. Inside, loops run as they always do. Afterwards ``d.loop`` has what was watched
+        and ``d.verdict`` what limits, in words.
+
+    Raises:
+        TypeError: ``loader`` is no DataLoader.
+    """
+    if loader is not None and not isinstance(loader, TorchDataLoader):
+        raise TypeError(
+            f"diagnose takes a fastload.DataLoader or a torch.utils.data.DataLoader, or nothing for all "
+            f"that are iterated inside. Found: {type(loader).__name__}."
+        )
+    return Diagnosis(loader, seconds)
+
+
+class Diagnosis:
+    """What :func:`diagnose` gives.
+
+    Args:
+        loader: None: every loader.
+        seconds: for the experiments.
+        meter: reads the system's counters.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        loader: Any = None,
+        seconds: float = 60.0,
+        meter: Meter | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._loader = loader
+        self._seconds = seconds
+        self._meter = meter or Meter()
+        self._clock = clock
+        self._records: dict[int, Record] = {}
+        self._verdict: Verdict | None = None
+
+    def __enter__(self) -> Self:
+        listen(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        stop_listening(self)
+        for record in self._records.values():
+            record.end()
+
+    def next(self, iterator: Any, of: Pass, proceed: Callable[[], Any]) -> Any:
+        """See :class:`fastload.diagnose.torch_loop.Listener`."""
+        loader = of.loader
+        if loader is None or (self._loader is not None and loader is not self._loader):
+            return proceed()
+        return self.record_of(loader).next(iterator, of, proceed)
+
+    def record_of(self, loader: Any) -> Record:
+        """What is kept of ``loader``."""
+        record = self._records.get(id(loader))
+        if record is None:
+            record = Record(loader, asked_where(_LIBRARIES), self._meter, self._clock)
+            self._records[id(loader)] = record
+        return record
+
+    @property
+    def records(self) -> list[Record]:
+        """Of each loader that was watched: training before validation, then the busiest first."""
+        found = [record for record in self._records.values() if record.is_enough]
+        return sorted(found, key=lambda one: (one.with_grad * 2 <= one.batches, -one.seconds))
+
+    @property
+    def loader(self) -> Any:
+        """The loader of :attr:`loop`.
+
+        Raises:
+            StateError: as there.
+        """
+        return self._busiest().loader
+
+    @property
+    def loop(self) -> Loop:
+        """The loop that was watched; with several loaders the busiest one's that trains.
+
+        Raises:
+            StateError: too few batches were asked for inside.
+        """
+        record = self._busiest()
+        loop = record.loop()
+        others = [other.loop() for other in self.records if other is not record]
+        return loop if not others else _with_note(loop, "other_loops", others)
+
+    @property
+    def loops(self) -> list[Loop]:
+        """Of every loader that had batches enough, :attr:`loop` first."""
+        return [record.loop() for record in self.records]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What limits the loop, and what would help. The first time, experiments run for it.
+
+        Raises:
+            StateError: as for :attr:`loop`.
+        """
+        if self._verdict is None:
+            loop = self.loop
+            from fastload.diagnose.doctor import examine  # experiments and packing, only if asked for
+
+            self._verdict = examine(self.loader, loop, None, seconds=self._seconds)
+        return self._verdict
+
+    def _busiest(self) -> Record:
+        found = self.records
+        if found:
+            return found[0]
+        what = "this loader" if self._loader is not None else "any loader"
+        most = max((record.batches for record in self._records.values()), default=0)
+        raise StateError(
+            f"Too few batches of {what} were asked for inside of diagnose(): {most} count, at least 2 "
+            f"must, and the first batch of an epoch and the one without a next() after it do not. "
+            f"Run the training loop inside of the with block, from its for statement on."
+        )
+
+
+def _with_note(loop: Loop, name: str, value: object) -> Loop:
+    return replace(loop, notes={**loop.notes, name: value})
+
+
+def _folder(path: str) -> str:
+    return os.path.join(os.path.abspath(path), "")
+
+
+# Where frames are not the user's: torch and other packages, the standard library, and ourselves.
+_LIBRARIES = tuple(
+    {
+        _folder(sysconfig.get_path("purelib")),
+        _folder(sysconfig.get_path("platlib")),
+        _folder(sysconfig.get_path("stdlib")),
+        _folder(os.path.dirname(sys.modules["torch"].__path__[0])),
+        _folder(os.path.dirname(os.path.dirname(__file__))),
+    }
+)
