@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
@@ -46,6 +47,7 @@ def add(verbs: Any) -> None:
     add("--cache", metavar="SIZE", help="the loader's cache (default auto)")
     add("--step-rate", type=float, metavar="N", help="samples a second that the step can take alone")
     add("--seconds", type=float, default=60.0, metavar="S", help="that it may take (default 60)")
+    add("--html", metavar="FILE", type=Path, help="write a report with charts, too, in one file")
     add("--verbose", action="store_true", help="each sentence with what it rests on")
 
 
@@ -53,6 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine, and print the verdict."""
     from fastload.diagnose.doctor import examine
     from fastload.diagnose.facts import Stage
+
+    if arguments.html is not None:  # before the experiments: its library may be missing
+        from fastload.diagnose.report import write_report
 
     step = None
     if arguments.step_rate is not None:
@@ -65,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise SystemExit(f"fastload doctor: --seconds must be at least 5. Found: {arguments.seconds:g}.")
     with _loader(arguments) as loader:
         verdict = examine(loader, step=step, seconds=arguments.seconds)
+    if arguments.html is not None:
+        write_report(verdict, arguments.html)
     print_lines([verdict.verbose] if arguments.verbose else [sentence.text for sentence in verdict.sentences])
     return 0
 

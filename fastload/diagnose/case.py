@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fastload.diagnose.facts import Fix, Loop, Stage
 from fastload.diagnose.model import together
+from fastload.diagnose.python_part import Function, lanes
 from fastload.diagnose.storage import Storage
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.trial import Budget, Trial
@@ -34,6 +35,7 @@ class Case:
         memory_folder: the same on a file system in memory.
         cpus: that this process may use.
         base: the loader as it is, on records in memory.
+        functions: its functions that run in Python, the slowest first.
         storage: what it gives; None: not measured.
         cold: share of the records that come from storage.
         loop: that was watched, or None.
@@ -46,6 +48,7 @@ class Case:
     memory_folder: Path
     cpus: float
     base: Trial
+    functions: tuple[Function, ...]
     storage: Storage | None
     cold: float
     loop: Loop | None
@@ -62,6 +65,11 @@ class Case:
         if self.storage is None or self.cold <= 0:
             return float("inf")
         return self.storage.random / self.cold
+
+    def python_rate(self, collates: bool) -> float:
+        """Samples a second that the Python functions let through: the collate function, or the others."""
+        seconds = sum(one.seconds for one in self.functions if one.collates == collates)
+        return lanes(self.subject) / seconds if seconds > 0 else float("inf")
 
     @property
     def loader_rate(self) -> float:

@@ -13,6 +13,7 @@ from typing import Any
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
+from fastload.diagnose.python_part import python_functions
 from fastload.diagnose.stages import measured_stages
 from fastload.diagnose.storage import measure_storage
 from fastload.diagnose.subject import Subject
@@ -48,7 +49,8 @@ def examine(
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
         storage = measure_storage(subject, budget.run)
         cold = _cold_share(subject, loop)
-        case = Case(subject, budget, folder, memory, usable_cpus(), base, storage, cold, loop, step)
+        cpus, functions = usable_cpus(), python_functions(subject, budget.run)
+        case = Case(subject, budget, folder, memory, cpus, base, functions, storage, cold, loop, step)
         stages = measured_stages(case)
         fixes = [fix for propose in REGISTRY for fix in propose(case)]
         return judge(case, stages, fixes)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fastload.diagnose.case import Case, shown
 from fastload.diagnose.facts import Stage
+from fastload.diagnose.python_part import lanes
 
 __all__ = ["measured_stages"]
 
@@ -35,6 +36,16 @@ def _stages(case: Case) -> Iterator[Stage]:
                 seconds,
                 f"{1000 * seconds:.2f} ms a sample in each of {base.threads} threads, in the loader's own "
                 f"run: {shown(1 / seconds)} images/s of one.",
+            )
+    for name, collates in (("python", False), ("collate", True)):
+        functions = [one for one in case.functions if one.collates == collates]
+        if functions:
+            yield Stage(
+                name,
+                case.python_rate(collates),
+                sum(one.cpu for one in functions),
+                "; ".join(f"{one.name}: {1000 * one.seconds:.2f} ms a sample" for one in functions)
+                + f". {lanes(case.subject)} at once.",
             )
     yield Stage(
         "loader",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fastload.diagnose.case import LEAST_GAIN, Case, shown
 from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
+from fastload.diagnose.python_part import lanes
 
 __all__ = ["judge"]
 
@@ -37,11 +38,17 @@ def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
         return "step"
     if case.storage_rate < _ENOUGH * case.base.rate:
         return "storage"
+    rates = {stage.name: stage.rate for stage in stages}
+    functions = min(("python", "collate"), key=lambda name: rates.get(name, float("inf")))
+    if rates.get(functions, float("inf")) < _of_threads(case):
+        return functions
     gains = {fix.name: fix.gain for fix in fixes}
     if gains.get("threads", 0.0) >= _CLEAR:
         return "threads"
-    rates = {stage.name: stage.rate for stage in stages if stage.name in ("decode", "transform")}
-    return min(rates, key=lambda name: rates[name], default="unknown")
+    if gains.get("prefetch", 0.0) >= _CLEAR:
+        return "prefetch"
+    of_threads = [name for name in ("decode", "transform") if name in rates]
+    return min(of_threads, key=lambda name: rates[name], default="unknown")
 
 
 def _rates(case: Case, limit: str) -> Iterator[Sentence]:
@@ -79,6 +86,20 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
             f"Too few threads: {threads} at {base.busy:.2f} of their time, where {case.cpus:g} CPUs are.",
             of["loader"].evidence,
         )
+    if limit in ("python", "collate"):
+        slowest = next(one for one in case.functions if one.collates == (limit == "collate"))
+        what = "The collate function" if limit == "collate" else "Python"
+        return Sentence(
+            f"{what} limits: {slowest.name} takes {1000 * slowest.seconds:.2f} ms a sample, and "
+            f"{_at_once(lanes(case.subject))}; the core's threads could give {shown(_of_threads(case))} "
+            "images/s.",
+            of[limit].evidence,
+        )
+    if limit == "prefetch":
+        return Sentence(
+            f"Uneven samples limit: {threads} at {base.busy:.2f} of their time, waiting for room ahead.",
+            of["loader"].evidence,
+        )
     if limit in ("decode", "transform"):
         what = "Decoding limits" if limit == "decode" else "The transform limits"
         part = of[limit].cpu / base.seconds if base.seconds > 0 else 0.0
@@ -86,6 +107,15 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
             f"{what}: {threads} at {base.busy:.2f} of their time, {part:.0%} of it there.", of[limit].evidence
         )
     return Sentence("What limits was not found.", "")
+
+
+def _at_once(count: int) -> str:
+    return "one runs at a time" if count == 1 else f"{count} run at a time"
+
+
+def _of_threads(case: Case) -> float:
+    """Samples a second of the core's threads, if nobody held them up."""
+    return case.base.threads / case.base.seconds if case.base.seconds > 0 else float("inf")
 
 
 def _helps(fixes: Sequence[Fix]) -> Iterator[Sentence]:

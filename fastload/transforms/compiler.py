@@ -12,7 +12,7 @@ from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Op
 from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Plan, Step
 
-__all__ = ["compile_plan", "name_of"]
+__all__ = ["compile_plan", "flattened", "name_of"]
 
 _SAME = "the core does the same to the same pixels"
 _WHOLE = "the core does the same, on the whole picture, before the crop"
@@ -36,7 +36,7 @@ def compile_plan(transform: Any) -> Plan:
     """
     if isinstance(transform, ByEpoch):
         return _of_epochs(transform)
-    items = list(_flatten(Views(transform) if isinstance(transform, Mapping) else transform))
+    items = list(flattened(Views(transform) if isinstance(transform, Mapping) else transform))
     if items and isinstance(items[0], Views):
         return _of_views(items[0], items[1:])
     compiler = _Compiler()
@@ -98,7 +98,8 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
     return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps))
 
 
-def _flatten(transform: Any) -> Iterator[Any]:
+def flattened(transform: Any) -> Iterator[Any]:
+    """The items of a transform, those of Compose objects (ours and torchvision's) one by one."""
     if transform is None:
         return
     own = isinstance(transform, Compose)
@@ -107,7 +108,7 @@ def _flatten(transform: Any) -> Iterator[Any]:
         yield transform
         return
     for part in parts:
-        yield from _flatten(part)
+        yield from flattened(part)
 
 
 def _callable(item: Any) -> Callable[[Any], Any]:

@@ -11,18 +11,23 @@ from collections.abc import Callable, Iterator
 
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Fix
+from fastload.diagnose.fixes.batches import deeper_prefetch, larger_batches
 from fastload.diagnose.fixes.packed import repacked
+from fastload.diagnose.fixes.python import without_functions
 from fastload.diagnose.fixes.stored import decoded_cache, from_memory, in_blocks, warmed
 from fastload.diagnose.fixes.threads import more_cores, more_threads
 
 __all__ = ["REGISTRY"]
 
 REGISTRY: tuple[Callable[[Case], Iterator[Fix]], ...] = (
+    without_functions,
     more_threads,
+    deeper_prefetch,
     in_blocks,
     from_memory,
     warmed,
     repacked,
     decoded_cache,
+    larger_batches,
     more_cores,
 )

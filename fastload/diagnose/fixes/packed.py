@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def repacked(case: Case) -> Iterator[Fix]:
     makers: dict[str, Any] = {"now": lambda: subject.make(ids=ids)}
     for name, pack in packs.items():
         places = np.arange(len(pack), dtype=np.int64)
-        makers[name] = lambda pack=pack, places=places: subject.make(dataset=pack, ids=places)
+        makers[name] = partial(subject.make, dataset=pack, ids=places)
     found = in_turns(makers, subject.trial_batch, case.budget.run)
     before = float(records["length"].mean())
     for name, words, _, price in tried:
