@@ -31,8 +31,9 @@ from fastload.shard.formats import FORMATS
 __all__ = ["add", "run"]
 
 _SOURCE = (
-    "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), or a "
-    ".csv, .jsonl or .parquet table: path and label, or any columns"
+    "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), a .csv, "
+    ".jsonl, .parquet or .arrow table: path and label, or any columns; Parquet and Arrow files in a folder, "
+    "or on the Hub (hf://datasets/OWNER/NAME)"
 )
 
 

@@ -31,7 +31,8 @@ from fastload.packing.publish import publish_dataset
 from fastload.packing.result import Observer, PackResult
 from fastload.packing.samples.rows import table_suffix
 from fastload.packing.samples.run import pack_given
-from fastload.packing.samples.table import Table, has_fields, kinds_of, open_table
+from fastload.packing.samples.table import Table, has_fields, kinds_of, of_same_classes, open_table
+from fastload.packing.samples.table_sets import table_sets
 from fastload.packing.shard_job import BadFiles, Job
 from fastload.packing.source import Source, open_sources
 from fastload.remote.location import is_url
@@ -47,7 +48,7 @@ __all__ = [
     "fitting_processes",
     "pack",
     "refuse_nesting",
-    "table_of",
+    "tables_of",
 ]
 
 _PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
@@ -87,9 +88,12 @@ def pack(
         from fastload.packing.cluster.store_pack import pack_into_store
 
         return pack_into_store(source, str(output), options, observer)
-    table = table_of(source, options)
-    if table is not None:
-        return [pack_given(table, output, table.schema, options, observer)]
+    tables = tables_of(source, options)
+    if tables:
+        return [
+            pack_given(table, Path(output) / split, table.schema, options, observer)
+            for split, table in tables
+        ]
     sources = open_sources(source, options.storage_options)
     folder = Path(output).absolute()
     refuse_nesting(source, folder)
@@ -107,8 +111,14 @@ def pack(
     return results
 
 
-def table_of(source: str | os.PathLike[str], options: PackOptions) -> Table | None:
-    """The samples of a table that has more than paths and labels, or whose columns are said; else None."""
+def tables_of(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Table]]:
+    """Split and samples of each table that has more than paths and labels, or whose columns are said; of
+    anything else nothing."""
+    named = kinds_of(dict(options.fields))
+    sets = table_sets(source, options.storage_options)
+    if sets:
+        opened = [open_table(rows, named, options.limit, options.schema) for _, rows in sets]
+        return list(zip((split for split, _ in sets), of_same_classes(opened), strict=True))
     path = Path(source).absolute()
     if is_url(source) and table_suffix(path):
         raise PackError(f"{source} is a table, which must be on this machine; folders may be in a store.")
@@ -117,10 +127,10 @@ def table_of(source: str | os.PathLike[str], options: PackOptions) -> Table | No
             raise PackError(
                 f"{path} is no table; only a table's columns have kinds. A folder has image and label."
             )
-        return None
+        return []
     if not options.fields and options.schema is None and not has_fields(path):
-        return None
-    return open_table(path, kinds_of(dict(options.fields)), options.limit, options.schema)
+        return []
+    return [("", open_table(path, named, options.limit, options.schema))]
 
 
 def dry_run(
@@ -130,9 +140,9 @@ def dry_run(
     options = options or PackOptions()
     if is_url(output):
         raise PackError(f"a dry run takes a folder of this machine as output. Found: {output}.")
-    table = table_of(source, options)
-    if table is not None:
-        return [_dry_table(table, Path(output).absolute(), options)]
+    tables = tables_of(source, options)
+    if tables:
+        return [_dry_table(table, Path(output).absolute() / split, options) for split, table in tables]
     plans = []
     for part in open_sources(source, options.storage_options):
         target = Path(output).absolute() / part.split
@@ -153,7 +163,7 @@ def _free(target: Path) -> int:
 
 
 def _dry_table(table: Table, target: Path, options: PackOptions) -> DryRun:
-    size = table.file_bytes() + table.rows.path.stat().st_size
+    size = table.file_bytes() + table.rows.size()
     label = table.schema.label_field
     classes = len(label.kind.classes) if label is not None else 0  # type: ignore[attr-defined]
     shards = -(-size // options.shard_size)

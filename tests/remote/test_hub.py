@@ -66,7 +66,7 @@ def test_a_file_is_asked_for_once(hub: FakeHub, packed: PackedDataset) -> None:
     for _ in range(2):
         for sample in range(52):
             dataset.read(sample)
-    assert hub.calls("/api/") == 1
+    assert hub.calls("/api/datasets/") == 1
     for shard in packed.manifest.shards:
         assert hub.calls(f"/{shard.file}") == 1
 
@@ -104,7 +104,7 @@ def test_a_revision(hub: FakeHub, packed: PackedDataset) -> None:
     hub.push({"README.md": b"# None"})
     url = f"hf://datasets/me/birds@{old}/packed/train"
     assert PackedFiles(url).read(3) == packed.read(3)
-    assert hub.calls("/api/") == 0  # a commit need not be looked up
+    assert hub.calls("/api/datasets/") == 0  # a commit need not be looked up
     with pytest.raises(RemoteError, match=r"It has no revision 'refs/pr/7'"):
         PackedFiles("hf://datasets/me/birds@refs/pr/7/packed/train")
 

@@ -49,6 +49,11 @@ class Column:
         self._only_texts = self._gaps = False
         self.rows = 0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether no value can change what it is."""
+        return self._kind is not None and not self._wants_classes
+
     def see(self, value: Any) -> None:
         """A value of the next row; None: there is none."""
         self.rows += 1

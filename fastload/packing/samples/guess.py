@@ -31,7 +31,7 @@ from fastload.sample.fields import (
 )
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["LABELS", "guess_kind", "guess_schema", "is_image_file"]
+__all__ = ["LABELS", "guess_kind", "guess_schema", "is_image_file", "picture_kind"]
 
 LABELS = ("label", "class", "target", "category", "category_id", "label_id", "y")
 _MASKS = ("mask", "seg", "annotation_image", "labelmap")
@@ -75,12 +75,12 @@ def guess_kind(name: str, values: Sequence[Any], root: bytes) -> Kind:
     if not values:
         return Json()
     if all(is_picture(value) or _is_encoded(value) for value in values):
-        return _picture(name, values)
+        return picture_kind(name, values)
     if all(isinstance(value, str) for value in values):
         files = all(is_image_file(value, root) for value in values)
-        return _picture(name, ()) if files else Text()
+        return picture_kind(name, ()) if files else Text()
     if all(is_path(value) for value in values):
-        return _picture(name, ())
+        return picture_kind(name, ())
     if all(isinstance(value, (bytes, bytearray, memoryview)) for value in values):
         return Bytes()
     if all(isinstance(value, (bool, np.bool_)) for value in values):
@@ -112,7 +112,8 @@ def _is_encoded(value: Any) -> bool:
     return isinstance(value, (bytes, bytearray, memoryview)) and _sniffed(bytes(value))
 
 
-def _picture(name: str, values: Sequence[Any]) -> Kind:
+def picture_kind(name: str, values: Sequence[Any]) -> Kind:
+    """The kind of a field of pictures."""
     pixels = [np.asarray(value) for value in values if is_picture(value)]
     bits = 16 if any(found.dtype.itemsize > 1 for found in pixels) else 8
     if any(word in name.lower() for word in _MASKS):

@@ -1,4 +1,4 @@
-"""The rows of a CSV, JSONL or Parquet table, from any of them on.
+"""The rows of a table, from any of them on: CSV, JSONL, and what arrow_rows has.
 
 CSV gives texts (None for an empty cell), the others what JSON and Arrow say.
 """
@@ -6,10 +6,11 @@ CSV gives texts (None for an empty cell), the others what JSON and Arrow say.
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +20,8 @@ __all__ = ["Row", "Rows", "open_rows", "table_suffix"]
 
 Row = dict[str, Any]
 _BLOCK = 1024  # rows from one known place to the next
-_SUFFIXES = (".csv", ".jsonl", ".parquet")
+_SUFFIXES = (".csv", ".jsonl", ".parquet", ".arrow")
+_AT_ONCE = 1 << 20  # bytes hashed at a time
 
 
 def table_suffix(path: Path) -> str | None:
@@ -31,17 +33,98 @@ def table_suffix(path: Path) -> str | None:
 class Rows(Protocol):
     """A table; pickles, and opens its file where it is read."""
 
-    path: Path
+    texts: bool  # values are CSV's
+    json_texts: bool  # JSON is written as text
+
+    @property
+    def path(self) -> Path | None:
+        """Its file, if it is one file of this machine."""
+
+    @property
+    def where(self) -> str:
+        """What stands for it in messages."""
+
+    @property
+    def root(self) -> bytes:
+        """The folder that relative paths in it start from."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files that it names are on this machine."""
 
     def names(self) -> list[str]:
         """The columns, in their order; of JSONL those of the rows that have been walked."""
 
-    def walk(self, start: int = 0) -> Iterator[Row]:
-        """The rows from number ``start`` on.
+    def classes(self) -> dict[str, list[str]]:
+        """Class names by column, where it has some."""
+
+    def pictures(self) -> list[str]:
+        """Columns that hold images, where it says so."""
+
+    def large(self) -> frozenset[str]:
+        """Columns whose first values must do to tell what they hold."""
+
+    def count(self) -> int | None:
+        """How many rows there are; None: who wants to know walks them."""
+
+    def size(self) -> int:
+        """Bytes of its files."""
+
+    def digest(self) -> str:
+        """What tells it from other tables."""
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
+        """The rows from number ``start`` on, with these columns at least.
 
         Raises:
             PackError: a damaged table, naming the place.
         """
+
+    def paths(self, column: str) -> Iterator[Any]:
+        """What a column says of files."""
+
+
+class _OneFile:
+    """What CSV and JSONL have in common."""
+
+    path: Path
+    is_local = True
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def root(self) -> bytes:
+        return os.fsencode(self.path.parent)
+
+    def classes(self) -> dict[str, list[str]]:
+        return {}
+
+    def pictures(self) -> list[str]:
+        return []
+
+    def large(self) -> frozenset[str]:
+        return frozenset()
+
+    def count(self) -> int | None:
+        return None
+
+    def size(self) -> int:
+        return self.path.stat().st_size
+
+    def digest(self) -> str:
+        hashed = hashlib.blake2b(digest_size=16)
+        with open(self.path, "rb") as file:
+            while part := file.read(_AT_ONCE):
+                hashed.update(part)
+        return hashed.hexdigest()
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
+        raise NotImplementedError
+
+    def paths(self, column: str) -> Iterator[Any]:
+        return (row.get(column) for row in self.walk())
 
 
 def open_rows(path: Path) -> Rows:
@@ -55,9 +138,13 @@ def open_rows(path: Path) -> Rows:
         return _Csv(path)
     if suffix == ".jsonl":
         return _Jsonl(path)
-    if suffix == ".parquet":
-        return _Parquet(path)
-    raise PackError(f"{path} is no table: a table's name ends with .csv, .jsonl or .parquet.")
+    if suffix is not None:
+        from fastload.packing.samples.arrow_rows import ArrowRows, TableFile
+
+        status = path.stat()
+        file = TableFile(str(path), status.st_size, str(path), None, str(status.st_mtime_ns))
+        return ArrowRows([file], str(path), os.fsencode(path.parent))
+    raise PackError(f"{path} is no table: a table's name ends with {', '.join(_SUFFIXES)}.")
 
 
 class _Lines:
@@ -78,8 +165,10 @@ class _Lines:
 
 
 @dataclass
-class _Csv:
+class _Csv(_OneFile):
     path: Path
+    texts: bool = True
+    json_texts: bool = True
     _places: dict[int, int] = field(default_factory=dict)  # where every 1024th row begins, once it was walked
 
     def names(self) -> list[str]:
@@ -92,7 +181,7 @@ class _Csv:
             )
         return names
 
-    def walk(self, start: int = 0) -> Iterator[Row]:
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
         names = self.names()
         first = max((number for number in self._places if number <= start), default=-1)
         lines = _Lines(self.path, self._places.get(first, 0))
@@ -125,15 +214,17 @@ class _Csv:
 
 
 @dataclass
-class _Jsonl:
+class _Jsonl(_OneFile):
     path: Path
+    texts: bool = False
+    json_texts: bool = False
     _places: dict[int, int] = field(default_factory=dict)
     _names: dict[str, None] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         return list(self._names)
 
-    def walk(self, start: int = 0) -> Iterator[Row]:
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[Row]:
         number = max((number for number in self._places if number <= start), default=0)
         lines = _Lines(self.path, self._places.get(number, 0))
         try:
@@ -158,51 +249,3 @@ class _Jsonl:
             raise PackError(f"{self.path}, record {number + 1} is no object: {line[:80]!r}.")
         self._names |= dict.fromkeys(row)
         return row
-
-
-@dataclass
-class _Parquet:
-    path: Path
-
-    def names(self) -> list[str]:
-        return list(self._file().schema_arrow.names)
-
-    def walk(self, start: int = 0) -> Iterator[Row]:
-        file = self._file()
-        skipped = 0
-        groups = list(range(file.metadata.num_row_groups))
-        while groups and skipped + file.metadata.row_group(groups[0]).num_rows <= start:
-            skipped += file.metadata.row_group(groups.pop(0)).num_rows
-        try:
-            for batch in file.iter_batches(batch_size=256, row_groups=groups):
-                if skipped + len(batch) > start:
-                    yield from batch.slice(max(start - skipped, 0)).to_pylist()
-                skipped += len(batch)
-        except (OSError, ValueError) as error:
-            raise PackError(f"{self.path} cannot be read: {error}.") from error
-
-    def classes(self) -> dict[str, list[str]]:
-        """Class names by column, where HF ``datasets`` has written some."""
-        try:
-            metadata = self._file().schema_arrow.metadata or {}
-            features = json.loads(metadata[b"huggingface"])["info"]["features"]
-            return {name: one["names"] for name, one in features.items() if one.get("_type") == "ClassLabel"}
-        except (KeyError, ValueError, TypeError, AttributeError):
-            return {}
-
-    def _file(self) -> Any:
-        try:
-            import pyarrow.parquet as parquet
-
-            return parquet.ParquetFile(self.path)
-        except ImportError as error:
-            raise PackError(
-                f"Parquet needs pyarrow's parquet module ({error}): pip install pyarrow"
-            ) from error
-        except (OSError, ValueError) as error:
-            raise PackError(f"{self.path} is not a whole Parquet file: {error}.") from error
-
-
-def first_rows(rows: Rows, count: int) -> list[Row]:
-    """The first so many rows."""
-    return list(islice(rows.walk(), count))

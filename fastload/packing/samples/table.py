@@ -1,4 +1,4 @@
-"""A table of samples: CSV, JSONL or Parquet with any columns, as fields of any kinds."""
+"""A table of samples: CSV, JSONL, Parquet or Arrow with any columns, as fields of any kinds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,23 +16,24 @@ from fastload.errors import PackError
 from fastload.packing.samples.columns import Column, value_of
 from fastload.packing.samples.encode import Encoder, Failed
 from fastload.packing.samples.given import at_least
+from fastload.packing.samples.guess import picture_kind
 from fastload.packing.samples.pictures import path_of
 from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES
-from fastload.sample.fields import Image, Kind, Label
+from fastload.sample.fields import Image, Kind, Label, Mask
 from fastload.sample.kind_words import kind_of
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["Table", "has_fields", "kinds_of", "open_table"]
+__all__ = ["Table", "has_fields", "kinds_of", "of_same_classes", "open_table"]
 
 SCHEMA_SUFFIX = ".schema.json"  # a.jsonl's schema is in a.schema.json, if there is such a file
-_AT_ONCE = 1 << 20  # bytes hashed at a time
+_LOOKED_AT = 16  # values of a large column
 
 
 def has_fields(path: Path) -> bool:
     """Whether a table has more than paths and labels; those alone are what ``source.py`` packs."""
     suffix = table_suffix(path)
-    if suffix == ".parquet" or (suffix and schema_file(path).exists()):
+    if suffix in (".parquet", ".arrow") or (suffix and schema_file(path).exists()):
         return True
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -71,13 +72,11 @@ class Table:
     schema: Schema
     columns: tuple[str, ...]  # the field's column
     count: int
-    texts: bool  # values are CSV's
-    json_texts: bool  # JSON is written as text
 
     @property
     def root(self) -> bytes:
         """The table's folder."""
-        return os.fsencode(self.rows.path.parent)
+        return self.rows.root
 
     def __len__(self) -> int:
         return self.count
@@ -87,27 +86,27 @@ class Table:
 
     def samples(self, start: int, stop: int | None) -> Iterator[Mapping[str, Any] | Failed]:
         end = self.count if stop is None else min(stop, self.count)
-        for row in islice(self.rows.walk(start), max(end - start, 0)):
+        for row in islice(self.rows.walk(start, self.columns), max(end - start, 0)):
             yield self._sample(row)
 
     def _sample(self, row: Row) -> Mapping[str, Any] | Failed:
         found = {}
         for field, column in zip(self.schema, self.columns, strict=True):
+            value = row.get(column)
+            if not self.rows.is_local and isinstance(field.kind, (Image, Mask)) and _is_a_path(value):
+                return Failed(ValueError(f"field {field.name!r}: the table has a path and no bytes"))
             try:
-                found[field.name] = value_of(field.kind, row.get(column), self.texts, self.json_texts)
+                found[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
             except ValueError as error:
                 return Failed(ValueError(f"field {field.name!r}: {error}"))
         return found
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
-        table, files = hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16)
-        with open(self.rows.path, "rb") as file:
-            while part := file.read(_AT_ONCE):
-                table.update(part)
+        files = hashlib.blake2b(digest_size=16)
         for path, status in self._files():
             size = status.st_size if status is not None else -1
             files.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
-        return {"samples": self.count, "table": table.hexdigest(), "files": files.hexdigest()}
+        return {"samples": self.count, "table": self.rows.digest(), "files": files.hexdigest()}
 
     def compared(self) -> int:
         return self.count
@@ -118,7 +117,7 @@ class Table:
     def about_bytes(self, encoder: Encoder) -> int:
         if encoder.transcoder is not None:
             return at_least(encoder, self.first(), self.count)
-        return self.file_bytes()  # what the table has as text may become fewer bytes
+        return self.file_bytes()  # what the table has as text or pixels may become fewer bytes
 
     def file_bytes(self) -> int:
         """Bytes of the files that it names."""
@@ -128,9 +127,9 @@ class Table:
         """The files that the table names, and what the system says of them."""
         pairs = zip(self.schema, self.columns, strict=True)
         columns = [column for field, column in pairs if field.storage == "record"]
-        for row in islice(self.rows.walk(), self.count):
-            for column in columns:
-                path = path_of(row.get(column))
+        for column in columns:
+            for value in islice(self.rows.paths(column), self.count):
+                path = path_of(value)
                 if path is not None:
                     try:
                         yield path, os.stat(os.path.join(self.root, path))
@@ -138,13 +137,20 @@ class Table:
                         yield path, None
 
 
+def _is_a_path(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, Mapping) and value.get("bytes") is None)
+
+
 def open_table(
-    path: Path, named: Mapping[str, Kind | None], limit: int | None = None, wanted: Schema | None = None
+    path: Path | Rows,
+    named: Mapping[str, Kind | None],
+    limit: int | None = None,
+    wanted: Schema | None = None,
 ) -> Table:
     """Look through a table, all its rows, for what its columns hold.
 
     Args:
-        path: the table.
+        path: the table, or its rows.
         named: kinds of columns that are not to be guessed (None: leave the column out).
         limit: only the first so many rows are samples.
         wanted: the fields, each from the column of its name; all other columns are left out.
@@ -152,29 +158,21 @@ def open_table(
     Raises:
         PackError: a damaged table, columns that no field can hold, or no column of pictures.
     """
-    rows, texts = open_rows(path), table_suffix(path) == ".csv"
-    said = _said_by(path, rows)
+    rows = open_rows(path) if isinstance(path, Path) else path
+    said = _said_by(rows)
     fields_of = _columns_of(wanted, rows) if wanted is not None else {}
     named = {**said, **named} if wanted is None else {name: f.kind for name, f in fields_of.items()}
 
     def column_of(name: str) -> Column:
-        return Column(name, texts, named.get(name), whole=named.get(name) == said.get(name))
+        return Column(name, rows.texts, named.get(name), whole=named.get(name) == said.get(name))
 
     columns = {name: column_of(name) for name in rows.names()}
-    count = 0
-    for row in islice(rows.walk(), limit):
-        for name in row:
-            if name not in columns:
-                columns[name] = column_of(name)
-        for name, column in columns.items():
-            column.see(row.get(name))
-        count += 1
+    count = _look_through(rows, columns, column_of, limit)
     missing = sorted(set(named) - set(columns))
     if missing:
-        raise PackError(f"{path} has no column {missing[0]!r}; its columns: {', '.join(columns)}.")
-    root = os.fsencode(path.parent)
+        raise PackError(f"{rows.where} has no column {missing[0]!r}; its columns: {', '.join(columns)}.")
     taken = [name for name in columns if named.get(name, ...) is not None] if wanted is None else fields_of
-    kinds = {name: columns[name].kind(root) for name in taken}
+    kinds = {name: columns[name].kind(rows.root) for name in taken}
 
     def field_name(column: str) -> str:
         if wanted is not None:
@@ -184,8 +182,48 @@ def open_table(
     try:
         schema = Schema(tuple(Field(field_name(column), kind) for column, kind in kinds.items()))
     except (ValueError, TypeError) as error:
-        raise PackError(f"{path}: {error} Say which column is what: --field NAME=image.") from None
-    return Table(rows, schema, tuple(kinds), count, texts, table_suffix(path) != ".jsonl")
+        raise PackError(f"{rows.where}: {error} Say which column is what: --field NAME=image.") from None
+    return Table(rows, schema, tuple(kinds), count)
+
+
+def of_same_classes(tables: list[Table]) -> list[Table]:
+    """Tables of splits, whose labels with the names that one of them has in any mean the same in all."""
+    for name in tables[0].schema.names:
+        kinds = [table.schema[name].kind for table in tables if name in table.schema.names]
+        found = [kind.classes for kind in kinds if isinstance(kind, Label)]
+        if len(set(found)) < 2:
+            continue
+        numbers = all(text.isdecimal() for text in found[0])
+        names = max(found, key=len) if numbers else tuple(sorted({text for each in found for text in each}))
+        for table in tables:
+            fields = (Field(each.name, Label(names)) if each.name == name else each for each in table.schema)
+            table.schema = Schema(tuple(fields))
+    return tables
+
+
+def _look_through(
+    rows: Rows, columns: dict[str, Column], column_of: Callable[[str], Column], limit: int | None
+) -> int:
+    """Show the columns their values, those of large ones the first; gives how many rows are samples."""
+    known = rows.count()
+    if known is None:
+        count = 0
+        for row in islice(rows.walk(), limit):
+            for name in row:
+                if name not in columns:
+                    columns[name] = column_of(name)
+            for name, column in columns.items():
+                column.see(row.get(name))
+            count += 1
+        return count
+    open_ones = [name for name, column in columns.items() if not column.is_known]
+    large = [name for name in open_ones if name in rows.large()]
+    for names, most in ((large, _LOOKED_AT), ([name for name in open_ones if name not in large], limit)):
+        if names:
+            for row in islice(rows.walk(0, names), most):
+                for name in names:
+                    columns[name].see(row[name])
+    return known if limit is None else min(known, limit)
 
 
 def _columns_of(schema: Schema, rows: Rows) -> dict[str, Field]:
@@ -208,13 +246,13 @@ def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
     return "image" if is_first and others[0] == column else column
 
 
-def _said_by(path: Path, rows: Rows) -> dict[str, Kind | None]:
+def _said_by(rows: Rows) -> dict[str, Kind | None]:
     """What a schema beside the table says, or class names in it."""
-    beside = schema_file(path)
-    if beside.exists():
+    beside = None if rows.path is None else schema_file(rows.path)
+    if beside is not None and beside.exists():
         try:
             return {field.name: field.kind for field in Schema.from_json(beside.read_text(encoding="utf-8"))}
         except (ValueError, TypeError) as error:
             raise PackError(f"{beside} is no schema: {error}") from None
-    classes = rows.classes() if hasattr(rows, "classes") else {}
-    return {name: Label(tuple(names)) for name, names in classes.items()}
+    pictures: dict[str, Kind | None] = {name: picture_kind(name, ()) for name in rows.pictures()}
+    return pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}

@@ -1,0 +1,264 @@
+"""The rows of Parquet and Arrow tables, in files of this machine or of a store, a few at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fastload.errors import PackError, ShardError
+from fastload.remote.range_file import RangeFile
+from fastload.remote.store import Store
+
+__all__ = ["ArrowRows", "TableFile"]
+
+_ROWS, _BYTES = 256, 16 << 20  # of a batch, about
+_BUFFER = 4 << 20  # bytes of a read
+_AT_ONCE = 16  # files that are looked at
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table.
+
+    Args:
+        name: for messages: its path or URL.
+        size: bytes.
+        path: on this machine; of a store its key.
+        store: what has it; None: this machine.
+        version: with name and size it tells one file from another: a commit, a time.
+    """
+
+    name: str
+    size: int
+    path: str
+    store: Store | None = None
+    version: str = ""
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is Parquet, by its name; else Arrow IPC."""
+        return self.path.lower().endswith(".parquet")
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        """As pyarrow reads it.
+
+        Raises:
+            PackError: it cannot be read, or is damaged.
+        """
+        try:
+            if self.store is None:
+                with pa.OSFile(self.path) as local:
+                    yield local
+            else:
+                with RangeFile(self.store, self.path, self.size) as remote:
+                    yield pa.PythonFile(remote, mode="r")
+        except (OSError, ValueError) as error:  # pyarrow's are some of these
+            kind = "Parquet" if self.is_parquet else "Arrow IPC"
+            of_system = isinstance(error, ShardError) or (isinstance(error, OSError) and error.errno)
+            what = "cannot be read" if of_system else f"is not a whole {kind} file"
+            raise PackError(f"{self.name} {what}: {str(error).rstrip('.')}.") from error
+
+
+@dataclass
+class ArrowRows:
+    """See :class:`fastload.packing.samples.rows.Rows`.
+
+    Args:
+        files: in the order of their rows; all with the columns of the first.
+        where: for messages: what stands for all of them.
+        root: the folder that relative paths in them start from.
+    """
+
+    texts = False
+    json_texts = True
+
+    files: Sequence[TableFile]
+    where: str
+    root: bytes
+    _schema: Any = field(default=None, repr=False)
+    _counts: list[int] = field(default_factory=list)  # rows of each file
+
+    @property
+    def path(self) -> Path | None:
+        """The file, if there is one, and on this machine."""
+        return Path(self.files[0].path) if len(self.files) == 1 and self.is_local else None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files that it names are on this machine."""
+        return self.files[0].store is None
+
+    def names(self) -> list[str]:
+        return list(self._looked().names)
+
+    def classes(self) -> dict[str, list[str]]:
+        """Class names by column, where HF ``datasets`` has written some."""
+        found = self._features().items()
+        return {
+            name: one["names"] for name, one in found if one.get("_type") == "ClassLabel" and "names" in one
+        }
+
+    def pictures(self) -> list[str]:
+        """Columns of images, by what ``datasets`` has written, or as it stores them."""
+        found = self._features()
+        return [
+            each.name
+            for each in self._looked()
+            if _is_bytes(each.type)
+            and (found.get(each.name, {}).get("_type") == "Image" or pa.types.is_struct(each.type))
+        ]
+
+    def _features(self) -> dict[str, Any]:
+        try:
+            features = json.loads(self._looked().metadata[b"huggingface"])["info"]["features"]
+            return {name: one for name, one in features.items() if isinstance(one, dict)}
+        except (KeyError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def large(self) -> frozenset[str]:
+        """Columns of bytes, which are told by their first values: nobody reads all pictures twice."""
+        return frozenset(each.name for each in self._looked() if _is_bytes(each.type))
+
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(file.size for file in self.files)
+
+    def count(self) -> int | None:
+        """How many rows there are."""
+        self._looked()
+        return sum(self._counts)
+
+    def digest(self) -> str:
+        """What tells these files from others."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for file in self.files:
+            hashed.update(repr((Path(file.path).name, file.size, file.version)).encode())
+        return hashed.hexdigest()
+
+    def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+        names = self._looked().names if columns is None else list(columns)
+        first = 0
+        for file, count in zip(self.files, self._counts, strict=True):
+            if first + count > start:
+                with file.opened() as opened:
+                    for batch in _batches(file, opened, names, max(start - first, 0)):
+                        yield from batch.to_pylist()
+            first += count
+
+    def paths(self, column: str) -> Iterator[Any]:
+        """What a column says of files, where it has no bytes of theirs."""
+        kind = self._looked().field(column).type
+        if not self.is_local or _is_binary(kind):
+            return
+        if not pa.types.is_struct(kind):
+            yield from (row[column] for row in self.walk(0, [column]))
+            return
+        for file in self.files:
+            with file.opened() as opened:
+                for batch in _batches(file, opened, [column], 0):
+                    found = batch.column(0)
+                    yield from found.filter(found.field("bytes").is_null()).field("path").to_pylist()
+
+    def _looked(self) -> Any:
+        """The columns; looks at all files once."""
+        if self._schema is None:
+            with ThreadPoolExecutor(_AT_ONCE, "tables") as pool:
+                found = list(pool.map(_look, self.files))
+            self._schema = found[0][0]
+            self._counts = [count for _, count in found]
+            for file, (schema, _) in zip(self.files, found, strict=True):
+                if not schema.equals(self._schema):
+                    raise PackError(
+                        f"{file.name} has other columns than {self.files[0].name}: {_shown(schema)}, not "
+                        f"{_shown(self._schema)}. Give files of one kind."
+                    )
+        return self._schema
+
+
+def _shown(schema: Any) -> str:
+    return ", ".join(f"{each.name}: {each.type}" for each in schema)
+
+
+def _is_binary(kind: Any) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    """Whether values are bytes, or ``{"bytes", "path"}``."""
+    if pa.types.is_struct(kind):
+        return any(part.name == "bytes" and _is_binary(part.type) for part in kind)
+    return _is_binary(kind)
+
+
+def _parquet(opened: Any, buffer: int = 0) -> Any:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise PackError(f"Parquet needs pyarrow's parquet module ({error}): pip install pyarrow") from error
+    return parquet.ParquetFile(opened, buffer_size=buffer)
+
+
+def _look(file: TableFile) -> tuple[Any, int]:
+    """The columns and the number of rows; of Arrow that takes all of the file."""
+    with file.opened() as opened:
+        if file.is_parquet:
+            parquet = _parquet(opened)
+            return parquet.schema_arrow, parquet.metadata.num_rows
+        reader = _arrow(opened)
+        return reader.schema, sum(len(batch) for batch in _arrow_batches(reader))
+
+
+def _batches(file: TableFile, opened: Any, names: list[str], start: int) -> Iterator[Any]:
+    """A file's rows from number ``start`` on."""
+    if file.is_parquet:
+        yield from _parquet_batches(opened, names, start)
+        return
+    for batch in _arrow_batches(_arrow(opened)):
+        if start < len(batch):
+            batch.validate(full=True)  # without it a damaged file can crash the process
+            step = _step(batch.nbytes, len(batch))
+            chosen = batch.select(names)
+            for at in range(start, len(batch), step):
+                yield chosen.slice(at, step)
+        start = max(start - len(batch), 0)
+
+
+def _step(size: int, count: int) -> int:
+    """Rows of a batch, of so many with so many bytes."""
+    return max(1, min(_ROWS, _BYTES * count // max(size, 1)))
+
+
+def _parquet_batches(opened: Any, names: list[str], start: int) -> Iterator[Any]:
+    parquet = _parquet(opened, _BUFFER)
+    for number in range(parquet.num_row_groups):
+        group = parquet.metadata.row_group(number)
+        if start < group.num_rows:
+            step = _step(group.total_byte_size, group.num_rows)
+            for batch in parquet.iter_batches(step, [number], names, use_threads=False):
+                if start < len(batch):
+                    yield batch.slice(start)
+                start = max(start - len(batch), 0)
+        else:
+            start -= group.num_rows
+
+
+def _arrow(opened: Any) -> Any:
+    is_file = opened.read(6) == b"ARROW1"
+    opened.seek(0)
+    return pa.ipc.open_file(opened) if is_file else pa.ipc.open_stream(opened)
+
+
+def _arrow_batches(reader: Any) -> Iterator[Any]:
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        yield from (reader.get_batch(number) for number in range(reader.num_record_batches))
+    else:
+        yield from reader
