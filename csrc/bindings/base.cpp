@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/philox.h"
 #include "convert.h"
+#include "gil.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -46,7 +47,7 @@ void register_base(nb::module_& m) {
   m.def(
       "crc32c",
       [](const BytesArg& data, uint32_t crc) {
-        nb::gil_scoped_release release;
+        GilRelease release;
         return crc32c(as_bytes(data), crc);
       },
       nb::arg("data"), nb::arg("crc") = 0, "CRC-32C of a contiguous uint8 array.");

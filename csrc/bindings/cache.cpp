@@ -11,6 +11,7 @@
 #include "cache/bounded.h"
 #include "cache/cache_file.h"
 #include "convert.h"
+#include "gil.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -90,8 +91,8 @@ void register_cache(nb::module_& m) {
           [](CacheFile& file, uint64_t id, const BytesArg& bytes, uint32_t crc) {
             file.store(id, as_bytes(bytes), crc);
           },
-          nb::arg("sample"), nb::arg("bytes"), nb::arg("crc"),
-          nb::call_guard<nb::gil_scoped_release>(), "Puts a record into its place.")
+          nb::arg("sample"), nb::arg("bytes"), nb::arg("crc"), nb::call_guard<GilRelease>(),
+          "Puts a record into its place.")
       .def("claim", &CacheFile::claim, nb::arg("begin"), nb::arg("end"),
            "Locks bytes of the file against other claims; False if they are claimed.")
       .def("release", &CacheFile::release, nb::arg("begin"), nb::arg("end"))
@@ -114,7 +115,7 @@ void register_cache(nb::module_& m) {
       .def("counts", &counts,
            "Of this process: hits, misses, stored, damaged, failed records. Of the node: "
            "ready_records, ready_bytes, reserved_bytes.")
-      .def("count_ready", &CacheFile::count_ready, nb::call_guard<nb::gil_scoped_release>(),
+      .def("count_ready", &CacheFile::count_ready, nb::call_guard<GilRelease>(),
            "The ready records, counted one by one.");
   m.attr("UNBOUNDED") = kUnbounded;
   m.def(

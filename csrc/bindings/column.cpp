@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "convert.h"
+#include "gil.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -35,7 +36,7 @@ nb::tuple gather(Column& column, const IdsArg& ids) {
   std::vector<int64_t> ends;
   std::vector<uint8_t> bytes;
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     ends = ends_of(column, ids);
     bytes.resize(static_cast<size_t>(ends.back()));
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -55,7 +56,7 @@ nb::bytes value(Column& column, uint64_t id) {
 nb::ndarray<nb::numpy, const uint8_t, nb::ndim<2>> records(Column& column) {
   auto all = std::make_unique<std::vector<Record>>();
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     all->reserve(column.size());
     for (uint64_t id = 0; id < column.size(); ++id) all->push_back(column.record(id));
   }
@@ -68,7 +69,7 @@ nb::ndarray<nb::numpy, const uint8_t, nb::ndim<2>> records(Column& column) {
 }
 
 uint64_t longest(Column& column) {
-  const nb::gil_scoped_release release;
+  const GilRelease release;
   uint64_t most = 0;
   for (uint64_t id = 0; id < column.size(); ++id) most = std::max(most, column.length(id));
   return most;
@@ -103,7 +104,7 @@ void register_column(nb::module_& m) {
       .def("gather", &gather, nb::arg("ids"),
            "The values of samples `ids` (n,) int64, back to back, as uint8, and where each begins "
            "(n + 1,) int64, in bytes.")
-      .def("verify", &Column::verify, nb::call_guard<nb::gil_scoped_release>(),
+      .def("verify", &Column::verify, nb::call_guard<GilRelease>(),
            "Checks every page and every length; raises ChecksumError or FormatError.");
 }
 

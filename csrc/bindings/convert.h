@@ -6,6 +6,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include <memory>
+#include <new>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/pixel_format.h"
 #include "decode/decode.h"
+#include "gil.h"
 
 namespace fastload::bindings {
 
@@ -41,13 +43,11 @@ inline ImageInfo open_picture(Decoder& decoder, const BytesArg& data, const Form
                           to_format(format));
 }
 
-// A reference that is released on whichever thread drops the last copy. At interpreter exit it is
-// leaked. To be made with the GIL held.
+// A reference that is released on whichever thread drops the last copy; leaked when the interpreter
+// is exiting. To be made with the GIL held.
 inline std::shared_ptr<PyObject> shared_owner(nanobind::object object) {
   return {object.release().ptr(), [](PyObject* owned) {
-            if (!nanobind::is_alive()) return;
-            const nanobind::gil_scoped_acquire gil;
-            Py_DECREF(owned);
+            if (const GilAcquire gil(std::nothrow); gil) Py_DECREF(owned);
           }};
 }
 

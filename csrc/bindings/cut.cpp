@@ -11,6 +11,7 @@
 
 #include "convert.h"
 #include "decode/decode.h"
+#include "gil.h"
 #include "register.h"
 #include "views.h"
 
@@ -40,7 +41,7 @@ nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_
   const size_t row = width * dtype_size(store.dtype) * (store.channels_last ? channels : 1) + gap;
   std::unique_ptr<uint8_t[]> out(new uint8_t[planes * height * row]);
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     std::fill_n(out.get(), planes * height * row, kUntouched);
     Decoder decoder;
     Resampler resampler;

@@ -15,6 +15,7 @@
 #include "convert.h"
 #include "decode/codecs/codec.h"
 #include "fallback.h"
+#include "gil.h"
 #include "paths.h"
 #include "register.h"
 
@@ -89,7 +90,7 @@ class PyDecoder {
     Rect roi;
     uint8_t* pixels = nullptr;
     {
-      const nb::gil_scoped_release release;
+      const GilRelease release;
       const std::lock_guard lock(mutex_);
       const ImageInfo info = open_picture(decoder_, data, format, raw);
       roi = {0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
@@ -113,7 +114,7 @@ class PyDecoder {
 nb::tuple probe_tuple(const BytesArg& data) {
   ImageInfo info;
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     info = probe(as_bytes(data));
   }
   return nb::make_tuple(std::string(codec_name(info.codec)), info.width, info.height, info.channels,

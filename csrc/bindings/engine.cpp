@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 
+#include "gil.h"
 #include "paths.h"
 #include "register.h"
 #include "sources.h"
@@ -130,19 +131,19 @@ void register_engine(nb::module_& m) {
           [](PyEngine& self, uint64_t ticket, double seconds) {
             return self.engine->wait(ticket, seconds);
           },
-          nb::arg("ticket"), nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>(),
+          nb::arg("ticket"), nb::arg("seconds"), nb::call_guard<GilRelease>(),
           "True once the batch is complete.")
       .def("collect", &collect, nb::arg("ticket"),
            "Takes a complete batch; its faults as (position, sample id, error kind, message).")
       .def(
           "cancel", [](PyEngine& self, uint64_t ticket) { self.engine->cancel(ticket); },
-          nb::arg("ticket"), nb::call_guard<nb::gil_scoped_release>(),
+          nb::arg("ticket"), nb::call_guard<GilRelease>(),
           "Drops a batch; its memory is free afterwards.")
       .def("close", &PyEngine::close, "Leaves the pool; threads that no other engine needs end.")
       .def_prop_ro("threads", [](PyEngine& self) { return self.engine->threads(); })
       .def(
           "set_threads", [](PyEngine& self, int threads) { self.engine->set_threads(threads); },
-          nb::arg("threads"), nb::call_guard<nb::gil_scoped_release>(),
+          nb::arg("threads"), nb::call_guard<GilRelease>(),
           "Changes how many threads work for this engine at once.")
       .def_prop_ro(
           "sample_bytes",

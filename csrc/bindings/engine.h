@@ -11,6 +11,7 @@
 
 #include "engine/engine.h"
 #include "fallback.h"
+#include "gil.h"
 #include "sources.h"
 
 namespace fastload::bindings {
@@ -32,7 +33,7 @@ struct PyEngine {
   void close() {
     const bool working = Pool::is_working_for(*engine);
     {
-      const nb::gil_scoped_release release;
+      const GilRelease release;
       engine->close();
     }
     if (!working) sources.reset();
@@ -41,7 +42,7 @@ struct PyEngine {
   // A thread that is waited for may need the GIL for a decoder written in Python.
   ~PyEngine() {
     if (engine && Pool::is_working_for(*engine)) sources.release();  // the engine is leaked, too
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     engine.reset();
   }
 };
@@ -50,15 +51,6 @@ struct PyAnnounced {
   std::shared_ptr<void> group;
 };
 
-// A reference to the arrays whose memory a batch fills; given back under the GIL, on whatever
-// thread.
-inline std::shared_ptr<void> own(nb::object memory) {
-  return {new nb::object(std::move(memory)), [](nb::object* owner) {
-            nb::gil_scoped_acquire acquire;
-            delete owner;
-          }};
-}
-
 inline uint64_t queue(PyEngine& self, BatchRequest request, nb::object memory, const IdsArg& ids,
                       const std::optional<DrawsArg>& draws, uint64_t epoch,
                       const PyAnnounced* announced) {
@@ -66,7 +58,7 @@ inline uint64_t queue(PyEngine& self, BatchRequest request, nb::object memory, c
   if (draws) request.draws.assign(draws->data(), draws->data() + draws->size());
   request.epoch = epoch;
   if (announced != nullptr) request.ahead = announced->group;
-  request.owner = own(std::move(memory));
+  request.owner = shared_owner(std::move(memory));  // the arrays that the batch fills
   return self.engine->submit(std::move(request));
 }
 

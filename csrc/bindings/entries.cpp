@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cache/cache_file.h"
+#include "gil.h"
 #include "io/guarded_range.h"
 #include "pack/entries_of.h"
 #include "register.h"
@@ -24,7 +25,7 @@ using Sizes = nb::ndarray<uint64_t, nb::numpy, nb::ndim<1>>;
 nb::tuple build(Reader& reader, const Ids& ids, int spacing) {
   auto made = std::make_unique<PackedEntries>();
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     *made = entries_of(reader, {ids.data(), ids.size()}, spacing);
   }
   nb::bytes packed(made->packed.data(), made->packed.size());
@@ -59,7 +60,7 @@ void register_entries(nb::module_& m) {
             }
           },
           nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")
-      .def("verify", &Entries::verify, nb::call_guard<nb::gil_scoped_release>(),
+      .def("verify", &Entries::verify, nb::call_guard<GilRelease>(),
            "Checks every page; raises ChecksumError.");
   m.def("build_entries", &build, nb::arg("reader"), nb::arg("ids"), nb::arg("spacing"),
         "Packed entry points of samples `ids` (n,) uint64, back to back, and their sizes (n,) "

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "convert.h"
 #include "decode/decode.h"
+#include "gil.h"
 
 namespace fastload::bindings {
 
@@ -52,7 +53,7 @@ inline FallbackDecode make_fallback(nanobind::object callable) {
   if (callable.is_none()) return nullptr;
   const std::shared_ptr<PyObject> owner = shared_owner(std::move(callable));
   return [owner](Bytes bytes) -> RgbImage {
-    const nanobind::gil_scoped_acquire gil;
+    const GilAcquire gil("A decoder written in Python");
     try {
       const nanobind::bytes record(bytes.data(), bytes.size());
       return fallback_detail::copy_picture(nanobind::borrow(owner.get())(record));

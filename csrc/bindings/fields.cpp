@@ -15,6 +15,7 @@
 
 #include "convert.h"
 #include "engine.h"
+#include "gil.h"
 #include "register.h"
 #include "sample/kinds.h"
 #include "views.h"
@@ -76,7 +77,7 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   const FieldsPlan& plan = self.engine->plan().fields;
   std::vector<Measured> found;
   {
-    const nb::gil_scoped_release release;
+    const GilRelease release;
     const std::span<const uint32_t> all =
         draws ? std::span(draws->data(), draws->size()) : std::span<const uint32_t>();
     found = self.engine->measure({ids.data(), ids.size()}, all, epoch);

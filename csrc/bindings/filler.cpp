@@ -15,6 +15,7 @@
 #include "cache/cache_file.h"
 #include "cache/pixel_target.h"
 #include "fallback.h"
+#include "gil.h"
 #include "io/file.h"
 #include "read_ahead/kept_share.h"
 #include "register.h"
@@ -93,7 +94,7 @@ void register_filler(nb::module_& m) {
             plan.first_claim = first_claim;
             plan.only_ids = ids.has_value();
             if (ids) plan.ids.assign(ids->data(), ids->data() + ids->size());
-            const nb::gil_scoped_release release;
+            const GilRelease release;
             new (self) Filler(reader, target, std::move(plan));
           },
           nb::arg("reader"), nb::arg("target"), nb::arg("claims"), nb::arg("first_claim"),
@@ -104,9 +105,9 @@ void register_filler(nb::module_& m) {
           "for all that fill this target; empty: nothing is claimed. ids: (n,) int64, ascending: "
           "the records that are wanted; None: all.")
       .def("start", &Filler::start)
-      .def("wait", &Filler::wait, nb::arg("seconds"), nb::call_guard<nb::gil_scoped_release>(),
+      .def("wait", &Filler::wait, nb::arg("seconds"), nb::call_guard<GilRelease>(),
            "True once all that can be there is there.")
-      .def("stop", &Filler::stop, nb::call_guard<nb::gil_scoped_release>(),
+      .def("stop", &Filler::stop, nb::call_guard<GilRelease>(),
            "Ends the threads after the requests in hand.")
       .def("counts", &counts_of,
            "records and bytes that are wanted and have room (no_room_: have none), found there "

@@ -15,6 +15,7 @@
 #include "convert.h"
 #include "decode/jpeg/decoder.h"
 #include "decode/jpeg/turbo.h"
+#include "gil.h"
 #include "pack/baseline.h"
 #include "register.h"
 
@@ -82,7 +83,7 @@ nb::object decode(const BytesArg& data, const RoiArg& roi, const EntriesArg& ent
   auto* pixels = new uint8_t[width * height * 3];
   nb::capsule owner(pixels, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     ImageSink sink(pixels, region.width, region.height);
     decoder.decode(region, sink, entries_of(entries, spacing));
     if (!sink.complete()) throw Error(ErrorKind::kState, "The decoder left rows out.");
@@ -102,13 +103,13 @@ class JpegClock {
  public:
   JpegClock() { decoder_.set_times(&times_); }
   void decode(const BytesArg& data, const RoiArg& roi, const EntriesArg& entries, int spacing) {
-    nb::gil_scoped_release release;
+    GilRelease release;
     open_or_throw(decoder_, as_bytes(data));
     decoder_.decode(region_of(decoder_, roi), sink_, entries_of(entries, spacing));
   }
   // The same by libjpeg-turbo, in the stage "libjpeg_turbo".
   void decode_turbo(const BytesArg& data, const RoiArg& roi) {
-    nb::gil_scoped_release release;
+    GilRelease release;
     const ImageInfo info = probe(as_bytes(data));
     const Rect whole{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)};
     const auto start = std::chrono::steady_clock::now();
@@ -151,7 +152,7 @@ void register_jpeg(nb::module_& m) {
       [](const BytesArg& data, int spacing) {
         std::vector<uint8_t> packed;
         {
-          nb::gil_scoped_release release;
+          GilRelease release;
           packed = build_entries(as_bytes(data), spacing);
         }
         return to_array(packed);
@@ -164,7 +165,7 @@ void register_jpeg(nb::module_& m) {
       [](const BytesArg& data, uint64_t max_pixels, int max_scans) {
         std::vector<uint8_t> written;
         {
-          nb::gil_scoped_release release;
+          GilRelease release;
           DecodeLimits limits;
           limits.max_pixels = max_pixels;
           limits.max_scans = max_scans;

@@ -3,6 +3,7 @@
 
 NB_MODULE(_C, m) {
   m.doc() = "fastload's C++ core";
+  fastload::bindings::register_gil(m);
   fastload::bindings::register_base(m);
   fastload::bindings::register_decode(m);
   fastload::bindings::register_jpeg(m);

@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "convert.h"
+#include "gil.h"
 #include "pack/disk.h"
 #include "pack/ingest.h"
 #include "register.h"
@@ -47,7 +48,7 @@ void register_pack(nb::module_& m) {
         IngestResult result;
         const std::string folder = path_of(root);
         {
-          nb::gil_scoped_release release;
+          GilRelease release;
           result = ingest(folder, as_bytes(names), {ends.data(), ends.size()},
                           {buffer.data(), buffer.size()}, as_records(records), DecodeLimits{});
         }
@@ -61,7 +62,7 @@ void register_pack(nb::module_& m) {
       [](const BytesArg& data, const Rows& records) {
         Failures failures;
         {
-          nb::gil_scoped_release release;
+          GilRelease release;
           failures = describe(as_bytes(data), as_records(records), DecodeLimits{});
         }
         return as_list(failures);
@@ -74,7 +75,7 @@ void register_pack(nb::module_& m) {
         const std::string name = path_of(path);
         Failures failures;
         {
-          nb::gil_scoped_release release;
+          GilRelease release;
           failures = describe_file(name, as_records(records), DecodeLimits{});
         }
         return as_list(failures);
@@ -88,7 +89,7 @@ void register_pack(nb::module_& m) {
                                               records.shape(0));
         Failures failures;
         {
-          nb::gil_scoped_release release;
+          GilRelease release;
           failures = verify_file(name, entries);
         }
         return as_list(failures);
@@ -98,7 +99,7 @@ void register_pack(nb::module_& m) {
       "reserve",
       [](const nb::bytes& path, uint64_t bytes) {
         const std::string name = path_of(path);
-        nb::gil_scoped_release release;
+        GilRelease release;
         return reserve(name, bytes);
       },
       nb::arg("path"), nb::arg("bytes"),
@@ -107,7 +108,7 @@ void register_pack(nb::module_& m) {
       "trim",
       [](const nb::bytes& path) {
         const std::string name = path_of(path);
-        nb::gil_scoped_release release;
+        GilRelease release;
         trim(name);
       },
       nb::arg("path"), "Gives back blocks reserved beyond the file's end.");

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "gil.h"
 #include "register.h"
 #include "transform/pixels/registry.h"
 #include "transform/pixels/stage.h"
@@ -97,7 +98,7 @@ Array operate(const Image& image, const PixelSpec& spec, uint64_t seed, uint64_t
   const size_t width = image.shape(1);
   auto out = std::make_unique<uint8_t[]>(height * width * 3);
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     Canvas canvas;
     DrawnPixels drawn;
     for (int i = 0; i < repeat; ++i) {

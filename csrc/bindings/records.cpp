@@ -13,6 +13,7 @@
 #include "collate/batch.h"
 #include "convert.h"
 #include "engine/record_feed.h"
+#include "gil.h"
 #include "register.h"
 #include "sources.h"
 
@@ -41,7 +42,7 @@ struct PyFeed {
   // A closed feed reads no more: its caches are let go, but for the records that are in use.
   void close() {
     {
-      const nb::gil_scoped_release release;
+      const GilRelease release;
       if (::getpid() == owner) feed->close();
     }
     sources.reset();
@@ -143,7 +144,7 @@ void register_records(nb::module_& m) {
             const std::shared_ptr<void> group = announced != nullptr ? announced->group : nullptr;
             // The readers own the mappings; and another thread may close the feed meanwhile.
             const std::shared_ptr<PyObject> sources = shared_owner(self.open_sources());
-            const nb::gil_scoped_release release;
+            const GilRelease release;
             std::unique_ptr<RecordBatch> batch = self.feed->fetch(request, group);
             batch->held.push_back(sources);
             return batch;

@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +19,7 @@
 
 #include "base/error.h"
 #include "convert.h"
+#include "gil.h"
 #include "register.h"
 #include "remote/remote_store.h"
 
@@ -30,15 +32,15 @@ using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // Signals are for the main thread, and it may wait here.
 void check_signals() {
-  if (::gettid() != ::getpid() || !nb::is_alive()) return;
-  const nb::gil_scoped_acquire gil;
-  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+  if (::gettid() != ::getpid()) return;
+  const GilAcquire gil(std::nothrow);
+  if (gil && PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
 std::function<void(const std::string&)> make_renew(nb::object renew, const std::string& name) {
   if (renew.is_none()) return {};
   return [owner = shared_owner(std::move(renew)), name](const std::string& path) {
-    const nb::gil_scoped_acquire gil;
+    const GilAcquire gil("The renewal of credentials");
     try {
       nb::borrow(owner.get())(path);
     } catch (nb::python_error& error) {
@@ -121,7 +123,7 @@ void register_remote(nb::module_& m) {
           "head",
           [](RemoteStore& store,
              const std::string& path) -> std::optional<std::pair<uint64_t, std::string>> {
-            const nb::gil_scoped_release release;
+            const GilRelease release;
             const auto head = store.head(path);
             if (!head) return {};
             return std::pair(head->size, head->etag);
@@ -133,7 +135,7 @@ void register_remote(nb::module_& m) {
              std::optional<uint64_t> end) {
             std::vector<uint8_t> bytes;
             {
-              const nb::gil_scoped_release release;
+              const GilRelease release;
               bytes = store.get(path, begin, end);
             }
             return nb::bytes(bytes.data(), bytes.size());
@@ -142,13 +144,13 @@ void register_remote(nb::module_& m) {
       .def(
           "read_into",
           [](RemoteStore& store, const std::string& path, uint64_t begin, const Memory& memory) {
-            const nb::gil_scoped_release release;
+            const GilRelease release;
             store.read_into(path, begin, {memory.data(), memory.size()});
           },
           nb::arg("path"), nb::arg("begin"), nb::arg("memory"),
           "Fills (n,) uint8 with the bytes from begin on.")
       .def("counts", &counts_of, "What was sent and what came; times in milliseconds.")
-      .def("close", &RemoteStore::close, nb::call_guard<nb::gil_scoped_release>(),
+      .def("close", &RemoteStore::close, nb::call_guard<GilRelease>(),
            "Ends all reads with an error, those to come, too. Idempotent.");
   nb::class_<Schedule>(m, "Schedule", "When requests are sent again; times in milliseconds.")
       .def(nb::init<>())

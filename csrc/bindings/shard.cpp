@@ -15,6 +15,7 @@
 
 #include "cache/cache_file.h"
 #include "cache/disk_tier.h"
+#include "gil.h"
 #include "io/guarded_range.h"
 #include "register.h"
 #include "remote/remote_store.h"
@@ -45,8 +46,7 @@ OpenSource remote_opener(std::shared_ptr<RemoteStore> store,
 
 void register_shard(nb::module_& m) {
   nb::class_<Index>(m, "Index", "index.fli, memory-mapped and checked page by page.")
-      .def(nb::init<const std::string&>(), nb::arg("path"),
-           nb::call_guard<nb::gil_scoped_release>())
+      .def(nb::init<const std::string&>(), nb::arg("path"), nb::call_guard<GilRelease>())
       .def(nb::init<const Index&, std::shared_ptr<CacheFile>>(), nb::arg("index"), nb::arg("cache"),
            "The same, but from the copy in the cache as soon as that is complete.")
       .def("__len__", &Index::size)
@@ -58,7 +58,7 @@ void register_shard(nb::module_& m) {
             auto own = std::make_unique<std::vector<Record>>();
             std::span<const Record> all;
             {
-              nb::gil_scoped_release release;
+              GilRelease release;
               all = index.records(*own);
             }
             nb::object owner = nb::borrow(self);
@@ -85,7 +85,7 @@ void register_shard(nb::module_& m) {
             return nb::bytes(key.data(), key.size());
           },
           nb::arg("sample"), "The record's name in the source, UTF-8 bytes.")
-      .def("verify", &Index::verify, nb::call_guard<nb::gil_scoped_release>(),
+      .def("verify", &Index::verify, nb::call_guard<GilRelease>(),
            "Checks every page; raises ChecksumError.");
 
   nb::class_<Reader>(m, "Reader", "Reads records by their byte ranges; checks range and CRC-32C.")
@@ -130,7 +130,7 @@ void register_shard(nb::module_& m) {
             for (;;) {
               Bytes bytes;
               {
-                nb::gil_scoped_release release;
+                GilRelease release;
                 bytes = reader.read(id, scratch);
               }
               nb::bytes copy(bytes.data(), bytes.size());

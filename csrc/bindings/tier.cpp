@@ -8,6 +8,7 @@
 
 #include "cache/disk_tier.h"
 #include "convert.h"
+#include "gil.h"
 #include "register.h"
 
 namespace nb = nanobind;
@@ -43,7 +44,7 @@ void register_tier(nb::module_& m) {
                        "Records on a local disk, for all processes; see "
                        "csrc/core/cache/disk_tier.h.")
       .def(nb::init<int, std::string, bool>(), nb::arg("descriptor"), nb::arg("path"),
-           nb::arg("alone"), nb::call_guard<nb::gil_scoped_release>(),
+           nb::arg("alone"), nb::call_guard<GilRelease>(),
            "Attaches to the table that `descriptor` has open; owns the descriptor, also on "
            "failure. alone: nobody else uses the tier now.")
       .def("__len__", &DiskTier::size, "Records of the set.")
@@ -72,7 +73,7 @@ void register_tier(nb::module_& m) {
           [](DiskTier& tier, uint64_t id, const BytesArg& bytes) {
             tier.store(id, as_bytes(bytes));
           },
-          nb::arg("sample"), nb::arg("bytes"), nb::call_guard<nb::gil_scoped_release>(),
+          nb::arg("sample"), nb::arg("bytes"), nb::call_guard<GilRelease>(),
           "Puts a record there, if it is worth it.")
       .def("reject", &DiskTier::reject, nb::arg("sample"), nb::arg("offset"),
            "What was read at find() is not the record.")
@@ -83,8 +84,7 @@ void register_tier(nb::module_& m) {
                              {masks.data(), masks.data() + masks.size()},
                              {levels.data(), levels.data() + levels.size()}});
           },
-          nb::arg("epoch"), nb::arg("masks"), nb::arg("levels"),
-          nb::call_guard<nb::gil_scoped_release>(),
+          nb::arg("epoch"), nb::arg("masks"), nb::arg("levels"), nb::call_guard<GilRelease>(),
           "When samples are needed from an epoch on: masks (n,) uint16, bit k: in epoch + k; "
           "levels "
           "(n,) uint16: how far in the first of them.")

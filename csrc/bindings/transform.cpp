@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "gil.h"
 #include "register.h"
 #include "transform/geometry/registry.h"
 #include "transform/resample.h"
@@ -81,7 +82,7 @@ Array run_view(const Image& image, const ViewTuple& tuple, const std::string& fi
   const size_t size = dtype_size(spec.dtype);
   std::unique_ptr<uint8_t[]> out;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     const Rect rect = source_rect(view, filter);
     const std::vector<uint8_t> pixels = with_slack(image, rect);
     out = std::make_unique<uint8_t[]>(width * height * 3 * size);
@@ -103,7 +104,7 @@ Array run_store(const Image& image, const StoreSpec& spec, int repeat) {
   if (repeat < 1) throw Error(ErrorKind::kValue, "repeat must be at least 1.");
   std::unique_ptr<uint8_t[]> out;
   {
-    nb::gil_scoped_release release;
+    GilRelease release;
     const std::vector<uint8_t> pixels = with_slack(image, rect);
     out = std::make_unique<uint8_t[]>(image.shape(0) * image.shape(1) * 3 * size);
     Store store(spec);
