@@ -7,7 +7,8 @@ object in memory and no bound; its Python threads bound GB/s: what counts is the
 the loader it keeps a latency for each request and a bandwidth for all together, and has a set of raw pictures
 (110,592 bytes each), so that decoding costs nothing; each run opens it by URL with nothing kept on the node.
 "of the line" is what was fetched, with what the next epoch begins with, "of the epoch" the epoch's records
-alone; a round trip is the latency, and connections are made without one.
+alone; a round trip is the latency, and connections are made without one. What the line itself needs for
+the first batch's bytes is no round trip, and shown by itself.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ CLIENT = {"cpu_s_per_gb": "CPU s a GB", "gb_per_s": "GB/s"}
 LOADER = {
     "line_share": "of the line",
     "epoch_share": "of the epoch",
-    "first_batch_round_trips": "first batch, round trips",
+    "first_batch_s": "first batch, s",
+    "first_batch_line_s": "of that its bytes on the line, s",
+    "first_batch_round_trips": "the rest, round trips",
     "epoch_s": "epoch, s",
     "requests": "requests",
     "threads": "reading threads",

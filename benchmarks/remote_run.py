@@ -18,6 +18,7 @@ from line import OBJECT, Line
 
 KILOBYTE, MEGABYTE = 10**3, 10**6
 RECORD = 3 * 192 * 192  # bytes, of random_set
+BATCH = 64
 
 
 def cpu_seconds() -> float:
@@ -55,13 +56,15 @@ def loader(line: Line, arguments: argparse.Namespace) -> dict[str, float]:
     """A cold epoch of a set of raw pictures, from opening by URL on."""
     import fastload
     import fastload.remote.http  # as everything else: what is imported is no round trip
+    import fastload.remote.opening
+    import fastload.shard.node_copy
 
     shuffle = "block" if arguments.shuffle == "block" else True
-    with fastload.DataLoader(arguments.folder, batch_size=64, num_workers=2) as local:
+    with fastload.DataLoader(arguments.folder, batch_size=BATCH, num_workers=2) as local:
         next(iter(local))  # imports, and threads
     begin = time.perf_counter()
     with fastload.DataLoader(
-        line.url, batch_size=64, shuffle=shuffle, num_workers=2, seed=1, cache=None
+        line.url, batch_size=BATCH, shuffle=shuffle, num_workers=2, seed=1, cache=None
     ) as made:
         batches = iter(made)
         next(batches)
@@ -71,9 +74,11 @@ def loader(line: Line, arguments: argparse.Namespace) -> dict[str, float]:
             pass
         took, after = time.perf_counter() - begin, line.counts()
         read = made.stats()["read_ahead"]
+    on_line = BATCH * RECORD / arguments.bandwidth if arguments.bandwidth else 0.0
     return {
         "first_batch_s": first,
-        "first_batch_round_trips": first / arguments.latency if arguments.latency else 0.0,
+        "first_batch_line_s": on_line,
+        "first_batch_round_trips": (first - on_line) / arguments.latency if arguments.latency else 0.0,
         "first_requests": before.requests,
         "epoch_s": took,
         "line_share": after.bytes / took / arguments.bandwidth if arguments.bandwidth else 0.0,

@@ -8,8 +8,9 @@ import fcntl
 import logging
 import os
 import secrets
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fastload.errors import CacheError
@@ -117,21 +118,42 @@ class NodeFolder:
         """A name of its own for each writer of a file."""
         return self.path / f"{_TEMPORARY}{secrets.token_hex(4)}-{name}"
 
-    def publish(self, temporary: Path, name: str) -> None:
-        """Give a written file its name: after a power cut there is all of it, or nothing.
+    def settle(self, names: Sequence[str], last: str, data: bytes) -> None:
+        """Bring files to the disk and then write a small one, in the background, because a disk takes some
+        round trips' time for it: where the last one is, a power cut has left all of the others.
 
-        Raises:
-            OSError: it cannot be written.
+        Args:
+            names: files that are there; others do not matter.
+            last: the small one's name.
+            data: its contents.
         """
-        descriptor = os.open(temporary, os.O_RDONLY)
+
+        def work() -> None:
+            try:
+                for name in names:
+                    self._sync(self.path / name)
+                self.write(last, data)
+            except (OSError, CacheError) as error:  # whoever opens the set next looks at all of it
+                _log.info("%s: %s was not written: %s", self.path, last, error)
+
+        with contextlib.suppress(OSError):
+            (self.path / last).unlink(missing_ok=True)  # of files that were fetched again
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(temporary, self.path / name)
+            threading.Thread(target=work, name="fastload-settle").start()
+        except RuntimeError:  # no more threads
+            work()
+
+    @staticmethod
+    def _sync(path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file.
+        """Write a small file: after a power cut there is all of it, or nothing.
 
         Raises:
             CacheError: it cannot be written.
@@ -139,7 +161,8 @@ class NodeFolder:
         temporary = self.temporary(name)
         try:
             temporary.write_bytes(data)
-            self.publish(temporary, name)
+            self._sync(temporary)
+            os.replace(temporary, self.path / name)
         except OSError as error:
             raise self.failed("cannot be written to", error) from error
         finally:

@@ -98,9 +98,11 @@ def copy_to_node(
     if not _is_complete(location, store, folder.path, tables):
         with folder.alone(str(location)):
             folder.remove_leftovers()
-            missing = [table for table in tables if not _is_there(folder.path, table)]
+            # Without a manifest nobody knows whether what is there came to the disk as a whole.
+            whole = not (folder.path / MANIFEST_NAME).exists()
+            missing = [table for table in tables if not _is_there(folder.path, table, whole)]
             _fetch(location, store, folder, missing)
-            folder.write(MANIFEST_NAME, body)
+            folder.settle([table.name for table in tables], MANIFEST_NAME, body)
     return NodeCopy(location, folder.path, manifest, store, shards)
 
 
@@ -180,13 +182,13 @@ def _check_entries(index: Path, path: Path, whole: bool) -> None:
         entries.verify()
 
 
-def _is_there(folder: Path, table: _Table) -> bool:
+def _is_there(folder: Path, table: _Table, whole: bool = False) -> bool:
     """Whether the node has the file; one that was damaged since is fetched again."""
     path = folder / table.name
     try:
         if path.stat().st_size != (table.size if table.size is not None else path.stat().st_size):
             return False
-        table.check(path, False)
+        table.check(path, whole)
     except (OSError, FastloadError):
         return False
     return True
@@ -287,4 +289,4 @@ def _finish(
             stacklevel=2,
         )
         return
-    folder.publish(temporary, table.name)
+    temporary.replace(folder.path / table.name)

@@ -61,7 +61,10 @@ def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def open_it(server: ObjectServer, front: FaultServer, name: str = "set", **options: Any) -> NodeCopy:
     """Open a set through the server before the store."""
     given = {**server.storage_options, "endpoint_url": front.url}
-    return copy_to_node(Location("s3", BUCKET, name), given, **options)
+    copy = copy_to_node(Location("s3", BUCKET, name), given, **options)
+    while not (copy.folder / "dataset.json").exists():  # it comes last, in the background
+        time.sleep(0.01)
+    return copy
 
 
 def asked(front: FaultServer) -> list[str]:
@@ -168,6 +171,22 @@ def test_a_file_that_was_damaged_here_is_fetched_again(
         (folder / "index.fli").write_bytes(damage)
         assert open_it(server, front).folder == folder
         assert (folder / "index.fli").read_bytes() == (packed.folder / "index.fli").read_bytes()
+
+
+def test_what_a_power_cut_has_left_is_looked_at_as_a_whole(
+    server: ObjectServer, front: FaultServer, sets: Path, packed: PackedDataset
+) -> None:
+    """Files came to the disk as a whole when the manifest is there."""
+    folder = open_it(server, front).folder
+    index = bytearray((packed.folder / "index.fli").read_bytes())
+    index[4096 + 40] ^= 1  # in a page: only checking all of it tells
+    for is_settled in (True, False):
+        (folder / "index.fli").write_bytes(index)
+        if not is_settled:
+            (folder / "dataset.json").unlink()
+        assert open_it(server, front).folder == folder
+        good = (folder / "index.fli").read_bytes() == (packed.folder / "index.fli").read_bytes()
+        assert good != is_settled
 
 
 def test_damaged_entry_points_are_left_out(
