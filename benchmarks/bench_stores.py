@@ -166,7 +166,8 @@ def plan(
     workers = dict(item.split("=") for item in arguments.workers)
     env = {**server.environment, **private(workdir)}
     found = []
-    for name, python in {**chosen, RESTART: sys.executable}.items():
+    restart = {RESTART: chosen["fastload"]} if "fastload" in chosen else {}
+    for name, python in {**chosen, **restart}.items():
         stem = "fastload" if name == RESTART else name.partition("_")[0]
         script = ["restart_run.py"] if name == RESTART else ["store_run.py", name, "run"]
         command = [python, str(HERE / script[0]), *script[1:], f"--packed={workdir / stem}"]
@@ -231,7 +232,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(f"{count} pictures of {size / 1000:.1f} kB; {arguments.latency * 1000:g} ms, ", end="")
     print(f"{arguments.bandwidth / 1e6:g} MB/s; {arguments.repeats} runs in turns, median [min-max]\n")
     print(table(HEADS, [row(arguments, runs, name, size) for name in chosen if name not in bad]))
-    if RESTART not in bad:
+    if "fastload" in chosen and RESTART not in bad:
         cells = [
             summarize([factor * value for value in values_of(runs, RESTART, key)]).text(digits)
             for key, factor, digits in RESTARTS.values()

@@ -78,7 +78,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         os.environ["FASTLOAD_SETS_DIR"] = str(source.cache / "sets")
         steps = int(SHARE * -(-len(PackedDataset(source.url)) // source.batch))
         command = [sys.executable, *sys.argv, f"--cache={source.cache}", f"--endpoint={line.url}"]
-        found, before = [], line.counts()
+        found: list[dict[str, Any]] = []
+        before = line.counts()
         for state in ("", None):
             given = json.dumps(found[0]["state"]) if state is None else state
             mark = len(line.ranges())
