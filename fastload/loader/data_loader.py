@@ -30,7 +30,7 @@ from fastload.loader.frameworks import (
     look_for_accelerate,
 )
 from fastload.loader.rank_sampler import RankBatches, RankSampler
-from fastload.loader.rebuilt import LoaderSource, own_collate, wraps_ours
+from fastload.loader.rebuilt import own_collate, source_of, wraps_ours
 from fastload.loader.torch_attributes import Found, set_attributes
 from fastload.loader.values import Block, Cache, Dali
 from fastload.prefetch.feeder import BatchKey
@@ -40,6 +40,7 @@ from fastload.sampler import KeyedSampler, check_position, order_name
 
 if TYPE_CHECKING:
     from fastload.loader.explain import Explanation
+    from fastload.loader.reported import Shown
 
 __all__ = ["DataLoader"]
 
@@ -203,7 +204,7 @@ class DataLoader(TorchDataLoader[T_co]):
         self._arguments: dict[str, Any] = given
         self._arranged = arranged = Arrangement(given, site_of_loader())
         self._number = secrets.token_hex(8)
-        source = partial(_source_of, weakref.ref(self)) if arranged.packed else None
+        source = partial(source_of, weakref.ref(self)) if arranged.packed else None
         sampler = RankSampler(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
         single = not arranged.packed and persistent_workers
         self._epochs = Epochs(
@@ -327,6 +328,17 @@ class DataLoader(TorchDataLoader[T_co]):
         """Each step: where it runs, and why. To be printed."""
         return self._arranged.explain(self._sampler.core)
 
+    def report(self, verdict: Any = None, **more: Any) -> Shown:
+        """Where the time goes, as charts, for a notebook or ``.save("report.html")``; takes some ten seconds.
+
+        Args:
+            verdict: of the doctor, to be on top; None: what the clocks say.
+            more: see :class:`fastload.diagnose.report.Report`, which needs ``fastload[report]``.
+        """
+        from fastload.loader.reported import reported
+
+        return reported(self, verdict, more)
+
     def memory_plan(self) -> dict[str, int]:
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
         ``read_ahead_bytes`` at most for records that are not in memory, ``source_bytes`` at most for whole
@@ -385,16 +397,3 @@ class DataLoader(TorchDataLoader[T_co]):
 def _upcoming(epochs: weakref.ref[Epochs]) -> tuple[int, int] | None:
     found = epochs()
     return found.upcoming() if found is not None else None
-
-
-def _source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
-    """What a loader's sample ids lead to."""
-    loader = owner()
-    if loader is None:
-        return None
-    return LoaderSource(loader._number, loader._fetch, loader._arranged.arguments_here, _open_again)
-
-
-def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """The same loader in a worker process of torch's; its ``fetch``."""
-    return DataLoader(**arguments)._fetch

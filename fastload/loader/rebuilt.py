@@ -8,14 +8,18 @@ would be missing from it.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.errors import StateError
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.shard.tickets import Delivered
 
-__all__ = ["CollateGuard", "LoaderSource", "own_collate", "wraps_ours"]
+if TYPE_CHECKING:
+    from fastload.loader.data_loader import DataLoader
+
+__all__ = ["CollateGuard", "LoaderSource", "own_collate", "source_of", "wraps_ours"]
 
 
 class CollateGuard:
@@ -110,3 +114,18 @@ def _opened_again(number: str, arguments: dict[str, Any], open_again: Any) -> Lo
         fetch = open_again(arguments)
         _opened[number] = LoaderSource(number, fetch, lambda: arguments, open_again)
     return _opened[number]
+
+
+def source_of(owner: weakref.ref[DataLoader[Any]]) -> LoaderSource | None:
+    """What a loader's sample ids lead to."""
+    loader = owner()
+    if loader is None:
+        return None
+    return LoaderSource(loader._number, loader._fetch, loader._arranged.arguments_here, _open_again)
+
+
+def _open_again(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """The same loader in a worker process of torch's; its ``fetch``."""
+    from fastload.loader.data_loader import DataLoader
+
+    return DataLoader(**arguments)._fetch

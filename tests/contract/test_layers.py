@@ -53,7 +53,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "diagnose": {
         "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing",
-        "backends", "loader",
+        "backends", "ranks", "loader",
     },
     "integrations": {"transforms", "dataset", "prefetch", "loader"},
     "cli": {

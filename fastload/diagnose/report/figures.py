@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "INK", "WIDTH", "drawing", "inline", "new_figure", "tidy"]
+__all__ = ["COLOURS", "INK", "WIDTH", "drawing", "inline", "logarithmic", "new_figure", "tidy"]
 
 # Seen on white and on black alike, as neither is known when a chart is drawn.
 COLOURS = {
     "storage": "#4a8fd1",
     "shard": "#4a8fd1",
+    "read": "#4a8fd1",
     "decode": "#d9822b",
     "transform": "#3f9d66",
     "python": "#b0843c",
@@ -89,7 +90,20 @@ def tidy(axes: Axes, grid: str = "y") -> None:
     """Only the lines that are read: a light grid along ``grid``, no frame above and right."""
     axes.grid(visible=True, axis="x" if grid == "x" else "y")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(length=0)
+    axes.tick_params(length=0, which="both")
+    axes.tick_params(axis="x", pad=7)  # or the corner's two numbers meet
+
+
+def logarithmic(axes: Axes) -> None:
+    """A logarithmic x axis whose ticks at 1, 2 and 5 have plain numbers."""
+
+    def label(value: float, _: object) -> str:
+        first = f"{value:e}"[:3]
+        return f"{value:,g}" if first in ("1.0", "2.0", "5.0") else ""
+
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(label)
+    axes.xaxis.set_minor_formatter(label)
 
 
 def inline(figure: Figure, name: str, words: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
-from fastload.diagnose.report.figures import COLOURS, drawing, inline, new_figure, tidy
+from fastload.diagnose.report.figures import COLOURS, drawing, inline, logarithmic, new_figure, tidy
 from fastload.diagnose.report.page import Part, rate, seconds, share, table, tiles, words
 
 __all__ = ["fixes_part", "machine_part", "verdict_part"]
@@ -29,11 +29,15 @@ _LIMITS = {
 }
 
 
-def verdict_part(verdict: Verdict) -> Part:
-    """What limits, in words, each sentence with its evidence to unfold; and the three rates."""
+def verdict_part(verdict: Verdict, by: str = "") -> Part:
+    """What limits, in words, each sentence with its evidence to unfold; and the three rates.
+
+    Args:
+        by: who says so, in place of what limits.
+    """
     first, rest = verdict.sentences[:1], verdict.sentences[1:]
     head = words(first[0].text) if first else escape(_LIMITS.get(verdict.limit, verdict.limit))
-    kicker = _LIMITS.get(verdict.limit, verdict.limit)
+    kicker = by or _LIMITS.get(verdict.limit, verdict.limit)
     if verdict.loop is not None:
         kicker += f" · {verdict.loop.loader}"
     numbers = [(rate(verdict.rate), "samples of the loop")]
@@ -129,14 +133,12 @@ def _ceilings(stages: Sequence[Stage], verdict: Verdict) -> str:
         widths = [stage.rate - begin for stage in finite]
         bars = axes.barh([s.name for s in finite], widths, left=begin, color=colours, height=0.62)
         axes.bar_label(bars, [rate(stage.rate) for stage in finite], padding=4)
-        axes.set_xscale("log")
+        logarithmic(axes)
         axes.set_xlim(begin, most * (most / begin) ** 0.16)
         if verdict.rate > 0:
             axes.axvline(verdict.rate, color=COLOURS["wait"], linewidth=1.4)
             axes.set_title(f"the line: what the loop reaches, {rate(verdict.rate)}", color=COLOURS["wait"])
         axes.set_xlabel("samples a second if nothing else limited (logarithmic)")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}")
-        axes.xaxis.set_minor_formatter(lambda value, _: "")
         axes.invert_yaxis()
         tidy(axes, "x")
         return inline(figure, "ceilings", "Bars: what each stage could do; a line: what the loop reaches")
