@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.cache.disk import DiskUse, planned_disk_bytes
 from fastload.cache.streams import Streams
+from fastload.machine.threads import start_beside
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
 from fastload.sampler.upcoming import NOT_NEEDED, Levels, level_of, needs_all, use_levels
@@ -110,11 +112,8 @@ class Upcoming:
     def _begin(self, epoch: int) -> None:
         self._stop()
         self._wanted = epoch
-        self._thread = threading.Thread(
-            target=self._compute, args=(epoch,), name="fastload-order", daemon=True
-        )
         try:
-            self._thread.start()
+            self._thread = start_beside(partial(self._compute, epoch), "fastload-order", self._forget)
         except RuntimeError:  # no more threads, or no memory for one: the tiers keep what they have
             self._thread = None
 
@@ -123,15 +122,18 @@ class Upcoming:
         self._stop()
         self._parts = []
 
-    def _stop(self) -> None:
+    def _forget(self) -> None:
         self._wanted = None
+
+    def _stop(self) -> None:
+        self._forget()
         thread, self._thread = self._thread, None
         if thread is not None:
             thread.join()
 
     def _compute(self, epoch: int) -> None:
         try:
-            now = self._levels(epoch)
+            now = self._levels(epoch, epoch)
             passed = epoch - self._masks_from
             known = self._masks_to - epoch if 0 <= passed < self._epochs else 0
             self._masks >>= np.uint16(passed if known > 0 else _MOST_EPOCHS - 1)
@@ -140,7 +142,7 @@ class Upcoming:
             self._masks_from, self._masks_to = epoch, epoch + max(0, known)
             while now is not None and self._masks_to < epoch + self._epochs:
                 number = self._masks_to - epoch
-                levels = now if number == 0 else self._levels(self._masks_to)
+                levels = now if number == 0 else self._levels(self._masks_to, epoch)
                 if levels is None:
                     return
                 self._masks |= (levels != NOT_NEEDED).astype(np.uint16) << np.uint16(number)
@@ -150,9 +152,8 @@ class Upcoming:
         except Exception:
             _log.warning("the order of coming epochs is not known to the disk tier", exc_info=True)
 
-    def _levels(self, epoch: int) -> Levels | None:
-        first = self._wanted
-        return use_levels(self._sampler, epoch, self._ranks, self._samples, lambda: self._wanted != first)
+    def _levels(self, epoch: int, wanted: int) -> Levels | None:
+        return use_levels(self._sampler, epoch, self._ranks, self._samples, lambda: self._wanted != wanted)
 
     def _tell(self, epoch: int, levels: Levels) -> None:
         for part in self._parts:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from fastload._native import _C
+from fastload.machine.threads import start_beside
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
 __all__ = ["copy_table", "start_copies"]
@@ -22,13 +24,16 @@ _PIECE = 1 << 20  # bytes; written holding the GIL, in some 200 us
 _LOOK_SECONDS = 0.5
 
 
-def copy_table(reference: weakref.ref[_C.CacheFile], table: int, path: Path) -> bool:
+def copy_table(
+    reference: weakref.ref[_C.CacheFile], table: int, path: Path, stopping: threading.Event | None = None
+) -> bool:
     """Copy a file into a cache, which is held for a piece at a time only: its last user need not wait.
 
     Args:
         reference: of a ``_C.CacheFile``.
         table: 0: index.fli, 1: entries.fli.
         path: the file.
+        stopping: once it is set, the copy is left to others.
 
     Returns:
         Whether nothing is left to do: the copy is complete, has no room or cannot be made. False where
@@ -48,7 +53,7 @@ def copy_table(reference: weakref.ref[_C.CacheFile], table: int, path: Path) -> 
     del cache
     try:
         with path.open("rb", buffering=0) as file:
-            _copy_pieces(reference, table, file.fileno(), size)
+            _copy_pieces(reference, table, file.fileno(), size, stopping or threading.Event())
     except OSError:
         pass  # the file is used as it is, and its errors are reported there
     cache = reference()
@@ -57,11 +62,13 @@ def copy_table(reference: weakref.ref[_C.CacheFile], table: int, path: Path) -> 
     return True
 
 
-def _copy_pieces(reference: weakref.ref[_C.CacheFile], table: int, descriptor: int, size: int) -> None:
+def _copy_pieces(
+    reference: weakref.ref[_C.CacheFile], table: int, descriptor: int, size: int, stopping: threading.Event
+) -> None:
     if os.fstat(descriptor).st_size != size:
         return  # another file than the one that the cache was made for
     at = 0
-    while at < size:
+    while at < size and not stopping.is_set():
         piece = os.pread(descriptor, min(_PIECE, size - at), at)
         cache = reference()
         if not piece or cache is None or not cache.write_copy(table, at, np.frombuffer(piece, np.uint8)):
@@ -86,17 +93,21 @@ def start_copies(
     wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}
     if not wanted or not cache.is_writable:
         return None
-    work = (weakref.ref(cache), wanted, look_seconds)
-    thread = threading.Thread(target=_work, args=work, name="fastload-cache", daemon=True)
+    stopping = threading.Event()
+    work = partial(_work, weakref.ref(cache), wanted, look_seconds, stopping)
     try:
-        thread.start()
+        return start_beside(work, "fastload-cache", stopping.set)
     except RuntimeError:  # no more threads, or no memory for one: the files are used as they are
         return None
-    return thread
 
 
-def _work(reference: weakref.ref[_C.CacheFile], tables: dict[int, Path], look_seconds: float) -> None:
-    waiting = threading.Event()
+def _work(
+    reference: weakref.ref[_C.CacheFile],
+    tables: dict[int, Path],
+    look_seconds: float,
+    stopping: threading.Event,
+) -> None:
     for table, path in tables.items():
-        while not copy_table(reference, table, path):
-            waiting.wait(look_seconds)
+        while not copy_table(reference, table, path, stopping):
+            if stopping.wait(look_seconds):
+                return

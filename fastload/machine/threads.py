@@ -1,15 +1,64 @@
-"""Pools of Python threads."""
+"""Python threads: pools, and threads beside the program."""
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["started_pool"]
+__all__ = ["start_beside", "started_pool"]
+
+_PATIENCE = 5.0  # seconds, for all threads together
+
+_beside: dict[threading.Thread, Callable[[], None]] = {}  # that run, with what stops them
+
+
+def start_beside(work: Callable[[], None], name: str, stop: Callable[[], None]) -> threading.Thread:
+    """Start a daemon thread that is told to stop, and waited for, when the interpreter exits.
+
+    CPython up to 3.13 ends daemon threads by force. Where that happens in the middle of a call into C++, say
+    of a process group's store, it ends the process: "terminate called without an active exception".
+
+    Args:
+        stop: makes ``work`` return within a second; called by ``atexit``. That is when the program's own
+            threads are done: threading's private counterpart is called before, while they need this one.
+
+    Raises:
+        RuntimeError: no more threads.
+    """
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            _beside.pop(thread, None)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    _beside[thread] = stop
+    try:
+        thread.start()
+    except BaseException:
+        _beside.pop(thread, None)
+        raise
+    return thread
+
+
+def _stop_all() -> None:
+    running, until = dict(_beside), time.monotonic() + _PATIENCE
+    for stop in running.values():
+        stop()
+    for thread in running:
+        thread.join(max(0.0, until - time.monotonic()))
+
+
+atexit.register(_stop_all)
+os.register_at_fork(after_in_child=_beside.clear)  # a child has none of them
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:

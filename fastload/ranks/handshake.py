@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
-import threading
 import time
 import warnings
 import weakref
@@ -24,6 +23,7 @@ import numpy as np
 from fastload._version import __version__
 from fastload.backends.options import Options
 from fastload.errors import WorldError
+from fastload.machine.threads import start_beside
 from fastload.ranks.world import World
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
@@ -201,7 +201,7 @@ class Handshake:
 
         exchange = Exchange(store, members, own, key, description, proposal)
         weakref.finalize(self, exchange.given_up.set)
-        threading.Thread(target=exchange.run, name="fastload-handshake", daemon=True).start()
+        start_beside(exchange.run, "fastload-handshake", exchange.given_up.set)
         return exchange
 
     def _wait(self, exchange: Exchange) -> None:

@@ -163,3 +163,47 @@ def test_a_daemon_thread_that_starts_a_pool_at_exit_does_not_hold_it_up() -> Non
         finally:
             for run in runs:
                 run.kill()
+
+
+BESIDE = """
+import sys, threading, time
+from datetime import timedelta
+from torch.distributed import HashStore
+from fastload.machine.threads import start_beside
+
+store, stopping, inside = HashStore(), threading.Event(), threading.Event()
+
+class Last:
+    sleep = time.sleep
+
+    def __del__(self):  # the interpreter is finalizing: whoever asks for the GIL is ended
+        self.sleep(0.3)
+
+def ask():  # in C++, which takes the GIL back in a function that must not throw
+    while not stopping.is_set():
+        inside.set()
+        try:
+            store.wait(["never"], timedelta(milliseconds=50))
+        except Exception:
+            pass
+
+last = Last()
+thread = start_beside(ask, "asking", stopping.set)
+inside.wait()
+"""
+
+
+def test_threads_beside_the_program_have_ended_before_the_interpreter_does() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", BESIDE], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_a_thread_beside_the_program_that_does_not_end_is_left(capfd: pytest.CaptureFixture[str]) -> None:
+    program = (
+        "import threading, time; from fastload.machine import threads; threads._PATIENCE = 0.1; "
+        "threads.start_beside(threading.Event().wait, 'waiting', int)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert capfd.readouterr().err == ""
