@@ -34,6 +34,13 @@ uint64_t submit(PyEngine& self, nb::object images, nb::object labels, const IdsA
                announced);
 }
 
+PyAnnounced announce(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg>& draws,
+                     uint64_t epoch) {
+  std::vector<uint32_t> drawn;
+  if (draws) drawn.assign(draws->data(), draws->data() + draws->size());
+  return {self.engine->announce({ids.data(), ids.data() + ids.size()}, drawn, epoch)};
+}
+
 nb::list collect(PyEngine& self, uint64_t ticket) {
   nb::list faults;
   for (const SampleFault& fault : self.engine->collect(ticket)) {
@@ -107,14 +114,10 @@ void register_engine(nb::module_& m) {
            "(n,) "
            "int64 are sample ids (-1: padding), draws (n,) uint32 or None. announced: what "
            "announce() returned for them. Returns its ticket.")
-      .def(
-          "announce",
-          [](PyEngine& self, const IdsArg& ids) {
-            return PyAnnounced{self.engine->announce({ids.data(), ids.data() + ids.size()})};
-          },
-          nb::arg("ids"),
-          "Has the records of a batch read that will be submitted later, in the order of the "
-          "calls.")
+      .def("announce", &announce, nb::arg("ids"), nb::arg("draws").none() = nb::none(),
+           nb::arg("epoch") = 0,
+           "Has the records of a batch read that will be submitted later, in the order of the "
+           "calls.")
       .def(
           "forget",
           [](PyEngine& self, const PyAnnounced& announced) {

@@ -20,7 +20,17 @@ namespace fastload::bindings {
 namespace {
 
 using Ids = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Sizes = nb::ndarray<uint64_t, nb::numpy, nb::ndim<1>>;
+using Sizes = nb::ndarray<uint32_t, nb::numpy, nb::shape<-1, 2>>;
+
+nb::bytes copied(Entries& entries, Bytes (Entries::*get)(uint64_t, std::vector<uint8_t>&),
+                 uint64_t id) {
+  std::vector<uint8_t> scratch;
+  for (;;) {
+    const Bytes packed = (entries.*get)(id, scratch);
+    nb::bytes copy(packed.data(), packed.size());
+    if (entries.is_there(packed)) return copy;
+  }
+}
 
 nb::tuple build(Reader& reader, const Ids& ids, int spacing) {
   auto made = std::make_unique<PackedEntries>();
@@ -29,11 +39,11 @@ nb::tuple build(Reader& reader, const Ids& ids, int spacing) {
     *made = entries_of(reader, {ids.data(), ids.size()}, spacing);
   }
   nb::bytes packed(made->packed.data(), made->packed.size());
-  uint64_t* sizes = made->sizes.data();
-  const size_t count = made->sizes.size();
+  uint32_t* sizes = made->sizes.data();
+  const size_t count = made->sizes.size() / 2;
   nb::capsule owner(made.release(),
                     [](void* p) noexcept { delete static_cast<PackedEntries*>(p); });
-  return nb::make_tuple(packed, Sizes(sizes, {count}, owner));
+  return nb::make_tuple(packed, Sizes(sizes, {count, 2}, owner));
 }
 
 }  // namespace
@@ -50,21 +60,21 @@ void register_entries(nb::module_& m) {
       .def_prop_ro("damaged", &Entries::damaged,
                    "Images decoded without, because theirs are damaged.")
       .def(
-          "get",
-          [](Entries& entries, uint64_t id) {
-            std::vector<uint8_t> scratch;
-            for (;;) {
-              const Bytes packed = entries.get(id, scratch);
-              nb::bytes copy(packed.data(), packed.size());
-              if (entries.is_there(packed)) return copy;
-            }
-          },
+          "get", [](Entries& entries, uint64_t id) { return copied(entries, &Entries::get, id); },
           nb::arg("sample"), "The packed entry points of a sample, empty if it has none.")
+      .def_prop_ro("part_bytes", &Entries::part_bytes,
+                   "Bytes of the parts in which large records can be read; 0: none can.")
+      .def(
+          "get_parts",
+          [](Entries& entries, uint64_t id) { return copied(entries, &Entries::get_parts, id); },
+          nb::arg("sample"),
+          "What is stored of a sample's parts, empty if it has none; layout: FORMAT.md.")
       .def("verify", &Entries::verify, nb::call_guard<GilRelease>(),
            "Checks every page; raises ChecksumError.");
+  m.attr("PART_BYTES") = kPartBytes;
   m.def("build_entries", &build, nb::arg("reader"), nb::arg("ids"), nb::arg("spacing"),
-        "Packed entry points of samples `ids` (n,) uint64, back to back, and their sizes (n,) "
-        "uint64.");
+        "Packed entry points and parts of samples `ids` (n,) uint64, back to back, and their sizes "
+        "(n, 2) uint32.");
 }
 
 }  // namespace fastload::bindings

@@ -62,6 +62,10 @@ inline nanobind::dict read_ahead_dict(const ReadAhead::Counts& counts) {
   result["bytes"] = counts.bytes;
   result["late"] = counts.late;
   result["waits"] = counts.waits;
+  result["parts"] = counts.parts;
+  result["part_bytes"] = counts.part_bytes;
+  result["parts_of"] = counts.parts_of;
+  result["parts_whole"] = counts.parts_whole;
   result["buffer_bytes"] = counts.buffer_bytes;
   result["buffer_peak"] = counts.buffer_peak;
   result["threads"] = counts.threads;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from fastload.remote.location import Location
 from fastload.shard.codecs import JPEG
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, Manifest
-from fastload.shard.paged import write_paged
+from fastload.shard.paged import Parts, write_paged
 
 __all__ = [
     "DEFAULT_SPACING",
@@ -42,7 +43,8 @@ __all__ = [
 MAGIC = b"FLENTRY1"
 DEFAULT_SPACING = 64  # pixels; benchmarks/bench_entries.py has the bytes and the speed of others
 T = TypeVar("T")
-Made = tuple[bytes, npt.NDArray[np.uint32]]  # entry points back to back, and the bytes of each record's
+# Of some records back to back: entry points, then what is stored of its parts; bytes of both of each, (n, 2).
+Made = tuple[bytes, npt.NDArray[np.uint32]]
 Maker = Callable[[PackedFiles, int], Iterable[Made]]  # makes those of all records with a spacing
 
 _GROUP = 64  # records a thread takes at a time
@@ -144,24 +146,47 @@ def write_entries(
         spacing: pixels between entry points, 0: one for each row of MCUs.
         made: of some records each: their bytes back to back, and how many each has.
     """
-    final = folder / ENTRIES_NAME
-    temporary, packed_path, sizes_path = _temporaries(folder)
-    with_entries = 0
+    final, with_entries = folder / ENTRIES_NAME, 0
+    temporary, packed_path, sizes_path, parts_path = _temporaries(folder)
     try:
         with failed_writes_reported(temporary, manifest.data_bytes // _SHARE):
             # Sizes go to a file, too: of a thousand million records they would not fit into memory.
-            with open(packed_path, "wb") as file, open(sizes_path, "wb") as sizes_file:
+            with ExitStack() as stack:
+                file, sizes_file, parts_file = (
+                    stack.enter_context(open(path, "wb")) for path in (packed_path, sizes_path, parts_path)
+                )
                 for packed, sizes in made:
-                    file.write(packed)
+                    entries, parts = _split(packed, sizes)
+                    file.write(entries)
+                    parts_file.write(parts)
                     sizes_file.write(sizes.astype("<u4").tobytes())
-                    with_entries += int(np.count_nonzero(sizes))
+                    with_entries += int(np.count_nonzero(sizes[:, 0]))
             size = packed_path.stat().st_size
-            lengths = (np.frombuffer(piece, "<u4").astype(np.uint64) for piece in _pieces(sizes_path))
-            write_paged(temporary, MAGIC, (), lengths, _pieces(packed_path), spacing, index_digest)
+            parts_of = None
+            if parts_path.stat().st_size:
+                parts_of = Parts(_lengths(sizes_path, 1), _pieces(parts_path), _C.PART_BYTES)
+            write_paged(
+                temporary, MAGIC, (), _lengths(sizes_path, 0), _pieces(packed_path), spacing, index_digest,
+                parts=parts_of,
+            )  # fmt: skip
             publish(temporary, final)
     finally:
         _remove_temporaries(folder)
     return EntriesReport(manifest.num_records, with_entries, size, spacing)
+
+
+def _split(packed: bytes, sizes: npt.NDArray[np.uint32]) -> tuple[bytes, bytes]:
+    """The entry points of some records, and what is stored of their parts."""
+    if not sizes[:, 1].any():
+        return packed, b""
+    ends = np.cumsum(sizes.ravel(), dtype=np.int64).tolist()
+    found = [packed[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+    return b"".join(found[::2]), b"".join(found[1::2])
+
+
+def _lengths(path: Path, column: int) -> Iterator[npt.NDArray[np.uint64]]:
+    for piece in _pieces(path):
+        yield np.frombuffer(piece, "<u4").reshape(-1, 2)[:, column].astype(np.uint64)
 
 
 def ensure_entries(
@@ -197,9 +222,10 @@ def remove_entries(folder: Path) -> None:
     _remove_temporaries(folder)
 
 
-def _temporaries(folder: Path) -> tuple[Path, Path, Path]:
+def _temporaries(folder: Path) -> tuple[Path, Path, Path, Path]:
     temporary = temporary_of(folder / ENTRIES_NAME)
-    return temporary, temporary.with_suffix(".bytes"), temporary.with_suffix(".sizes")
+    packed, sizes, parts = (temporary.with_suffix(suffix) for suffix in (".bytes", ".sizes", ".parts"))
+    return temporary, packed, sizes, parts
 
 
 def _remove_temporaries(folder: Path) -> None:
@@ -241,11 +267,14 @@ def wrong_entries(dataset: PackedFiles, threads: int, samples: range | None = No
 
     def differing(ids: npt.NDArray[np.uint64]) -> list[int]:
         packed, sizes = _C.build_entries(dataset.reader, ids, entries.spacing)
-        ends = np.cumsum(sizes)
-        return [
-            int(i) for i, end, size in zip(ids, ends, sizes, strict=True)
-            if entries.get(int(i)) != packed[int(end) - int(size) : int(end)]
-        ]  # fmt: skip
+        ends, wrong = [0, *np.cumsum(sizes.ravel(), dtype=np.int64).tolist()], []
+        for at, sample in enumerate(ids.tolist()):
+            begin, middle, end = ends[2 * at : 2 * at + 3]
+            same = entries.get(sample) == packed[begin:middle]
+            # A file that was made before there were parts has none.
+            if not same or (entries.part_bytes and entries.get_parts(sample) != packed[middle:end]):
+                wrong.append(sample)
+        return wrong
 
     every = range(len(dataset)) if samples is None else samples
     for wrong in _map_in_order(differing, every, threads, lambda n: None):

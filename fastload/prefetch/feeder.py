@@ -58,7 +58,10 @@ class Feeder:
         self._queue: deque[Pending] = deque()
         engine = filling.engine
         self._announced = Announcements(
-            sampler, ahead, lambda key, batch: engine.announce(batch.ids), engine.forget
+            sampler,
+            ahead,
+            lambda key, batch: engine.announce(batch.ids, batch.draws, key.epoch),
+            engine.forget,
         )
         self.waited = 0.0  # seconds in which wait() was blocked; for the consumer's thread alone
         self._last: BatchKey | None = None  # the last one submitted

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,9 +18,10 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import ShardError, ShardTruncated
 
-__all__ = ["DATA_OFFSET", "HEADER", "PAGE_BYTES", "check_sizes", "size_of", "write_paged"]
+__all__ = ["DATA_OFFSET", "HEADER", "PAGE_BYTES", "Parts", "check_sizes", "size_of", "write_paged"]
 
 VERSION = (1, 0)
+VERSION_WITH_PARTS = (1, 1)
 DATA_OFFSET = 4096
 PAGE_BYTES = 131072
 ALIGN = 64
@@ -44,12 +46,23 @@ HEADER = np.dtype(
         ),  # entries.fli: pixels between entry points; field-NN.fli: bytes of a value
         ("index_digest", "<u4"),  # entries.fli: digest of the index it belongs to; index.fli: 0
         ("fields_digest", "V16"),  # index.fli of version 1.1: of the manifest's fields
-        ("reserved", "V16"),
+        ("parts_offset", "<u8"),  # entries.fli of version 1.1: file offset of the parts' table, 0: none
+        ("part_bytes", "<u4"),  # of a part
+        ("reserved", "V4"),
         ("pages_crc", "<u4"),  # CRC-32C of the page table
         ("header_crc", "<u4"),  # CRC-32C of the header before this field
     ]
 )
 assert HEADER.itemsize == 128
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The second table of ``entries.fli``: what is stored of the parts of large records."""
+
+    lengths: Iterable[npt.NDArray[np.uint64]]  # bytes of each record's, in any number of arrays
+    chunks: Iterable[bytes]  # those bytes, back to back
+    part_bytes: int
 
 
 class _Region:
@@ -108,6 +121,7 @@ def write_paged(
     index_digest: int = 0,
     fields_digest: bytes = b"",
     page_bytes: int = PAGE_BYTES,
+    parts: Parts | None = None,
 ) -> None:
     """Write such a file at ``path`` and fsync it (not atomically: give it a temporary name).
 
@@ -122,6 +136,7 @@ def write_paged(
         index_digest: header field of ``entries.fli``.
         fields_digest: header field of ``index.fli``, and the end of its data region.
         page_bytes: how much is read and checked where one value is used.
+        parts: of ``entries.fli``; None: there are none.
     """
     header = np.zeros((), HEADER)
     count = 0
@@ -140,6 +155,13 @@ def write_paged(
         for chunk in chunks:
             region.write(chunk)
         region.align()
+        if parts is not None:
+            header["parts_offset"], header["part_bytes"] = region.end, parts.part_bytes
+            _write_table(region, parts.lengths)
+            region.align()
+            for chunk in parts.chunks:
+                region.write(chunk)
+            region.align()
         if (
             fields_digest
         ):  # in the region, too: a header ends with its own CRC, so no CRC over it tells two apart
@@ -147,7 +169,7 @@ def write_paged(
         pages = region.page_table()
         file.write(pages)
         header["magic"] = magic
-        header["major"], header["minor"] = VERSION
+        header["major"], header["minor"] = VERSION if parts is None else VERSION_WITH_PARTS
         header["header_bytes"] = HEADER.itemsize
         header["num_records"] = count
         header["data_offset"] = DATA_OFFSET

@@ -1,10 +1,12 @@
 // decode/: the own JPEG decoder's pixels at every level of this machine, against libjpeg's full
 // decode, with entry points and without. Random pictures of every sampling that it takes.
+#include <utility>
 #include <vector>
 
 #include "check.h"
 #include "decode/jpeg/decoder.h"
 #include "decode/jpeg/entry_points.h"
+#include "decode/jpeg/planes.h"
 #include "levels.h"
 #include "picture.h"
 #include "random.h"
@@ -86,6 +88,34 @@ Buffer decoded(JpegDecoder& decoder, Rect roi, const EntryPoints& entries) {
   return sink.seen;
 }
 
+// The bytes that decoding `roi` may need, and no other: a decoder that touched more would have no
+// memory to touch. One byte less at either end is not enough, or was not needed; never other
+// pixels.
+void check_parts(const Buffer& file, Rect roi, const EntryPoints& entries, const Buffer& wanted,
+                 JpegDecoder& decoder) {
+  JpegHeader header;
+  CHECK(parse_jpeg(file, {}, header));
+  const McuWindow window = needed_mcus(header, roi);
+  const auto scan = bytes_of_rows(header, entries, file.size(), {window.row_begin, window.row_end});
+  CHECK(scan.has_value());
+  if (!scan) return;
+  for (const auto& [less_begin, less_end] :
+       {std::pair<size_t, size_t>{0, 0}, {1, 0}, {0, 1}, {0, 2}}) {
+    LoadedBytes loaded{header.scan_begin, scan->begin + less_begin, scan->end - less_end};
+    if (loaded.begin <= loaded.head) loaded.head = loaded.begin = loaded.end;
+    if (loaded.begin > loaded.end) continue;
+    Buffer bytes(file.begin(), file.begin() + static_cast<ptrdiff_t>(loaded.head));
+    bytes.insert(bytes.end(), file.begin() + static_cast<ptrdiff_t>(loaded.begin),
+                 file.begin() + static_cast<ptrdiff_t>(loaded.end));
+    try {
+      CHECK(decoder.open(bytes, {}, &loaded));
+      CHECK(decoded(decoder, roi, entries) == wanted);
+    } catch (const Error&) {
+      CHECK(less_begin + less_end > 0);
+    }
+  }
+}
+
 void check_picture(Random& random, const Picture& picture, std::vector<JpegDecoder>& decoders) {
   const Buffer file = as_jpeg(random, picture);
   const Buffer wanted = by_libjpeg(file);
@@ -100,6 +130,7 @@ void check_picture(Random& random, const Picture& picture, std::vector<JpegDecod
     CHECK(decoded(decoder, roi, {}) == crop(wanted, picture.width, roi));
     if (packed.empty()) continue;
     CHECK(decoded(decoder, roi, {packed, spacing}) == crop(wanted, picture.width, roi));
+    check_parts(file, roi, {packed, spacing}, crop(wanted, picture.width, roi), decoder);
   }
 }
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "base/geometry.h"
+#include "base/loaded_bytes.h"
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
 #include "decode/codecs/registry.h"
@@ -71,6 +73,13 @@ using DecodeCounts = std::array<uint64_t, kPaths>;
 // A path's name; "" for that of a codec which only the fallback decodes.
 std::string_view path_name(size_t path);
 
+// Of a record that was loaded in parts: decoding needs other bytes of it, or another decoder than
+// fastload's own, which wants them all. Says nothing about the record.
+class NeedsWhole final : public Error {
+ public:
+  NeedsWhole() : Error(ErrorKind::kState, "The record is needed whole.") {}
+};
+
 class Decoder {
  public:
   explicit Decoder(DecodeLimits limits = {}, FallbackDecode fallback = nullptr);
@@ -86,6 +95,10 @@ class Decoder {
   // Error(kDecode) also where the picture cannot be had in `format` (decode/formats.h says what
   // can), Error(kValue) for what is no format.
   ImageInfo open(Bytes bytes, const PixelFormat& format = {});
+  // The same of a baseline JPEG of which the bytes `loaded` are there, one behind the other. Throws
+  // NeedsWhole, and from decode(), too, wherever all bytes would have to say what it is, or whether
+  // it is damaged; never another Error for what the bytes are.
+  ImageInfo open_part(Bytes bytes, const LoadedBytes& loaded, const PixelFormat& format = {});
   // The same for raw pixels, whose size and format only the index knows; 16 bits are little-endian.
   // Throws Error(kDecode) if bytes.size() is not that of width * height pixels.
   ImageInfo open_raw(Bytes bytes, uint32_t width, uint32_t height, const PixelFormat& stored = {},

@@ -1,4 +1,6 @@
 // Chooses a decoder for each picture and checks limits before anything is allocated.
+#include <optional>
+
 #include "base/error.h"
 #include "decode/codecs/codec.h"
 #include "decode/formats.h"
@@ -47,7 +49,8 @@ struct Decoder::Impl {
   const FallbackDecode* fallback = &own_fallback;
   DecodeCounts counts;
   Bytes bytes;
-  ImageInfo info;  // codec kUnknown: nothing is open
+  std::optional<LoadedBytes> loaded;  // nothing: bytes are all
+  ImageInfo info;                     // codec kUnknown: nothing is open
   FormatPlan plan;
   RgbImage by_fallback;
   std::array<std::unique_ptr<PictureDecoder>, kCodecs> decoders;  // by codec
@@ -92,6 +95,7 @@ ImageInfo Decoder::open(Bytes bytes, const PixelFormat& format) {
   Impl& d = *impl_;
   d.info = {};
   d.by_fallback = {};
+  d.loaded.reset();
   check_format(format);
   ImageInfo info = probe(bytes);
   check_limits(info, d.limits);
@@ -108,11 +112,34 @@ ImageInfo Decoder::open(Bytes bytes, const PixelFormat& format) {
   return d.info;
 }
 
+ImageInfo Decoder::open_part(Bytes bytes, const LoadedBytes& loaded, const PixelFormat& format) {
+  Impl& d = *impl_;
+  d.info = {};
+  d.by_fallback = {};
+  check_format(format);
+  try {
+    if (bytes.size() != loaded.size()) throw NeedsWhole();
+    const Bytes head = bytes.first(loaded.head);
+    const ImageInfo info = probe(head);
+    if (info.codec != Codec::kJpeg || info.flags != 0) throw NeedsWhole();
+    check_limits(info, d.limits);
+    d.plan = plan_format(head, info, format);
+    d.bytes = bytes;
+    d.loaded = loaded;
+    d.info = info;
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kMemory) throw;
+    throw NeedsWhole();
+  }
+  return d.info;
+}
+
 ImageInfo Decoder::open_raw(Bytes bytes, uint32_t width, uint32_t height, const PixelFormat& stored,
                             const PixelFormat& format) {
   Impl& d = *impl_;
   d.info = {};
   d.by_fallback = {};
+  d.loaded.reset();
   check_format(stored);
   check_format(format);
   ImageInfo info;
@@ -160,7 +187,8 @@ void Decoder::Impl::decode(Rect roi, RowSink& sink, const EntryPoints& entries) 
     ++counts[kByFallback];
     return;
   }
-  const OpenPicture picture{bytes, info, plan.decoded, limits, entries};
+  const OpenPicture picture{bytes,  info,    plan.decoded,
+                            limits, entries, loaded ? &*loaded : nullptr};
   const PictureDecoder::Outcome outcome = decoder_of(info.codec).decode(picture, roi, sink);
   ++counts[outcome.by_turbo ? kByTurbo : static_cast<size_t>(info.codec)];
   counts[kWarnings] += outcome.warned ? 1 : 0;

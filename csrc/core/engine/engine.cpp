@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/needs.h"
 #include "engine/views.h"
 
 namespace fastload {
@@ -90,9 +91,16 @@ void Engine::check_usable() const {
   if (closed_) throw closed();
 }
 
-std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids) {
+std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids, const std::vector<uint32_t>& draws,
+                                       uint64_t epoch) {
   check_usable();
-  return ahead_.announce(records_of(std::move(ids)), records_a_sample());
+  if (!draws.empty() && draws.size() != ids.size()) {
+    throw Error(ErrorKind::kValue,
+                "A batch has a draw for each id, or none. Found: " + std::to_string(ids.size()) +
+                    " ids, " + std::to_string(draws.size()) + " draws.");
+  }
+  ReadAhead::Needs needs = needs_of(sources_, plan_, ids, draws, epoch);
+  return ahead_.announce(records_of(std::move(ids)), records_a_sample(), std::move(needs));
 }
 
 // The records of samples in the order in which they are decoded: a record's number is
@@ -150,7 +158,7 @@ Engine::Ticket Engine::submit(BatchRequest request) {
   check_usable();
   measure_lists(request);
   if (request.ahead == nullptr) {
-    request.ahead = ahead_.announce(records_of(request.ids), records_a_sample());
+    request.ahead = announce(request.ids, request.draws, request.epoch);
   }
   auto batch = std::make_shared<Batch>(std::move(request), plan_.fields);
   Ticket ticket = 0;

@@ -53,7 +53,9 @@ class Engine final : public Pool::Client {
   // Sample ids of a batch that will be submitted later, after those announced and submitted before:
   // its records are read meanwhile. What it returns is the later request's `ahead`. A batch that
   // was not announced is, when it is submitted.
-  std::shared_ptr<void> announce(std::vector<int64_t> ids);
+  // `draws` and `epoch` as the request's: by them large records are read as far as needed.
+  std::shared_ptr<void> announce(std::vector<int64_t> ids, const std::vector<uint32_t>& draws = {},
+                                 uint64_t epoch = 0);
   // An announced batch will not be submitted.
   void forget(const std::shared_ptr<void>& announced);
   // Waits up to `seconds` until the batch is complete; true if it is. Throws Error(kState) as soon

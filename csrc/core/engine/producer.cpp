@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -162,8 +163,15 @@ void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32
     job.start = count_read(job.start, 0);
   } else {
     const ReadAhead::Origin origin = origin_of(job.home, stream.number);
-    bytes = ahead_.read(ahead, request, origin, scratch_, held);
+    std::optional<LoadedBytes> loaded;
+    bytes = ahead_.read(ahead, request, origin, scratch_, held, first ? &loaded : nullptr);
     job.start = count_read(job.start, bytes.size());
+    if (loaded) {
+      if (produce_parts(job, stream, bytes, *loaded)) return;
+      held.reset();
+      bytes = ahead_.read_whole(origin, scratch_);
+      job.start = count_read(job.start, bytes.size());
+    }
     if (first) {
       recut = open_bounded(job, bytes, held != nullptr, format, info);
     } else {
@@ -175,6 +183,22 @@ void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32
   cut_fields(job, stream, info, bytes, entries);
   confirm(job.home, stream.number, bytes, held != nullptr, entries);
   if (recut) ++recut_;
+}
+
+// The same of parts of the record; false: they do not do.
+bool Producer::produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
+                             const LoadedBytes& loaded) try {
+  const auto& [source, own] = job.home;
+  const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
+  const ImageInfo info = decoder_.open_part(bytes, loaded, format);
+  job.stored = {info.width, info.height};
+  const EntryPoints entries = entries_of(source, own);
+  draw(job, job.stored);
+  cut_fields(job, stream, info, bytes, entries);
+  static_cast<void>(source.entries->is_there(entries.packed));
+  return true;
+} catch (const NeedsWhole&) {
+  return false;
 }
 
 // Finds out whether what was used was the files', which loss_count() tells then.

@@ -58,6 +58,8 @@ class Producer {
     Extent drawn = {};    // size of what the views were drawn of
   };
   void produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32_t slot);
+  bool produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
+                     const LoadedBytes& loaded);
   ImageInfo open(Bytes bytes, const Record& record, const PixelFormat& format);
   bool open_stored(Job& job, ImageInfo& info, Bytes& pixels);
   bool open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format, ImageInfo& info);

@@ -60,6 +60,8 @@ class ByteSource {
   // range, and how much of such a gap may be records that nobody has asked for.
   struct Joins {
     size_t gap = 32 << 10, longest = 1 << 20, others = 0;
+    // Two ranges in place of one are worth it where they save so many bytes; ~0: never.
+    size_t split = ~size_t{0};
   };
   [[nodiscard]] virtual Joins joins() const noexcept { return {}; }
   // How many ranges at once it is worth to ask for. May change.

@@ -14,6 +14,13 @@ constexpr uint32_t kTrusted = 256;    // records in memory in a row, after which
 constexpr uint32_t kTrustedStep = 8;  // so many is looked at
 constexpr uint32_t kLeaders = 8;      // records of the first batch that are asked for by one thread
 
+// Whether the record may be read in parts: it is planned by itself, being large enough for that.
+bool has_parts(const ReadAhead::Origin& origin, const Record& record) {
+  std::vector<uint8_t> scratch;
+  return origin.entries != nullptr && origin.entries->part_bytes() != 0 &&
+         origin.entries->find_parts(origin.id, record.length, scratch).has_value();
+}
+
 }  // namespace
 
 // What to read next. False when the object is being closed. Without memory to plan with, a record
@@ -51,7 +58,7 @@ bool ReadAhead::next(Jobs& jobs) {
     job.wanted.clear();
     job.wanted.push_back({{group, &group->requests[position_]}, 0, {}});
     job.origin = find_(static_cast<uint64_t>(sample));
-    if (!look_at(job) || !gather(job, static_cast<uint64_t>(sample))) {
+    if (!look_at(job) || !gather(job, static_cast<uint64_t>(sample), position_)) {
       advance();
       continue;
     }
@@ -80,7 +87,7 @@ void ReadAhead::add_together(Jobs& jobs) noexcept try {
     Job job;
     job.wanted.push_back({{group, &group->requests[position]}, 0, {}});
     job.origin = find_(static_cast<uint64_t>(id));
-    if (!look_at(job) || !gather(job, static_cast<uint64_t>(id))) continue;
+    if (!look_at(job) || !gather(job, static_cast<uint64_t>(id), position)) continue;
     if (job.source != jobs.front().source) continue;
     jobs.reserve(jobs.size() + 1);  // once it is claimed nothing may fail
     if (claim(job) != Claim::kDone) return;
@@ -213,8 +220,9 @@ bool ReadAhead::wait_for_leader() {
 }
 
 // Decides which bytes the job reads. False if they can never be read ahead.
-bool ReadAhead::gather(Job& job, uint64_t sample) {
+bool ReadAhead::gather(Job& job, uint64_t sample, uint32_t position) {
   const Record record = job.wanted.front().record;
+  job.loaded.reset();
   const auto in_tier = job.origin.reader->find_in_tier(job.origin.id, record);
   job.in_tier = in_tier.has_value();
   job.source = in_tier ? in_tier->source : job.origin.reader->source(record.shard);
@@ -223,12 +231,35 @@ bool ReadAhead::gather(Job& job, uint64_t sample) {
   if (job.source == nullptr) return false;
   expect(job.source->in_flight());
   if (!in_tier && leader_ == groups_.front() && job.source->is_far()) leads_ = true;
+  if (is_split(job, *groups_.front(), position)) return true;
   if (BufferPool::cost(ByteSource::room(job.begin, record.length)) > plan_.budget) return false;
   if (!in_tier && !queued_.empty()) {
     extend(job, sample, 1);
     extend(job, sample, -1);
   }
   return true;
+}
+
+// Whether the job's record is read in parts, which have room.
+bool ReadAhead::is_split(Job& job, const Group& group, uint32_t position) const {
+  if (job.in_tier || group.needs == nullptr) return false;
+  job.loaded = worth(group, position, job.origin, job.wanted.front().record, *job.source);
+  if (job.loaded && BufferPool::cost(job.room()) > plan_.budget) job.loaded.reset();
+  return job.loaded.has_value();
+}
+
+// The bytes that decoding needs of a record, if reading them alone pays. What a cache will keep is
+// read whole.
+std::optional<LoadedBytes> ReadAhead::worth(const Group& group, uint32_t position,
+                                            const Origin& origin, const Record& record,
+                                            ByteSource& source) {
+  const ByteSource::Joins joins = source.joins();
+  if (group.needs == nullptr || record.length <= joins.split || origin.entries == nullptr)
+    return {};
+  if (origin.reader->has_tier() || origin.reader->wants(origin.id)) return {};
+  const std::optional<LoadedBytes> loaded = group.needs(position, origin, record, joins.gap);
+  if (!loaded || loaded->size() + joins.split > record.length) return {};
+  return loaded;
 }
 
 // A damaged entry ends it; decoding will report it.
@@ -257,6 +288,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     if (needs_none(origin)) return;
     const Record record = origin.reader->locate(origin.id);
     if (origin.reader->find_in_tier(origin.id, record)) return;
+    if (groups_.front()->needs != nullptr && has_parts(origin, record)) return;
     const uint64_t begin = std::min(job.begin, record.offset);
     const uint64_t end = std::max(job.end, record.offset + record.length);
     if (record.shard != shard || gap_to(record) > joins.gap || end - begin > longest) return;
@@ -276,7 +308,7 @@ bool ReadAhead::may_join(const Request& request) const {
 
 // Reserves memory, then the requests: decoding waits for no request that waits for memory.
 ReadAhead::Claim ReadAhead::claim(Job& job) {
-  job.buffer = pool_->acquire(ByteSource::room(job.begin, job.end - job.begin));
+  job.buffer = pool_->acquire(job.room());
   if (job.buffer == nullptr) return Claim::kNoSpace;
   ++loading_;
   std::erase_if(job.wanted, [](const Job::Wanted& wanted) {

@@ -62,9 +62,10 @@ void ReadAhead::start_thread() {
   }
 }
 
-std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids, uint32_t together) {
+std::shared_ptr<void> ReadAhead::announce(std::vector<int64_t> ids, uint32_t together,
+                                          Needs needs) {
   if (plan_.budget == 0 || ids.empty()) return nullptr;
-  auto group = std::make_shared<Group>(std::move(ids), together);
+  auto group = std::make_shared<Group>(std::move(ids), together, std::move(needs));
   bool first = false;
   {
     const std::lock_guard lock(mutex_);
@@ -98,7 +99,8 @@ void ReadAhead::let_go(Request& request) noexcept {
 }
 
 Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
-                      std::vector<uint8_t>& scratch, std::shared_ptr<const void>& held) {
+                      std::vector<uint8_t>& scratch, std::shared_ptr<const void>& held,
+                      std::optional<LoadedBytes>* loaded) {
   const ReadScope scope(stop_);
   if (group == nullptr) return origin.reader->read(origin.id, scratch);
   Request& request = static_cast<Group*>(group)->requests[position];
@@ -109,6 +111,11 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
       return origin.reader->read(origin.id, scratch);
     }
     late_.fetch_add(1, std::memory_order_relaxed);
+    if (loaded != nullptr) {
+      const Bytes parts =
+          read_parts(*static_cast<Group*>(group), position, origin, scratch, *loaded);
+      if (*loaded) return parts;
+    }
     return origin.reader->read_cold(origin.id, scratch);
   }
   if (state == kLoading) waits_.fetch_add(1, std::memory_order_relaxed);
@@ -118,8 +125,20 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
   }
   if (state == kReady && request.state.compare_exchange_strong(state, kTaken)) {
     const Record record = origin.reader->locate(origin.id);
-    const Bytes bytes{request.bytes, record.length};
     held = std::move(request.buffer);
+    if (request.loaded) {
+      const Bytes parts{request.bytes, request.loaded->size()};
+      count_parts(*request.loaded, record);
+      if (loaded != nullptr &&
+          origin.entries->are_parts(origin.id, record.length, *request.loaded, parts)) {
+        *loaded = request.loaded;
+        origin.reader->count_miss();
+        return parts;
+      }
+      held.reset();
+      return read_whole(origin, scratch);
+    }
+    const Bytes bytes{request.bytes, record.length};
     if (!request.checked) {
       origin.reader->check(origin.id, record, bytes);
       origin.reader->count_miss();
@@ -131,6 +150,46 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
                           : origin.reader->read(origin.id, scratch);
 }
 
+// What decoding reads itself, if parts of it are worth it and are right.
+Bytes ReadAhead::read_parts(const Group& group, uint32_t position, const Origin& origin,
+                            std::vector<uint8_t>& scratch, std::optional<LoadedBytes>& loaded) {
+  if (group.needs == nullptr) return {};
+  Job job;
+  const Record record = origin.reader->locate(origin.id);
+  job.source = origin.reader->source(record.shard);
+  if (job.source == nullptr) return {};
+  job.loaded = worth(group, position, origin, record, *job.source);
+  if (!job.loaded) return {};
+  job.begin = record.offset;
+  const size_t size = job.loaded->size();
+  if (scratch.size() < size) scratch.resize(size);
+  job.buffer = {std::shared_ptr<void>(), scratch.data()};  // borrowed
+  std::vector<RangeRequest> ranges;
+  add_ranges(job, ranges);
+  job.source->read(ranges, true);
+  for (const RangeRequest& range : ranges) {
+    if (range.bytes != range.memory) return {};
+  }
+  count_parts(*job.loaded, record);
+  const Bytes parts{scratch.data(), size};
+  if (!origin.entries->are_parts(origin.id, record.length, *job.loaded, parts)) return {};
+  origin.reader->count_miss();
+  loaded = job.loaded;
+  return parts;
+}
+
+Bytes ReadAhead::read_whole(const Origin& origin, std::vector<uint8_t>& scratch) {
+  const ReadScope scope(stop_);
+  parts_whole_.fetch_add(1, std::memory_order_relaxed);
+  return origin.reader->read_cold(origin.id, scratch);
+}
+
+void ReadAhead::count_parts(const LoadedBytes& loaded, const Record& record) {
+  parts_.fetch_add(1, std::memory_order_relaxed);
+  part_bytes_.fetch_add(loaded.size(), std::memory_order_relaxed);
+  parts_of_.fetch_add(record.length, std::memory_order_relaxed);
+}
+
 ReadAhead::Counts ReadAhead::counts() const {
   Counts counts;
   counts.resident = resident_;
@@ -139,6 +198,10 @@ ReadAhead::Counts ReadAhead::counts() const {
   counts.bytes = bytes_;
   counts.late = late_;
   counts.waits = waits_;
+  counts.parts = parts_;
+  counts.part_bytes = part_bytes_;
+  counts.parts_of = parts_of_;
+  counts.parts_whole = parts_whole_;
   counts.buffer_bytes = pool_->in_use();
   counts.buffer_peak = pool_->peak();
   const std::lock_guard lock(mutex_);
@@ -186,15 +249,16 @@ void ReadAhead::ask(Jobs& jobs) {
     }
     // What goes into the node's cache has no need of the page cache.
     const Job::Wanted& first = job.wanted.front();
-    job.keep =
-        !job.origin.reader->wants(first.id) && is_kept(first.record.shard, job.begin, plan_.keep);
+    // Parts need no room for what reading past it takes.
+    job.keep = job.loaded || (!job.origin.reader->wants(first.id) &&
+                              is_kept(first.record.shard, job.begin, plan_.keep));
   }
   std::vector<RangeRequest> ranges;
   for (const bool keep : {false, true}) {
     ranges.clear();
     for (const Job& job : jobs) {
       if (job.keep != keep) continue;
-      ranges.push_back({job.begin, job.end - job.begin, job.buffer.get(), nullptr, nullptr});
+      add_ranges(job, ranges);
     }
     if (ranges.empty()) continue;
     jobs.front().source->read(ranges, keep);
@@ -202,14 +266,30 @@ void ReadAhead::ask(Jobs& jobs) {
     for (Job& job : jobs) {
       if (job.keep != keep) continue;
       job.bytes = range->bytes;
-      if (range->spent) job.error = range->error;
-      ++range;
+      for (size_t left = job.pieces(); left > 0; --left, ++range) {
+        if (range->spent) job.error = range->error;
+        // Pieces lie where they were asked for, one behind the other.
+        if (job.loaded && range->bytes != range->memory) job.bytes = nullptr;
+      }
       if (job.bytes == nullptr) continue;
       ahead_.fetch_add(job.wanted.size(), std::memory_order_relaxed);
-      requests_.fetch_add(1, std::memory_order_relaxed);
-      bytes_.fetch_add(job.end - job.begin, std::memory_order_relaxed);
+      requests_.fetch_add(job.pieces(), std::memory_order_relaxed);
+      bytes_.fetch_add(job.loaded ? job.loaded->size() : job.end - job.begin,
+                       std::memory_order_relaxed);
     }
   }
+}
+
+void ReadAhead::add_ranges(const Job& job, std::vector<RangeRequest>& ranges) {
+  uint8_t* const memory = job.buffer.get();
+  if (!job.loaded) {
+    ranges.push_back({job.begin, job.end - job.begin, memory, nullptr, nullptr});
+    return;
+  }
+  const auto& [head, begin, end] = *job.loaded;
+  ranges.push_back({job.begin, head, memory, nullptr, nullptr});
+  if (begin != end)
+    ranges.push_back({job.begin + begin, end - begin, memory + head, nullptr, nullptr});
 }
 
 // What is not the record is as good as not read.
@@ -224,6 +304,7 @@ void ReadAhead::check_in_tier(Job& job) noexcept {
 
 // Into the node's cache, before decoding can have the records: whoever needs them next finds them.
 void ReadAhead::store(const Job& job) {
+  if (job.loaded) return;
   for (const Job::Wanted& wanted : job.wanted) {
     Reader& reader = *job.origin.reader;
     if (!reader.wants(wanted.id)) continue;
@@ -243,7 +324,7 @@ void ReadAhead::store(const Job& job) {
 
 // Into the tier, but what is not the record: decoding says so.
 void ReadAhead::store_in_tier(const Job& job) noexcept {
-  if (!job.origin.reader->has_tier()) return;
+  if (job.loaded || !job.origin.reader->has_tier()) return;
   for (const Job::Wanted& wanted : job.wanted) {
     const Bytes record = job.bytes_of(wanted);
     try {
@@ -262,6 +343,7 @@ void ReadAhead::publish(Job& job) {
       request.buffer = job.buffer;
       request.bytes = job.bytes_of(wanted).data();
       request.checked = job.in_tier;
+      request.loaded = job.loaded;
     } else {
       request.error = job.error;
     }

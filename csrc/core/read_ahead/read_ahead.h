@@ -23,6 +23,11 @@
 // is smaller than the set and takes in everything would drop each record before the next epoch
 // needs it.
 //
+// Of a record that no cache keeps, decoding may need some bytes only; who announces a batch says
+// which. Where the source finds it worth while, these are read alone, and each part is compared
+// with its own CRC-32C when decoding takes it. What is not right then, or not enough, decoding
+// reads whole.
+//
 // Records that the tier below has are read from its source, by a request each, and compared with
 // their CRC-32C here; what is damaged there decoding reads from storage by itself. What was read
 // from storage goes to the tier after decoding has it.
@@ -40,10 +45,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/loaded_bytes.h"
 #include "cache/pixel_cache.h"
 #include "io/buffer_pool.h"
 #include "io/read_scope.h"
@@ -78,13 +85,21 @@ class ReadAhead {
   struct Group;
   // Records (-1: none) that will be needed, after all those announced before; each `together` of
   // them are of one sample, and asked for in one call. nullptr when nothing is read ahead.
-  std::shared_ptr<void> announce(std::vector<int64_t> ids, uint32_t together = 1);
+  // `needs` says which bytes of the record at a position decoding will need, by parts of its
+  // entries (Entries::find_parts); nothing: all, or it is not known. May be asked from any thread.
+  using Needs = std::function<std::optional<LoadedBytes>(uint32_t position, const Origin& origin,
+                                                         const Record& record, size_t gap)>;
+  std::shared_ptr<void> announce(std::vector<int64_t> ids, uint32_t together = 1,
+                                 Needs needs = nullptr);
   // They will not be needed.
   void drop(const std::shared_ptr<void>& group) noexcept;
   // The record at `position` of the group, as Reader::read. The bytes are valid as long as
-  // `scratch` and `held`.
+  // `scratch` and `held`. With `loaded` they may be the parts that it says then, checked:
+  // announce().
   Bytes read(void* group, uint32_t position, const Origin& origin, std::vector<uint8_t>& scratch,
-             std::shared_ptr<const void>& held);
+             std::shared_ptr<const void>& held, std::optional<LoadedBytes>* loaded = nullptr);
+  // The whole record, which was read() in parts and is needed whole.
+  Bytes read_whole(const Origin& origin, std::vector<uint8_t>& scratch);
   // The record at `position` of the group is not needed.
   void skip(void* group, uint32_t position) noexcept;
   // Reads that wait for a store end, with an error; with stop() those to come, too.
@@ -100,6 +115,10 @@ class ReadAhead {
     uint64_t bytes = 0;         // of them
     uint64_t late = 0;          // records that decoding read itself, not being in memory
     uint64_t waits = 0;         // records that decoding waited for
+    uint64_t parts = 0;         // records of which parts were read, by whomever
+    uint64_t part_bytes = 0;    // of them; these records have
+    uint64_t parts_of = 0;      // so many bytes
+    uint64_t parts_whole = 0;   // such records that were read once more, whole
     uint64_t buffer_bytes = 0;  // in use now
     uint64_t buffer_peak = 0;   // mapped at a time, at most
     uint64_t threads = 0;
@@ -135,7 +154,15 @@ class ReadAhead {
   bool is_cold(const Origin& origin, const Record& record);
   void set_cold(bool cold);
   void index_neighbours(const std::shared_ptr<Group>& group, uint32_t first) noexcept;
-  bool gather(Job& job, uint64_t sample);
+  bool gather(Job& job, uint64_t sample, uint32_t position);
+  bool is_split(Job& job, const Group& group, uint32_t position) const;
+  static std::optional<LoadedBytes> worth(const Group& group, uint32_t position,
+                                          const Origin& origin, const Record& record,
+                                          ByteSource& source);
+  static void add_ranges(const Job& job, std::vector<RangeRequest>& ranges);
+  Bytes read_parts(const Group& group, uint32_t position, const Origin& origin,
+                   std::vector<uint8_t>& scratch, std::optional<LoadedBytes>& loaded);
+  void count_parts(const LoadedBytes& loaded, const Record& record);
   void extend(Job& job, uint64_t sample, int step);
   [[nodiscard]] bool may_join(const Request& request) const;
   Claim claim(Job& job);
@@ -178,6 +205,7 @@ class ReadAhead {
   std::atomic<bool> leads_{false};  // what is behind `leader_` waits for it
   std::atomic<size_t> most_threads_{1};
   std::atomic<uint64_t> resident_{0}, ahead_{0}, requests_{0}, bytes_{0}, late_{0}, waits_{0};
+  std::atomic<uint64_t> parts_{0}, part_bytes_{0}, parts_of_{0}, parts_whole_{0};
 };
 
 }  // namespace fastload

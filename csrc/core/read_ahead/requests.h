@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "read_ahead/read_ahead.h"
@@ -27,13 +28,15 @@ struct ReadAhead::Request {
   const uint8_t* bytes = nullptr;
   std::exception_ptr error;                    // with kFailed: asking again is of no use
   bool checked = false;                        // the bytes are the record's
+  std::optional<LoadedBytes> loaded;           // which bytes of the record these are; nothing: all
   const std::atomic<bool>* dropped = nullptr;  // the group's
 };
 
 struct ReadAhead::Group {
-  Group(std::vector<int64_t> record_ids, uint32_t records_a_sample)
+  Group(std::vector<int64_t> record_ids, uint32_t records_a_sample, Needs record_needs)
       : ids(std::move(record_ids)),
         together(records_a_sample),
+        needs(std::move(record_needs)),
         requests(std::make_unique<Request[]>(ids.size())) {
     for (size_t i = 0; i < ids.size(); ++i) requests[i].dropped = &dropped;
   }
@@ -48,6 +51,7 @@ struct ReadAhead::Group {
 
   std::vector<int64_t> ids;
   uint32_t together;  // ids of a sample, beside each other
+  Needs needs;        // empty: all records are needed whole
   std::unique_ptr<Request[]> requests;
   std::atomic<bool> dropped{false};
 };
@@ -64,15 +68,23 @@ struct ReadAhead::Job {
   ByteSource* source = nullptr;
   uint64_t begin = 0, end = 0;  // bytes of the source
   std::shared_ptr<uint8_t> buffer;
-  bool keep = false;               // in the page cache
-  bool in_tier = false;            // the source is the tier's, and `wanted` one record
-  const uint8_t* bytes = nullptr;  // in the buffer, once read
-  std::exception_ptr error;        // see Request
+  bool keep = false;                  // in the page cache
+  bool in_tier = false;               // the source is the tier's, and `wanted` one record
+  std::optional<LoadedBytes> loaded;  // of one record's bytes these alone; nothing: all
+  const uint8_t* bytes = nullptr;     // in the buffer, once read
+  std::exception_ptr error;           // see Request
 
   // Of one of the wanted.
   [[nodiscard]] Bytes bytes_of(const Wanted& wanted_one) const {
+    if (loaded) return {bytes, loaded->size()};
     const uint64_t at = in_tier ? 0 : wanted_one.record.offset - begin;
     return {bytes + at, wanted_one.record.length};
+  }
+  // How many ranges it asks for.
+  [[nodiscard]] size_t pieces() const { return loaded && loaded->begin != loaded->end ? 2 : 1; }
+  // Of the buffer.
+  [[nodiscard]] size_t room() const {
+    return loaded ? loaded->size() : ByteSource::room(begin, end - begin);
   }
 };
 

@@ -233,9 +233,9 @@ class RemoteSource final : public ByteSource {
     }
   }
   // A request costs as much CPU time as 50 to 100 KB, and a place among those in flight as much of
-  // an ordinary line as 30 KB.
+  // an ordinary line as 30 KB; the second one of a split may have been a neighbour's, too.
   [[nodiscard]] Joins joins() const noexcept override {
-    return {.gap = 64 << 10, .longest = store_->longest(), .others = 16 << 10};
+    return {.gap = 64 << 10, .longest = store_->longest(), .others = 16 << 10, .split = 128 << 10};
   }
   [[nodiscard]] bool is_far() const noexcept override { return true; }
   [[nodiscard]] size_t in_flight() const noexcept override { return store_->in_flight(); }

@@ -219,14 +219,15 @@ bool PagedFile::is_there(Bytes bytes) noexcept {
   return !is_lost(bytes);
 }
 
-Bytes PagedFile::variable(uint64_t record, std::vector<uint8_t>& scratch) {
-  const auto range = value<std::array<uint64_t, 2>>(header().table_offset + record * 8);
-  const uint64_t available = header().data_offset + header().data_size - header().bytes_offset;
+Bytes PagedFile::variable(uint64_t table, uint64_t bytes, uint64_t record,
+                          std::vector<uint8_t>& scratch) {
+  const auto range = value<std::array<uint64_t, 2>>(table + record * 8);
+  const uint64_t available = header().data_offset + header().data_size - bytes;
   if (range[0] > range[1] || range[1] > available) {
     file_->damaged("the table's entry of sample " + std::to_string(record) +
                    " lies outside the file");
   }
-  const uint64_t begin = header().bytes_offset + range[0], length = range[1] - range[0];
+  const uint64_t begin = bytes + range[0], length = range[1] - range[0];
   if (const uint8_t* const found = find(begin, length); found != nullptr) return {found, length};
   if (scratch.size() < length) scratch.resize(length);
   read(begin, length, scratch.data());

@@ -30,10 +30,13 @@ struct PagedHeader {
   uint64_t bytes_offset;  // file offset of those bytes
   uint64_t pages_offset;  // file offset of one uint32 CRC-32C a page of the data region
   uint64_t file_size;
-  uint32_t spacing;       // entries.fli: pixels between entry points, 0: rows; index.fli: 0;
-                          // field-NN.fli: bytes of a value, 0: each has a length of its own
-  uint32_t index_digest;  // entries.fli: digest() of the index it belongs to; index.fli: 0
-  uint8_t reserved[32];
+  uint32_t spacing;           // entries.fli: pixels between entry points, 0: rows; index.fli: 0;
+                              // field-NN.fli: bytes of a value, 0: each has a length of its own
+  uint32_t index_digest;      // entries.fli: digest() of the index it belongs to; index.fli: 0
+  uint8_t fields_digest[16];  // index.fli; see FORMAT.md
+  uint64_t parts_offset;  // entries.fli: file offset of another table, of records' parts; 0: none
+  uint32_t part_bytes;    // of a part
+  uint8_t reserved[4];
   uint32_t pages_crc;   // CRC-32C of the page table
   uint32_t header_crc;  // CRC-32C of the header before this field
 };
@@ -123,7 +126,11 @@ class PagedFile {
   }
   // The variable-length bytes of a record, by the table: a view of memory that lives as long as
   // this object, or of `scratch`. Throws as find(), and Error(kFormat).
-  Bytes variable(uint64_t record, std::vector<uint8_t>& scratch);
+  Bytes variable(uint64_t record, std::vector<uint8_t>& scratch) {
+    return variable(header().table_offset, header().bytes_offset, record, scratch);
+  }
+  // The same by another table in the data region, whose bytes lie at `bytes`.
+  Bytes variable(uint64_t table, uint64_t bytes, uint64_t record, std::vector<uint8_t>& scratch);
   // For bytes of find() or variable() that have been used: whether they were the file's.
   bool is_there(Bytes bytes) noexcept;
   // Checks every page. Throws as find().

@@ -42,7 +42,7 @@ def write_piece(part_path: Path, part: ShardPart, data_file: Path, spacing: int)
         remove(index_path)
     final = piece_path(part_path)
     packed = np.frombuffer(b"".join(packed for packed, _ in made), np.uint8)
-    sizes: npt.NDArray[Any] = np.concatenate([np.zeros(0, "<u4"), *(sizes for _, sizes in made)])
+    sizes: npt.NDArray[Any] = np.concatenate([np.zeros((0, 2), "<u4"), *(sizes for _, sizes in made)])
     facts = np.array([spacing, part.shard_bytes, _checksum(part)], np.int64)
     with open(temporary_of(final), "wb") as file:
         np.savez(file, packed=packed, sizes=sizes.astype("<u4"), facts=facts)
@@ -55,6 +55,8 @@ def read_piece(part_path: Path, part: ShardPart, spacing: int) -> Made | None:
         with np.load(piece_path(part_path)) as arrays:
             if arrays["facts"].tolist() != [spacing, part.shard_bytes, _checksum(part)]:
                 return None
+            if arrays["sizes"].ndim != 2:
+                return None  # an earlier version's
             return arrays["packed"].tobytes(), arrays["sizes"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return None  # made again, from the records

@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "decode/jpeg/entry_points.h"
+#include "decode/jpeg/planes.h"
 #include "input.h"
 #include "jpeg_input.h"
 #include "oracle.h"
@@ -80,6 +81,31 @@ std::optional<Pixels> decode_sample(const Case& c, uint64_t& warnings) {
   } catch (const Error& error) {
     FUZZ_CHECK(error.kind() == ErrorKind::kDecode || error.kind() == ErrorKind::kLimit);
     return std::nullopt;
+  }
+}
+
+// By the bytes alone that the source rectangle needs: of a picture that has entries these do.
+void check_parts(const Case& c, const std::optional<Pixels>& sample) {
+  if (c.entries.packed.empty()) return;
+  JpegHeader header;
+  FUZZ_CHECK(parse_jpeg(c.file, limits(), header));
+  const McuWindow window = needed_mcus(header, c.source);
+  const auto scan =
+      bytes_of_rows(header, c.entries, c.file.size(), {window.row_begin, window.row_end});
+  FUZZ_CHECK(scan);
+  LoadedBytes loaded{header.scan_begin, scan->begin, scan->end};
+  if (loaded.begin <= loaded.head) loaded.head = loaded.begin = loaded.end;
+  Pixels bytes(c.file.begin(), c.file.begin() + static_cast<ptrdiff_t>(loaded.head));
+  bytes.insert(bytes.end(), c.file.begin() + static_cast<ptrdiff_t>(loaded.begin),
+               c.file.begin() + static_cast<ptrdiff_t>(loaded.end));
+  Decoder decoder(limits());
+  try {
+    decoder.open_part(bytes, loaded);
+    const Pixels parts =
+        make_sample(c, [&](RowSink& sink) { decoder.decode(c.source, sink, c.entries); });
+    FUZZ_CHECK(sample == parts);
+  } catch (const NeedsWhole&) {
+    // A file without its end marker, or whose header libjpeg-turbo must judge.
   }
 }
 
@@ -172,6 +198,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   set_simd_level(simd_level_name(levels.second));
   FUZZ_CHECK(decode_sample(c, again) == sample);
   FUZZ_CHECK(again == warnings);
+  check_parts(c, sample);
   check_sample(c, sample);
   return 0;
 }

@@ -4,6 +4,7 @@
 //
 // Input: 8 control bytes (see Fix; 2 bytes length of the index; 2 bytes a sample id), the index,
 // the entries.
+#include <algorithm>
 #include <string>
 
 #include "base/crc32c.h"
@@ -86,6 +87,30 @@ void read_shard(Index& index, uint64_t id) {
   FUZZ_CHECK(!reader.shard_path(id).empty());
 }
 
+// A record of as many bytes as there are checksums for, or about; what is loaded of it has others.
+void read_parts(Entries& entries, const Buffer& file, uint64_t id) {
+  const uint32_t part = entries.part_bytes();
+  FUZZ_CHECK(part == 0 || (part >= 4096 && part <= 1u << 20));
+  Buffer scratch, other;
+  size_t stored = 0;
+  accepted([&] {
+    const Bytes bytes = entries.get_parts(id, scratch);
+    stored = bytes.size();
+    FUZZ_CHECK(part != 0 || stored == 0);
+    if (stored != 0) {
+      FUZZ_CHECK(std::search(file.begin(), file.end(), bytes.begin(), bytes.end()) != file.end());
+    }
+  });
+  const uint64_t wanted = stored < 8 ? 0 : (stored - 8) / 4 * part;
+  const auto length = static_cast<uint32_t>(std::min<uint64_t>(wanted, 8 << 20));
+  const auto parts = entries.find_parts(id, length, other);
+  if (!parts || parts->checksums.empty()) return;
+  FUZZ_CHECK(parts->checksums.size() == uint64_t{length} / part * 4);
+  const Buffer loaded(2 * size_t{part}, 0x5A);
+  static_cast<void>(entries.are_parts(id, length, {part, length - part, length}, loaded));
+  FUZZ_CHECK(!entries.are_parts(id, length, {part, 0, length + part}, loaded));
+}
+
 void read_entries(Index& index, const MemoryFile& place, const Buffer& file, uint64_t id) {
   place.set(file);
   accepted([&] {
@@ -100,6 +125,7 @@ void read_entries(Index& index, const MemoryFile& place, const Buffer& file, uin
     });
     entries.find(id, scratch);
     FUZZ_CHECK(entries.damaged() == (got ? 0 : 1));
+    read_parts(entries, file, id);
     accepted([&] { entries.verify(); });
   });
 }

@@ -16,6 +16,7 @@ struct OpenPicture {
   const PixelFormat& format;
   const DecodeLimits& limits;
   const EntryPoints& entries;
+  const LoadedBytes* loaded = nullptr;  // of a JPEG: which bytes these are; nullptr: all
 };
 
 // Turns pictures of one codec into rows. One for each Decoder, made when its first picture comes;

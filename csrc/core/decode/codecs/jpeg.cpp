@@ -77,6 +77,10 @@ bool begins(Bytes bytes) { return starts_with(bytes, "\xFF\xD8\xFF"); }
 class JpegPictures final : public PictureDecoder {
  public:
   Outcome decode(const OpenPicture& picture, Rect roi, RowSink& sink) override {
+    if (picture.loaded != nullptr) {
+      decode_part(picture, roi, sink);
+      return {};
+    }
     const bool progressive = (picture.info.flags & ImageInfo::kProgressive) != 0;
     if (!progressive && decode_own(picture, roi, sink)) return {};
     const bool warned = turbo_.decode(picture.bytes, picture.info, roi, picture.limits.max_scans,
@@ -86,10 +90,28 @@ class JpegPictures final : public PictureDecoder {
 
  private:
   bool decode_own(const OpenPicture& picture, Rect roi, RowSink& sink);
+  void decode_part(const OpenPicture& picture, Rect roi, RowSink& sink);
 
   JpegDecoder own_;
   JpegTurbo turbo_;
 };
+
+// All that would be libjpeg-turbo's needs the whole file, also the verdict on one without its end.
+void JpegPictures::decode_part(const OpenPicture& picture, Rect roi, RowSink& sink) {
+  const Bytes bytes = picture.bytes;
+  const size_t size = bytes.size();
+  const bool has_end = size >= 2 && bytes[size - 2] == 0xFF && bytes[size - 1] == 0xD9;
+  const bool to_end = roi.y + roi.height == static_cast<int>(picture.info.height);
+  try {
+    if ((to_end && !has_end) || !own_.open(bytes, picture.limits, picture.loaded)) {
+      throw NeedsWhole();
+    }
+    own_.decode(roi, sink, picture.entries, picture.format.channels == 1);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDecode && error.kind() != ErrorKind::kFormat) throw;
+    throw NeedsWhole();
+  }
+}
 
 // False: not a file for the own decoder, or damage on the way.
 bool JpegPictures::decode_own(const OpenPicture& picture, Rect roi, RowSink& sink) {

@@ -29,10 +29,20 @@ uint64_t JpegDecoder::lap(uint64_t JpegStageTimes::* stage, uint64_t since) {
   return now;
 }
 
-bool JpegDecoder::open(Bytes file, const DecodeLimits& limits) {
+bool JpegDecoder::open(Bytes file, const DecodeLimits& limits, const LoadedBytes* loaded) {
   const uint64_t start = lap(&JpegStageTimes::parse, 0);
   file_ = file;
-  const bool ours = parse_jpeg(file, limits, header_);
+  file_begin_ = 0;
+  is_part_ = loaded != nullptr;
+  Bytes head = file;
+  if (is_part_) {
+    head = file.first(loaded->head);
+    if (loaded->begin != loaded->end) {
+      file_ = file.subspan(loaded->head);
+      file_begin_ = loaded->begin;
+    }
+  }
+  const bool ours = parse_jpeg(head, limits, header_);
   if (!ours) header_ = JpegHeader{};
   lap(&JpegStageTimes::parse, start);
   return ours;
@@ -69,7 +79,9 @@ void JpegDecoder::decode(Rect roi, RowSink& sink, EntryPoints entries, bool gray
   }
   uint64_t clock = lap(&JpegStageTimes::parse, 0);
   plan(roi);
-  scan_.open(file_, header_, entries, level_, window_.row_end);
+  scan_.open(file_, header_, entries, level_, window_.row_end, file_begin_);
+  const int first = window_.row_begin * header_.mcus_per_row + window_.column_begin;
+  if (is_part_ && !scan_.can_begin_at(first)) throw NeedsWhole();
   plan_targets();
   lap(&JpegStageTimes::parse, clock);
   for (int row = window_.row_begin; row < window_.row_end; ++row) {

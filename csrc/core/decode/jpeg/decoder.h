@@ -36,7 +36,8 @@ class JpegDecoder {
 
   // Reads the header. False: not a file for this decoder (see parse_jpeg); libjpeg-turbo takes it.
   // Throws Error(kDecode) for a file damaged before its scan, Error(kLimit) for one too large.
-  bool open(Bytes file, const DecodeLimits& limits = {});
+  // With `loaded` the file's bytes are these; decode() throws NeedsWhole where others are needed.
+  bool open(Bytes file, const DecodeLimits& limits = {}, const LoadedBytes* loaded = nullptr);
   [[nodiscard]] ImageInfo info() const;
 
   // Hands the rows of `roi` to `sink`, equal to libjpeg-turbo's default decode of the whole
@@ -65,7 +66,9 @@ class JpegDecoder {
   const ColorKernels& color_;
   CoefPlaces places_;
 
-  Bytes file_;
+  Bytes file_;             // its last bytes, where not all are there
+  size_t file_begin_ = 0;  // which byte of the file is its first
+  bool is_part_ = false;
   JpegHeader header_;
   JpegScan scan_;
   JpegPlanes planes_;

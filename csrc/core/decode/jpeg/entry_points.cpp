@@ -82,8 +82,8 @@ size_t entry_count(const JpegHeader& header, int spacing) {
          static_cast<size_t>(header.mcu_rows);
 }
 
-void unpack_entries(const JpegHeader& header, const EntryPoints& entries, Bytes file, int rows,
-                    std::vector<EntryPoint>& points) {
+void unpack_entries(const JpegHeader& header, const EntryPoints& entries, size_t file_size,
+                    int rows, std::vector<EntryPoint>& points) {
   const Layout layout = layout_of(header);
   const size_t count = entry_count(header, entries.spacing);
   if (entries.packed.size() != count * layout.bytes) {
@@ -112,7 +112,28 @@ void unpack_entries(const JpegHeader& header, const EntryPoints& entries, Bytes 
     }
   }
   // Offsets only grow, so the last one bounds all.
-  if (offset >= file.size()) bad_entries("an offset lies behind the file's end");
+  if (offset >= file_size) bad_entries("an offset lies behind the file's end");
+}
+
+std::optional<ByteRange> bytes_of_rows(const JpegHeader& header, const EntryPoints& entries,
+                                       size_t file_size, McuRows rows) {
+  const Layout layout = layout_of(header);
+  const size_t count = entry_count(header, entries.spacing);
+  if (entries.packed.size() != count * layout.bytes) return {};
+  const auto a_row = static_cast<size_t>(segments_per_row(header, entries.spacing));
+  const size_t first = a_row * static_cast<size_t>(rows.begin);
+  const size_t last = a_row * static_cast<size_t>(rows.end);  // the first one not decoded
+  ByteRange range{0, file_size};
+  size_t offset = header.scan_begin;
+  for (size_t i = 0; i < std::min(count, last + 1); ++i) {
+    const uint64_t word = load_entry(entries.packed.subspan(i * layout.bytes), layout.bytes);
+    offset += (word >> 3) & ((uint64_t{1} << layout.delta_bits) - 1);
+    if (i == first) range.begin = offset - 1;  // it is looked at, too
+    if (i == last) range.end = offset + 2;     // the byte that both share, and a stuffed 00
+  }
+  if (offset >= file_size || range.begin >= file_size) return {};
+  range.end = std::min(range.end, file_size);
+  return range;
 }
 
 bool pack_entry(const JpegHeader& header, const EntryPoint& point, size_t previous_offset,

@@ -25,6 +25,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/bytes.h"
@@ -46,8 +47,19 @@ size_t entry_count(const JpegHeader& header, int spacing);
 
 // Unpacks the entries of the rows of MCUs before `rows`, and the one that follows if there is one.
 // Throws Error(kFormat) if their number is not entry_count() or an offset is outside the file.
-void unpack_entries(const JpegHeader& header, const EntryPoints& entries, Bytes file, int rows,
-                    std::vector<EntryPoint>& points);
+void unpack_entries(const JpegHeader& header, const EntryPoints& entries, size_t file_size,
+                    int rows, std::vector<EntryPoint>& points);
+
+// Which bytes of the file decoding of `rows` of MCUs reads, [begin, end), by entry points that are
+// taken to be right. Nothing where there are none for this header, or they end before.
+struct ByteRange {
+  size_t begin, end;
+};
+struct McuRows {
+  int begin, end;
+};
+std::optional<ByteRange> bytes_of_rows(const JpegHeader& header, const EntryPoints& entries,
+                                       size_t file_size, McuRows rows);
 
 // Appends one entry. False if it does not fit the layout (a delta or a predictor is too large).
 bool pack_entry(const JpegHeader& header, const EntryPoint& point, size_t previous_offset,

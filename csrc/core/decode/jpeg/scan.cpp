@@ -24,7 +24,7 @@ const CoefPlaces kSkipPlaces = [] {
 }  // namespace
 
 void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& entries,
-                    SimdLevel level, int rows) {
+                    SimdLevel level, int rows, size_t begin) {
   header_ = header;
   file_ = file;
   level_ = level;
@@ -45,14 +45,31 @@ void JpegScan::open(Bytes file, const JpegHeader& header, const EntryPoints& ent
   }
   entries_.clear();
   if (!entries.packed.empty() && header.restart_interval == 0) {
-    unpack_entries(header, entries, file, rows, entries_);
+    unpack_entries(header, entries, begin + file.size(), rows, entries_);
     segment_mcus_ = fastload::segment_mcus(header, entries.spacing);
     segments_per_row_ = fastload::segments_per_row(header, entries.spacing);
   }
-  restarts_.assign(1, header.scan_begin);
+  if (begin > 0) move_begin(begin);
+  restarts_.assign(1, header_.scan_begin);
   segment_ = -1;
   mcu_ = 0;
   build_skip_targets();
+}
+
+// Counts all places from `begin` on. Entries before it are left at 0, which is none:
+// can_begin_at().
+void JpegScan::move_begin(size_t begin) {
+  const auto moved = [begin](size_t offset) { return offset > begin ? offset - begin : 0; };
+  header_.scan_begin = moved(header_.scan_begin);
+  for (EntryPoint& point : entries_) point.offset = moved(point.offset);
+}
+
+bool JpegScan::can_begin_at(int mcu) const {
+  if (entries_.empty()) return false;
+  const int row = mcu / header_.mcus_per_row, column = mcu % header_.mcus_per_row;
+  const auto index = static_cast<size_t>(row * segments_per_row_ + column / segment_mcus_);
+  // The byte before is looked at, too.
+  return index < entries_.size() && entries_[index].offset > 0;
 }
 
 // Builds the tables of a component unless the image before had the same ones (many encoders always

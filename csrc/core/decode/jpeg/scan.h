@@ -16,9 +16,13 @@ namespace fastload {
 class JpegScan {
  public:
   // Builds the Huffman tables and unpacks the entries of the rows of MCUs before `rows`. Keeps the
-  // views, not copies. Throws Error(kDecode) for bad tables, Error(kFormat) for bad entries.
+  // views, not copies. `begin`: which byte of the file the first of these is, where what lies
+  // before is not there; see can_begin_at(). Throws Error(kDecode) for bad tables, Error(kFormat)
+  // for bad entries.
   void open(Bytes file, const JpegHeader& header, const EntryPoints& entries, SimdLevel level,
-            int rows);
+            int rows, size_t begin = 0);
+  // Whether decode() from this MCU on has an entry to begin at whose bytes are there.
+  [[nodiscard]] bool can_begin_at(int mcu) const;
 
   // How a caller describes where the blocks of MCUs go: tables and component of each block of one
   // MCU.
@@ -39,6 +43,7 @@ class JpegScan {
   EntryPoint entry_at(int mcu);
 
  private:
+  void move_begin(size_t begin);
   void prepare_tables(size_t index, const JpegComponent& component);
   void seek(int mcu);
   void begin_at_entry(size_t index);
