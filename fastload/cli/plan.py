@@ -158,7 +158,8 @@ def _job(dataset: PackedFiles, arguments: argparse.Namespace) -> Job:
     return Job(
         len(dataset),
         manifest.data_bytes,
-        sum(path.stat().st_size for path in dataset.folder.iterdir() if path.suffix in (".fli", ".json")),
+        # The manifest is small, and of a set in a store perhaps still on its way to the node's disk.
+        sum(path.stat().st_size for path in dataset.folder.glob("*.fli")),
         arguments.nodes,
         arguments.batch_size * (arguments.ranks // arguments.nodes),
         records,
