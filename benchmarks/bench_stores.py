@@ -87,7 +87,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=1500, help="of an epoch, at least")
     parser.add_argument("--latency", type=float, default=0.02, help="seconds")
     parser.add_argument("--bandwidth", type=float, default=50e6, help="bytes a second")
-    parser.add_argument("--shard-bytes", type=int, default=16_000_000, help="of the others' shards")
+    parser.add_argument("--shard-bytes", type=int, default=8_000_000, help="of the others' shards")
     parser.add_argument("--threads", type=int, default=2, help="or worker processes, of every reader")
     parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="other than --threads")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)

@@ -1,6 +1,6 @@
 """One run of bench_stores, in the interpreter of its own environment; the last line it prints is JSON.
 
-    python store_run.py NAME prepare --folder IMAGES --packed FOLDER --shard-bytes 16000000
+    python store_run.py NAME prepare --folder IMAGES --packed FOLDER --shard-bytes 8000000
     python store_run.py NAME run --packed FOLDER --url s3://BUCKET/PREFIX --upstream 127.0.0.1:8333 ...
 
 NAME is a file of readers/, or one and a variant of it, as in candidate.py. Such a file imports nothing but
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("action", choices=["prepare", "run"])
     parser.add_argument("--folder", type=Path, help="pictures, for prepare")
-    parser.add_argument("--shard-bytes", type=int, default=16_000_000)
+    parser.add_argument("--shard-bytes", type=int, default=8_000_000)
     add_options(parser)
     arguments = parser.parse_args()
     if arguments.action == "prepare":
