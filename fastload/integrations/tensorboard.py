@@ -1,0 +1,50 @@
+"""A loader's clocks as TensorBoard's scalars.
+
+::
+
+    from torch.utils.tensorboard import SummaryWriter
+    from fastload.integrations.tensorboard import Scalars
+
+    scalars = Scalars(loader, SummaryWriter("runs/1"), every=50)
+    for batch in loader:
+        train(batch)
+        scalars.step()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fastload.integrations.stats_stream import Every
+
+if TYPE_CHECKING:
+    from fastload.loader.data_loader import DataLoader
+
+__all__ = ["Scalars", "Writer"]
+
+
+class Writer(Protocol):
+    """What scalars are written to: torch's SummaryWriter, tensorboardX's, or anything like it."""
+
+    def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> Any:
+        """Write one number."""
+
+
+class Scalars(Every):
+    """Writes :func:`fastload.integrations.stats_stream.scalars` every so many steps.
+
+    Args:
+        loader: whose clocks are read.
+        writer: is not closed.
+        every: steps between two points of a curve.
+        tag: goes before each name, so that two loaders may have charts of their own.
+    """
+
+    def __init__(
+        self, loader: DataLoader[Any], writer: Writer, every: int = 50, tag: str = "fastload"
+    ) -> None:
+        def write(step: int, values: dict[str, float]) -> None:
+            for name, value in values.items():
+                writer.add_scalar(name, value, step)
+
+        super().__init__(every, loader, write, f"{tag}/")
