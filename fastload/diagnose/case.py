@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.diagnose.facts import Fix, Loop, Stage
@@ -12,7 +12,7 @@ from fastload.diagnose.storage import Storage
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.trial import Budget, Trial
 
-__all__ = ["Case", "shown"]
+__all__ = ["Case", "Examined", "shown"]
 
 LEAST_GAIN = 0.03  # of a fix that is worth saying
 
@@ -25,32 +25,22 @@ def shown(rate: float) -> str:
 
 
 @dataclass
-class Case:
-    """What the fixes know.
+class Examined:
+    """What is known of a loader, and the arithmetic that fixes are judged by.
 
     Args:
-        subject: the loader.
         budget: of seconds.
         folder: for what experiments write; removed afterwards.
-        memory_folder: the same on a file system in memory.
         cpus: that this process may use.
         base: the loader as it is, on records in memory.
-        functions: its functions that run in Python, the slowest first.
-        storage: what it gives; None: not measured.
-        cold: share of the records that come from storage.
         loop: that was watched, or None.
         step: alone, or None: not known.
     """
 
-    subject: Subject
     budget: Budget
     folder: Path
-    memory_folder: Path
     cpus: float
     base: Trial
-    functions: tuple[Function, ...]
-    storage: Storage | None
-    cold: float
     loop: Loop | None
     step: Stage | None
 
@@ -58,6 +48,80 @@ class Case:
     def step_rate(self) -> float:
         """Samples a second of the step alone; infinite where it is not known."""
         return self.step.rate if self.step is not None else float("inf")
+
+    @property
+    def storage_rate(self) -> float:
+        """Samples a second that storage lets through."""
+        return float("inf")
+
+    @property
+    def loader_rate(self) -> float:
+        """Samples a second of the loader without a step."""
+        return min(self.base.rate, self.storage_rate)
+
+    def whole(self, trial: Trial, storage_rate: float | None = None) -> float:
+        """Samples a second of the loop, with a loader that did this on records in memory."""
+        stored = self.storage_rate if storage_rate is None else storage_rate
+        step_cpu = self.step.cpu if self.step is not None else 0.0
+        rate = min(trial.rate, stored)
+        return together(rate, self.step_rate, trial.cpu, step_cpu, self.cpus, trial.serial)
+
+    @property
+    def now(self) -> float:
+        """Samples a second of the loop as it is: as watched, else by the same arithmetic as the fixes."""
+        return self.loop.rate if self.loop is not None else self.whole(self.base)
+
+    def fix(
+        self,
+        name: str,
+        words: str,
+        trial: Trial,
+        evidence: str,
+        price: str = "",
+        base: Trial | None = None,
+        storage_rate: float | None = None,
+    ) -> Fix:
+        """A fix with which the loader did ``trial``.
+
+        What was watched and what the arithmetic says of it differ by a few percent, so its answer is taken
+        relative to that for the loop as it is.
+
+        Args:
+            name, words, evidence, price: of the fix.
+            trial: on records in memory.
+            base: the loader as it is, which took turns with it; None: that of the beginning.
+            storage_rate: that storage lets through then; None: as now.
+        """
+        if base is not None:
+            trial = _scaled(trial, self.base, base)
+        gain = self.whole(trial, storage_rate) / self.whole(self.base) - 1
+        return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
+
+
+def _scaled(trial: Trial, base: Trial, turned: Trial) -> Trial:
+    """What ``trial`` would have been beside ``base``, if it took turns with ``turned``."""
+    faster = base.rate / turned.rate
+    dearer = base.cpu / turned.cpu if turned.cpu > 0 else 1.0
+    return replace(trial, rate=trial.rate * faster, cpu=trial.cpu * dearer, serial=trial.serial / faster)
+
+
+@dataclass
+class Case(Examined):
+    """A loader of packed data.
+
+    Args:
+        subject: the loader.
+        memory_folder: as ``folder``, on a file system in memory.
+        functions: its functions that run in Python, the slowest first.
+        storage: what it gives; None: not measured.
+        cold: share of the records that come from storage.
+    """
+
+    subject: Subject
+    memory_folder: Path
+    functions: tuple[Function, ...]
+    storage: Storage | None
+    cold: float
 
     @property
     def storage_rate(self) -> float:
@@ -70,56 +134,3 @@ class Case:
         """Samples a second that the Python functions let through: the collate function, or the others."""
         seconds = sum(one.seconds for one in self.functions if one.collates == collates)
         return lanes(self.subject) / seconds if seconds > 0 else float("inf")
-
-    @property
-    def loader_rate(self) -> float:
-        """Samples a second of the loader without a step."""
-        return min(self.base.rate, self.storage_rate)
-
-    def whole(self, rate: float, cpu: float, storage_rate: float | None = None) -> float:
-        """Samples a second of the loop, with a loader that reaches ``rate`` on records in memory."""
-        stored = self.storage_rate if storage_rate is None else storage_rate
-        step_cpu = self.step.cpu if self.step is not None else 0.0
-        return together(min(rate, stored), self.step_rate, cpu, step_cpu, self.cpus)
-
-    @property
-    def now(self) -> float:
-        """Samples a second of the loop as it is: as watched, else by the same arithmetic as the fixes."""
-        return self.loop.rate if self.loop is not None else self._modelled
-
-    @property
-    def _modelled(self) -> float:
-        return self.whole(self.base.rate, self.base.cpu)
-
-    def fix(
-        self,
-        name: str,
-        words: str,
-        rate: float,
-        cpu: float,
-        evidence: str,
-        price: str = "",
-        storage_rate: float | None = None,
-    ) -> Fix:
-        """A fix by which the loader would reach ``rate`` on records in memory, at ``cpu`` seconds a sample.
-
-        What was watched and what the arithmetic says of it differ by a few percent, so its answer is taken
-        relative to that for the loop as it is.
-        """
-        gain = self.whole(rate, cpu, storage_rate) / self._modelled - 1
-        return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
-
-    def fix_of(
-        self,
-        name: str,
-        words: str,
-        base: Trial,
-        trial: Trial,
-        evidence: str,
-        price: str = "",
-        storage_rate: float | None = None,
-    ) -> Fix:
-        """The same of two trials that took turns: the loader as it is, and with the fix."""
-        rate = self.base.rate * trial.rate / base.rate
-        cpu = self.base.cpu * trial.cpu / base.cpu if base.cpu > 0 else trial.cpu
-        return self.fix(name, words, rate, cpu, evidence, price, storage_rate)

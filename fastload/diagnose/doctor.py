@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
@@ -17,9 +19,11 @@ from fastload.diagnose.python_part import python_functions
 from fastload.diagnose.stages import measured_stages
 from fastload.diagnose.storage import measure_storage
 from fastload.diagnose.subject import Subject
+from fastload.diagnose.torch_doctor import examine_torch
 from fastload.diagnose.trial import Budget, Runner, Trial, in_turns, quiet
 from fastload.diagnose.verdict import judge
 from fastload.machine.cpu_budget import cgroup_quota
+from fastload.machine.generators import kept
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 
 __all__ = ["examine", "usable_cpus"]
@@ -37,20 +41,23 @@ def examine(
     arguments, and write into a temporary folder.
 
     Args:
-        loader: a fastload DataLoader over packed data; it is not iterated.
+        loader: fastload's or torch's DataLoader; it is not iterated.
         loop: a training loop on it that was watched.
         step: the step alone.
         seconds: that it may take, about.
     """
     budget = Budget(seconds)
-    with _folders() as (folder, memory), quiet():
+    with _folders() as (folder, memory), quiet(), kept():
+        step = step or _step_of(loop)
+        if not hasattr(loader, "_arranged") or not loader._arranged.packed:
+            return examine_torch(loader, loop, step, budget, folder, usable_cpus())
         subject = Subject(loader)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
         storage = measure_storage(subject, budget.run)
         cold = _cold_share(subject, loop)
         cpus, functions = usable_cpus(), python_functions(subject, budget.run)
-        case = Case(subject, budget, folder, memory, cpus, base, functions, storage, cold, loop, step)
+        case = Case(budget, folder, cpus, base, loop, step, subject, memory, functions, storage, cold)
         stages = measured_stages(case)
         fixes = [fix for propose in REGISTRY for fix in propose(case)]
         return judge(case, stages, fixes)
@@ -61,6 +68,23 @@ def usable_cpus() -> float:
     mask = float(len(os.sched_getaffinity(0)))
     quota = cgroup_quota()
     return mask if quota is None else min(mask, quota)
+
+
+def _step_of(loop: Loop | None) -> Stage | None:
+    """The step as it ran in the loop; not known on a device, whose work goes on in the meantime."""
+    if loop is None or len(loop.step) == 0 or loop.notes.get("cuda"):
+        return None
+    seconds = float(np.median(loop.step))
+    if seconds <= 0:
+        return None
+    samples = loop.batch_size * len(loop.step)
+    return Stage(
+        "step",
+        loop.batch_size / seconds,
+        loop.loop_cpu / samples,
+        f"{1000 * seconds:.1f} ms from a batch's arrival until the next one was asked for, the median of "
+        f"{len(loop.step)} in the loop itself.",
+    )
 
 
 def _first_rate(subject: Subject, budget: Budget) -> float:

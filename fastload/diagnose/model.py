@@ -5,7 +5,14 @@ from __future__ import annotations
 __all__ = ["together"]
 
 
-def together(loader_rate: float, step_rate: float, loader_cpu: float, step_cpu: float, cpus: float) -> float:
+def together(
+    loader_rate: float,
+    step_rate: float,
+    loader_cpu: float,
+    step_cpu: float,
+    cpus: float,
+    serial: float = 0.0,
+) -> float:
     """Samples a second of a loop whose loader works ahead while the step runs.
 
     The slower of the two sets the pace; and both together cannot take more CPU time than there is, which
@@ -15,6 +22,9 @@ def together(loader_rate: float, step_rate: float, loader_cpu: float, step_cpu: 
         loader_rate, step_rate: of each alone, samples a second; ``float("inf")`` for nothing to do.
         loader_cpu, step_cpu: CPU seconds a sample.
         cpus: CPUs that both share.
+        serial: seconds a sample that the loader works in the loop's own thread, while no step runs.
     """
     busy = loader_cpu + step_cpu
-    return min(loader_rate, step_rate, cpus / busy if busy > 0 else float("inf"))
+    in_thread = serial + 1 / step_rate
+    paced = 1 / in_thread if in_thread > 0 else float("inf")
+    return min(loader_rate, paced, cpus / busy if busy > 0 else float("inf"))

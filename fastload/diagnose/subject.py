@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastload.diagnose.passes import Passes
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 
-__all__ = ["Passes", "Subject"]
+__all__ = ["Subject"]
 
 _MOST_BYTES = 512 << 20  # of records that are brought into memory for trials
 _MOST_SAMPLES = 4096
 _READING = 4.0  # seconds that this may take
 _BATCH_SECONDS = 0.2  # a batch that takes longer is made smaller for trials, or they would see too few
-_PASSES = 64  # over the sample, in one epoch
 
 # What trials do not share with the job: its ranks, its random state, its files, its cache.
 _ALONE = {
@@ -36,24 +35,6 @@ _ALONE = {
     "autotune": False,
     "timeout": 0,
 }
-
-
-class Passes(Sequence[int]):
-    """A sampler: some sample ids again and again, each time in an order of its own."""
-
-    def __init__(self, ids: npt.NDArray[np.int64]) -> None:
-        self._ids = ids
-
-    def __len__(self) -> int:
-        return _PASSES * len(self._ids)
-
-    def __getitem__(self, index: Any) -> Any:
-        return int(self._ids[index % len(self._ids)])
-
-    def __iter__(self) -> Iterator[int]:
-        random = np.random.default_rng(0)
-        for _ in range(_PASSES):
-            yield from random.permutation(self._ids).tolist()
 
 
 class Subject:

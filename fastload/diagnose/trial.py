@@ -8,13 +8,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fastload.backends.callables import InlineStage
 from fastload.backends.stats import batch_length
 
-__all__ = ["Budget", "Runner", "Trial", "cpu_seconds", "in_turns", "quiet"]
+__all__ = ["Budget", "Runner", "Trial", "cpu_seconds", "in_turns", "quiet", "starting_seconds"]
 
 _ROUNDS = 3  # of each loader: the median of fewer follows a disturbance
 _WARM_SHARE = 0.25  # of a run, before it is measured
@@ -33,6 +34,7 @@ class Trial:
         stages: seconds a sample of one thread, by stage ("shard", "decode", "transform").
         gaps: seconds in which each batch was waited for.
         samples: that were counted.
+        serial: seconds a sample in which the thread that asks for batches made them itself.
     """
 
     rate: float
@@ -42,6 +44,7 @@ class Trial:
     stages: Mapping[str, float] = field(default_factory=dict)
     gaps: tuple[float, ...] = ()
     samples: int = 0
+    serial: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -110,7 +113,7 @@ class Runner:
         while taken <= ahead * workers or time.perf_counter() - begin < _WARM_SHARE * seconds:
             next(self._batches)
             taken += 1
-        before, cpu, start = self._clocks(), cpu_seconds(), time.perf_counter()
+        before, cpu, blocked, start = self._clocks(), cpu_seconds(), self._blocked(), time.perf_counter()
         gaps: list[float] = []
         samples, end = 0, start
         while len(gaps) < _LEAST_BATCHES or end - start < seconds:
@@ -118,7 +121,18 @@ class Runner:
             last, end = end, time.perf_counter()
             gaps.append(end - last)
         cpu = cpu_seconds() - cpu
-        return self._trial(before, self._clocks(), samples, end - start, cpu, gaps)
+        found = self._trial(before, self._clocks(), samples, end - start, cpu, gaps)
+        if blocked is None:
+            return found
+        return replace(found, serial=max(0.0, end - start - ((self._blocked() or 0.0) - blocked)) / samples)
+
+    def _blocked(self) -> float | None:
+        """Seconds in which the thread that asks for batches waited for others; None: these do it all."""
+        if not self._of_threads():
+            return 0.0 if getattr(self._loader, "num_workers", 1) == 0 else None
+        stages = [getattr(backend, "_stage", None) for backend in self._loader._epochs.lanes.backends]
+        inline = [stage for stage in stages if isinstance(stage, InlineStage)]
+        return sum(stage.waited for stage in inline) if inline else None
 
     def _of_threads(self) -> bool:
         return hasattr(self._loader, "explain")
@@ -172,6 +186,22 @@ def in_turns(
                 with closing(runner):
                     pass
     return {name: _median(trials) for name, trials in found.items()}
+
+
+def starting_seconds(make: Callable[[], Any]) -> float:
+    """Seconds from a pass's beginning to its first batch, the second time, less those of a later batch."""
+    found = []
+    with quiet():
+        loader = make()
+        for _ in range(2):
+            began = time.perf_counter()
+            iterator = iter(loader)
+            next(iterator)
+            first = time.perf_counter()
+            next(iterator, None)
+            found.append(max(0.0, 2 * first - began - time.perf_counter()))
+            del iterator
+    return found[-1]
 
 
 def _median(trials: list[Trial]) -> Trial:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from fastload.diagnose.case import LEAST_GAIN, Case, shown
+from fastload.diagnose.case import Case, shown
 from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
 from fastload.diagnose.python_part import lanes
+from fastload.diagnose.words import ENOUGH, fix_sentences, left_out, rate_sentence, worth_saying
 
 __all__ = ["judge"]
 
-_ENOUGH = 0.95  # of the step's rate: then the step is what limits
 _CLEAR = 0.10  # a gain that shows a cause
-_SAID = 3  # fixes with a number that are said in words
 
 
 def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
@@ -24,19 +23,21 @@ def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
         fixes: all that were tried; those that gain little are left out.
     """
     limit = _limit(case, stages, fixes)
-    worth = [fix for fix in fixes if fix.rate == 0 or fix.gain >= LEAST_GAIN]
-    worth.sort(key=lambda fix: -fix.rate)
-    if limit == "step":
-        worth = []
-    sentences = (*_rates(case, limit), _cause(case, limit, stages), *_helps(worth), *_left_out(case))
+    worth = worth_saying(fixes, limit)
+    sentences = (
+        rate_sentence(case, limit),
+        _cause(case, limit, stages),
+        *fix_sentences(worth),
+        *left_out(case),
+    )
     step = case.step.rate if case.step is not None else 0.0
-    return Verdict(limit, case.now, case.loader_rate, step, sentences, tuple(worth), tuple(stages), case.loop)
+    return Verdict(limit, case.now, case.loader_rate, step, sentences, worth, tuple(stages), case.loop)
 
 
 def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
-    if case.step is not None and case.now >= _ENOUGH * case.step_rate:
+    if case.step is not None and case.now >= ENOUGH * case.step_rate:
         return "step"
-    if case.storage_rate < _ENOUGH * case.base.rate:
+    if case.storage_rate < ENOUGH * case.base.rate:
         return "storage"
     rates = {stage.name: stage.rate for stage in stages}
     functions = min(("python", "collate"), key=lambda name: rates.get(name, float("inf")))
@@ -49,21 +50,6 @@ def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
         return "prefetch"
     of_threads = [name for name in ("decode", "transform") if name in rates]
     return min(of_threads, key=lambda name: rates[name], default="unknown")
-
-
-def _rates(case: Case, limit: str) -> Iterator[Sentence]:
-    loader = next_evidence = f"The loader was run without a step for {case.budget.run:.1f} s, three times."
-    if case.step is None:
-        yield Sentence(f"The loader gives {shown(case.loader_rate)} images/s.", loader)
-        return
-    step = f"The step could take {shown(case.step_rate)} images/s"
-    if limit == "step":
-        yield Sentence(
-            f"{step}, the loader could give {shown(case.loader_rate)}: nothing is to be done about the data.",
-            f"{case.step.evidence} {next_evidence}",
-        )
-        return
-    yield Sentence(f"{step}, the loader gives {shown(case.now)}.", f"{case.step.evidence} {next_evidence}")
 
 
 def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
@@ -116,24 +102,3 @@ def _at_once(count: int) -> str:
 def _of_threads(case: Case) -> float:
     """Samples a second of the core's threads, if nobody held them up."""
     return case.base.threads / case.base.seconds if case.base.seconds > 0 else float("inf")
-
-
-def _helps(fixes: Sequence[Fix]) -> Iterator[Sentence]:
-    """The best ones with their numbers, then what has none."""
-    for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
-        price = f" Its price: {fix.price}." if fix.price else ""
-        yield Sentence(
-            f"{fix.words}: {shown(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
-        )
-    for fix in fixes:
-        if fix.rate == 0:
-            yield Sentence(f"{fix.words}.", fix.evidence)
-
-
-def _left_out(case: Case) -> Iterator[Sentence]:
-    if case.budget.left_out:
-        names = ", ".join(case.budget.left_out)
-        yield Sentence(
-            f"Not tried, for lack of time: {names}.",
-            f"--seconds was {case.budget.seconds:.0f}; more is tried with more.",
-        )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+from pictures import encoded, picture
 from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
@@ -20,15 +18,7 @@ QUICK = 15.0  # seconds of an examination, at most
 
 
 def photos(count: int, side: int, **options: object) -> list[bytes]:
-    """Smooth random JPEGs."""
-    random = np.random.default_rng(0)
-    found = []
-    for _ in range(count):
-        small = Image.fromarray(random.integers(0, 256, (side // 8, side // 8, 3), dtype=np.uint8))
-        memory = io.BytesIO()
-        small.resize((side, side)).save(memory, "JPEG", quality=85, **options)
-        found.append(memory.getvalue())
-    return found
+    return [encoded(picture(seed, side, side), quality=85, **options) for seed in range(count)]
 
 
 def loader(dataset: object, **options: object) -> DataLoader:

@@ -40,15 +40,15 @@ def deeper_prefetch(case: Case) -> Iterator[Fix]:
         size,
         case.budget.run,
     )
-    yield case.fix_of(
+    yield case.fix(
         "prefetch",
         f"prefetch_factor={wanted}",
-        found["now"],
         found["more"],
         f"Threads were idle for {1 - base.busy:.0%} of their time, and waits for batches differ by "
         f"{uneven:.0%} of their mean. {depth} batches ahead gave {shown(found['now'].rate)} images/s, "
         f"{wanted} {shown(found['more'].rate)}, in turns, without a step.",
         f"{(wanted - depth) * slot / 1e6:.0f} MB of memory",
+        found["now"],
     )
 
 
@@ -68,12 +68,12 @@ def larger_batches(case: Case) -> Iterator[Fix]:
         size,
         case.budget.run,
     )
-    yield case.fix_of(
+    yield case.fix(
         "batch-size",
         f"batch_size={_TIMES * size}",
-        found["now"],
         found["more"],
         f"Batches of {size} gave {shown(found['now'].rate)} images/s, of {_TIMES * size} "
         f"{shown(found['more'].rate)}, in turns, without a step.",
         "other training: the learning rate belongs to it",
+        found["now"],
     )

@@ -47,7 +47,7 @@ def repacked(case: Case) -> Iterator[Fix]:
             f"{before / 1000:.0f}."
         )
         stored = case.storage_rate * before / max(1.0, after)
-        yield case.fix_of(name, words, found["now"], trial, evidence, price, stored)
+        yield case.fix(name, words, trial, evidence, price, found["now"], stored)
 
 
 def sensible_side(subject: Any) -> int | None:

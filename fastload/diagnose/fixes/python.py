@@ -40,7 +40,7 @@ def without_functions(case: Case) -> Iterator[Fix]:
         now, then = found["now"], found["without"]
         evidence = f"{said}. {shown(now.rate)} images/s with it, {shown(then.rate)} without, in turns."
         price = "what it does has to be done elsewhere: in the core, on the device, or before packing"
-        yield case.fix_of(kind, words, now, then, evidence, price)
+        yield case.fix(kind, words, then, evidence, price, now)
 
 
 def _lock(function: Function) -> str:

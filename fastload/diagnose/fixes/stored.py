@@ -37,12 +37,11 @@ def in_blocks(case: Case) -> Iterator[Fix]:
     yield case.fix(
         "block",
         'shuffle="block"',
-        base.rate,
-        base.cpu,
+        base,
         f"Storage gave {shown(storage.random)} records/s at random and {shown(storage.orderly)} in order. "
         f"{storage.evidence}.",
         "another order: `fastload shuffle` says how well it mixes",
-        storage.orderly / case.cold,
+        storage_rate=storage.orderly / case.cold,
     )
 
 
@@ -59,12 +58,11 @@ def from_memory(case: Case) -> Iterator[Fix]:
     yield case.fix(
         "memory-cache",
         words,
-        base.rate,
-        base.cpu,
+        base,
         f"The loader gave {shown(base.rate)} images/s of records that are in memory; {room:.0%} of the set "
         "has room there. From the second epoch on.",
         f"{_size(min(subject.data_bytes, room * subject.data_bytes))} of memory",
-        case.storage.random / left if left > 0 else float("inf"),
+        storage_rate=case.storage.random / left if left > 0 else float("inf"),
     )
 
 
@@ -77,12 +75,11 @@ def warmed(case: Case) -> Iterator[Fix]:
     yield case.fix(
         "warm",
         f"`fastload warm {subject.parts[0].where}` before the job",
-        base.rate,
-        base.cpu,
+        base,
         f"The loader gave {shown(base.rate)} images/s of records that are in memory; reading all "
         f"{_size(subject.data_bytes)} in order takes about {seconds:.0f} s.",
         f"{_size(subject.data_bytes)} of memory",
-        float("inf"),
+        storage_rate=float("inf"),
     )
 
 
@@ -110,14 +107,14 @@ def decoded_cache(case: Case) -> Iterator[Fix]:
     makers = {"now": lambda: subject.make(ids=ids), "cached": cached}
     found = in_turns(makers, subject.trial_batch, case.budget.run)
     now, then = found["now"], found["cached"]
-    yield case.fix_of(
+    yield case.fix(
         "decoded-cache",
         f"cache_decoded={side}",
-        now,
         then,
         f"{len(ids)} pictures kept decoded in memory gave {shown(then.rate)} images/s, decoded anew "
         f"{shown(now.rate)}, in turns. From the second epoch on.",
         f"{_size(need)} of memory; pictures are scaled to {side} pixels before the crop",
+        now,
         float("inf"),
     )
 

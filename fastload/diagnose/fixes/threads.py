@@ -25,13 +25,13 @@ def more_threads(case: Case) -> Iterator[Fix]:
         case.budget.run,
     )
     now, more = found["now"], found["more"]
-    yield case.fix_of(
+    yield case.fix(
         "threads",
         f"num_workers={wanted} (or autotune=True)",
-        now,
         more,
         f"num_workers={subject.threads} gave {shown(now.rate)} images/s and num_workers={wanted} "
         f"{shown(more.rate)}, in turns, without a step.",
+        base=now,
     )
 
 

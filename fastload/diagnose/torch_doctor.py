@@ -1,0 +1,100 @@
+"""The examination of a torch DataLoader: of use before anybody switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fastload.diagnose.case import shown
+from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
+from fastload.diagnose.fixes.torch_loader import TORCH_REGISTRY, TorchCase
+from fastload.diagnose.torch_subject import TorchSubject
+from fastload.diagnose.trial import Budget, in_turns
+from fastload.diagnose.words import ENOUGH, fix_sentences, left_out, rate_sentence, worth_saying
+
+__all__ = ["examine_torch"]
+
+_CLEAR = 0.10  # a gain that shows a cause
+
+
+def examine_torch(
+    loader: Any, loop: Loop | None, step: Stage | None, budget: Budget, folder: Path, cpus: float
+) -> Verdict:
+    """As :func:`fastload.diagnose.doctor.examine`."""
+    subject = TorchSubject(loader)
+    parts = tuple(subject.parts(budget.run))
+    collate = subject.collate_seconds(budget.run / 2)
+    if parts:
+        subject.suit(1 / max(1e-6, sum(part.seconds for part in parts)))
+    base = in_turns({"base": subject.make}, subject.trial_batch, 2 * budget.run, 2)["base"]
+    case = TorchCase(budget, folder, cpus, base, loop, step, subject, parts, collate)
+    stages = tuple(_stages(case))
+    fixes = [fix for propose in TORCH_REGISTRY for fix in propose(case)]
+    limit = _limit(case, fixes)
+    worth = worth_saying(fixes, limit)
+    sentences = (rate_sentence(case, limit), _cause(case, limit), *fix_sentences(worth), *left_out(case))
+    rate = step.rate if step is not None else 0.0
+    return Verdict(limit, case.now, case.loader_rate, rate, sentences, worth, stages, loop)
+
+
+def _stages(case: TorchCase) -> Iterator[Stage]:
+    workers = min(max(1, case.subject.workers), max(1.0, case.cpus))
+    names = dict.fromkeys(part.name for part in case.parts)
+    for name in names:
+        each = [part for part in case.parts if part.name == name]
+        seconds = sum(part.seconds for part in each)
+        evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in each)
+        yield Stage(
+            name, workers / max(1e-9, seconds), seconds, f"A sample, alone in this process: {evidence}."
+        )
+    if case.collate > 0:
+        evidence = f"{1000 * case.collate:.3f} ms a sample, alone in this process."
+        yield Stage("collate", workers / case.collate, case.collate, evidence)
+    yield Stage(
+        "loader",
+        case.base.rate,
+        case.base.cpu,
+        f"Without a step, {case.subject.workers} workers: {shown(case.base.rate)} samples/s, "
+        f"{1000 * case.base.cpu:.2f} ms of CPU time a sample.",
+    )
+    if case.step is not None:
+        yield case.step
+
+
+def _limit(case: TorchCase, fixes: Sequence[Fix]) -> str:
+    if case.step is not None and case.now >= ENOUGH * case.step_rate:
+        return "step"
+    seconds = dict.fromkeys(("decode", "transform", "python"), 0.0)
+    for part in case.parts:
+        seconds[part.name] += part.seconds
+    slowest = max(seconds, key=lambda name: seconds[name])
+    whole = sum(seconds.values())
+    if case.collate > whole / 2:
+        return "collate"
+    if slowest == "python" and seconds["python"] > whole / 2 and len(case.parts) > 1:
+        return "python"
+    if any(fix.name == "workers" and fix.gain >= _CLEAR for fix in fixes):
+        return "threads"
+    return slowest if whole > 0 else "unknown"
+
+
+def _cause(case: TorchCase, limit: str) -> Sentence:
+    workers = case.subject.workers
+    count = f"{workers} worker{'s' if workers != 1 else ''}" if workers else "the loop's own thread"
+    whole = sum(part.seconds for part in case.parts) + case.collate
+    evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in case.parts)
+    if limit == "step":
+        return Sentence("The step limits.", f"The loop reached {shown(case.now)} samples/s.")
+    if limit == "threads":
+        return Sentence(f"Too few workers: {count} make the samples, where {case.cpus:g} CPUs are.", evidence)
+    if limit == "collate":
+        share = case.collate / whole
+        return Sentence(f"The collate function limits: {share:.0%} of a sample's time is its.", evidence)
+    if limit == "unknown":
+        return Sentence("What limits was not found.")
+    of = [part for part in case.parts if part.name == limit]
+    slowest = max(of, key=lambda part: part.seconds)
+    what = {"decode": "Decoding", "transform": "The transform", "python": "Python code"}[limit]
+    there = f"{sum(part.seconds for part in of) / whole:.0%} of it there ({slowest.words})"
+    return Sentence(f"{what} limits: {count} at {1000 * whole:.2f} ms a sample, {there}.", evidence)

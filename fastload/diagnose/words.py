@@ -1,0 +1,57 @@
+"""The sentences that every verdict has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fastload.diagnose.case import LEAST_GAIN, Examined, shown
+from fastload.diagnose.facts import Fix, Sentence
+
+__all__ = ["ENOUGH", "fix_sentences", "left_out", "rate_sentence", "worth_saying"]
+
+ENOUGH = 0.95  # of the step's rate: then the step is what limits
+_SAID = 4  # fixes with a number that are said in words
+
+
+def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
+    """Those that gain something, the best first; none where the step limits."""
+    if limit == "step":
+        return ()
+    worth = [fix for fix in fixes if fix.rate == 0 or fix.gain >= LEAST_GAIN]
+    return tuple(sorted(worth, key=lambda fix: -fix.rate))
+
+
+def rate_sentence(case: Examined, limit: str) -> Sentence:
+    """What the step could take and what the loader gives."""
+    run = f"The loader was run without a step, again and again for {case.budget.run:.1f} s: "
+    run += f"{shown(case.loader_rate)} images/s."
+    if case.step is None:
+        return Sentence(f"The loader gives {shown(case.loader_rate)} images/s.", run)
+    step = f"The step could take {shown(case.step_rate)} images/s"
+    evidence = f"{case.step.evidence} {run}"
+    if limit == "step":
+        enough = (
+            f"{step}, the loader could give {shown(case.loader_rate)}: nothing is to be done about the data."
+        )
+        return Sentence(enough, evidence)
+    return Sentence(f"{step}, the loader gives {shown(case.now)}.", evidence)
+
+
+def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
+    """The best ones with their numbers, then what has none."""
+    for fix in [fix for fix in fixes if fix.rate > 0][:_SAID]:
+        price = f" Its price: {fix.price}." if fix.price else ""
+        yield Sentence(
+            f"{fix.words}: {shown(fix.rate)} images/s ({fix.gain:+.0%}).", f"{fix.evidence}{price}"
+        )
+    for fix in fixes:
+        if fix.rate == 0:
+            yield Sentence(f"{fix.words}.", fix.evidence)
+
+
+def left_out(case: Examined) -> Iterator[Sentence]:
+    """What there was no time for."""
+    if case.budget.left_out:
+        names = ", ".join(case.budget.left_out)
+        more = f"There were {case.budget.seconds:.0f} s; with more of them more is tried."
+        yield Sentence(f"Not tried, for lack of time: {names}.", more)
