@@ -1,20 +1,27 @@
-"""Slow storage out of any disk: reads of this process are held to so many bytes a second by the kernel.
+"""A worse machine out of any: slow storage, fewer CPUs, a neighbour. This process is held back by the kernel.
 
-By the block controller of cgroups: v1's ``blkio.throttle.read_bps_device`` or v2's ``io.max``, whichever is
-writable (as root it is, on most machines). Reads from the page cache cost nothing, as with any storage.
+Storage by the block controller of cgroups: v1's ``blkio.throttle.read_bps_device`` or v2's ``io.max``,
+whichever is writable (as root it is, on most machines). Reads from the page cache cost nothing, as with any
+storage. CPUs by the CPU controller's quota.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-__all__ = ["NoThrottle", "device_of", "throttled"]
+__all__ = ["NoThrottle", "busy_neighbour", "device_of", "quota_of_cpus", "throttled"]
 
 V1 = "blkio.throttle.read_bps_device"
+V1_READS = "blkio.throttle.read_iops_device"
 V2 = "io.max"
+V2_CPU = "cpu.max"
+V1_CPU = "cpu.cfs_quota_us"
+PERIOD = 100_000  # microseconds, as the kernel has it at first
 
 
 class NoThrottle(Exception):
@@ -68,8 +75,14 @@ def _group(top: Path, name: str, value: str) -> Iterator[Path]:
 
 
 @contextmanager
-def throttled(path: Path, rate: int, root: str = "/") -> Iterator[str]:
+def throttled(path: Path, rate: int, root: str = "/", reads: bool = False) -> Iterator[str]:
     """All threads of this process read the disk of ``path`` with at most ``rate`` bytes a second.
+
+    Args:
+        path: of a file or folder on the disk.
+        rate: bytes a second; with ``reads`` requests a second.
+        root: of the file system.
+        reads: whether requests are counted, not bytes.
 
     Yields:
         The name of the control that does it.
@@ -78,12 +91,56 @@ def throttled(path: Path, rate: int, root: str = "/") -> Iterator[str]:
         NoThrottle: no such control is writable.
     """
     device, mount = device_of(path, root), Path(root, "sys/fs/cgroup")
-    v2, reasons = f"{device} rbps={rate}", []
-    for top, controller, name, value in [
-        (mount, "", V2, v2),
-        (mount / "unified", "", V2, v2),
-        (mount / "blkio", "blkio", V1, f"{device} {rate}"),
-    ]:
+    v1, v2 = (V1_READS, "riops") if reads else (V1, "rbps")
+    with _held_back(
+        [
+            (mount, "", V2, f"{device} {v2}={rate}"),
+            (mount / "unified", "", V2, f"{device} {v2}={rate}"),
+            (mount / "blkio", "blkio", v1, f"{device} {rate}"),
+        ],
+        root,
+    ) as name:
+        yield name
+
+
+@contextmanager
+def quota_of_cpus(cpus: float, root: str = "/") -> Iterator[str]:
+    """This process and its children get no more than so many CPUs' time.
+
+    Raises:
+        NoThrottle: no such control is writable.
+    """
+    mount, quota = Path(root, "sys/fs/cgroup"), round(cpus * PERIOD)
+    with _held_back(
+        [
+            (mount, "", V2_CPU, f"{quota} {PERIOD}"),
+            (mount / "unified", "", V2_CPU, f"{quota} {PERIOD}"),
+            (mount / "cpu", "cpu", V1_CPU, str(quota)),
+            (mount / "cpu,cpuacct", "cpu", V1_CPU, str(quota)),
+        ],
+        root,
+    ) as name:
+        yield name
+
+
+@contextmanager
+def busy_neighbour(processes: int) -> Iterator[None]:
+    """So many processes that do nothing but compute."""
+    line = [sys.executable, "-c", "while True: pass"]
+    running = [subprocess.Popen(line, start_new_session=True) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _held_back(controls: list[tuple[Path, str, str, str]], root: str) -> Iterator[str]:
+    """This process in a cgroup of its own, with the first control (top, controller, name, value) there is."""
+    reasons: list[str] = []
+    for top, controller, name, value in controls:
         if not (top / "cgroup.procs").exists():
             continue
         with ExitStack() as stack:
@@ -97,4 +154,6 @@ def throttled(path: Path, rate: int, root: str = "/") -> Iterator[str]:
             (group / "cgroup.procs").write_text(str(os.getpid()))
             yield f"cgroup {'v1' if controller else 'v2'} {name}"
             return
-    raise NoThrottle(f"no writable block controller below {mount}: {'; '.join(reasons) or 'none mounted'}.")
+    mount = Path(root, "sys/fs/cgroup")
+    kind = "CPU" if "cpu" in controls[0][2] else "block"
+    raise NoThrottle(f"no writable {kind} controller below {mount}: {'; '.join(reasons) or 'none mounted'}.")

@@ -1,0 +1,114 @@
+"""Is the doctor right? Loops with one thing wrong: its cause, its prediction, and what the fix gives.
+
+    python benchmarks/bench_doctor.py IMAGES [--only NAME ...] [--seconds 3] [--rounds 3] [--workdir FOLDER]
+
+Each scenario (doctor_scenarios.py) is a process of its own: a training loop runs and is watched, the doctor
+examines it, then the loop as it is and the mended one run in turns. The step waits as for a GPU, or computes.
+IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a CPU quota) or
+torchvision is skipped where it is not to be had, and said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from doctor_scenarios import SCENARIOS
+from machine import facts
+from rounds import SKIPPED
+
+ROOT = Path(__file__).parents[1]
+RUN = Path(__file__).with_name("doctor_run.py")
+TIME_LIMIT = 400.0  # seconds of one scenario
+
+
+def parse(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scenarios")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of each run of a loop")
+    parser.add_argument("--rounds", type=int, default=3, help="of the loop as it is and mended, in turns")
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds that the doctor may take")
+    parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "doctor.json")
+    return parser.parse_args(given)
+
+
+def run(name: str, options: argparse.Namespace, work: Path) -> dict[str, Any]:
+    """One scenario's row; ``skipped`` or ``failed`` says why there is none."""
+    line = [sys.executable, str(RUN), name, "--images", str(options.images.resolve()), "--work", str(work)]
+    line += [
+        "--seconds",
+        str(options.seconds),
+        "--rounds",
+        str(options.rounds),
+        "--limit",
+        str(options.limit),
+    ]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=TIME_LIMIT)
+    except subprocess.TimeoutExpired:
+        return {"name": name, "failed": f"not done after {TIME_LIMIT:.0f} s"}
+    if done.returncode == SKIPPED:
+        return {"name": name, "skipped": done.stderr.strip().splitlines()[-1]}
+    if done.returncode != 0:
+        return {"name": name, "failed": done.stderr.strip()[-2000:]}
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def off_by(row: dict[str, Any]) -> float | None:
+    """By how much the prediction of the gain's rate is wrong; None where nothing was predicted."""
+    if not row.get("predicted") or not row.get("reached"):
+        return None
+    return float(row["predicted"] / row["reached"] - 1)
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """The table, and what it comes to."""
+    print("| scenario | cause found | fix | as it is | predicted | reached | off by | s |")
+    print("|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        if "cause" not in row:
+            print(f"| {row['name']} | {row.get('skipped') or row['failed'].splitlines()[-1]} | | | | | | |")
+            continue
+        off = off_by(row)
+        cause = row["cause"] + ("" if row["right"] else " (wrong)")
+        cells = [row["name"], cause, row["fix"] or "nothing", f"{row['before']:.0f}"]
+        cells += [f"{row['predicted']:.0f}" if row["predicted"] else "-"]
+        cells += [f"{row['reached']:.0f}" if row["reached"] else "-"]
+        cells += [f"{off:+.0%}" if off is not None else "-", f"{row['seconds']:.0f}"]
+        print("| " + " | ".join(cells) + " |")
+    asked = [row for row in rows if "cause" in row]
+    errors = [abs(off) for row in asked if (off := off_by(row)) is not None]
+    print(f"\nRight cause: {sum(row['right'] for row in asked)} of {len(asked)}.", end=" ")
+    if errors:
+        print(f"Predictions off by {statistics.median(errors):.0%} (median), {max(errors):.0%} (worst).")
+
+
+def main(given: list[str] | None = None) -> int:
+    """Measure, print, write."""
+    options = parse(given)
+    names = [one.name for one in SCENARIOS if not options.only or one.name in options.only]
+    with tempfile.TemporaryDirectory() as folder:
+        work = (options.workdir or Path(folder)).resolve()
+        rows = []
+        for name in names:
+            rows.append(run(name, options, work))
+            said = rows[-1].get("words") or rows[-1].get("skipped") or rows[-1].get("failed")
+            print(f"{name}: {said}", file=sys.stderr, flush=True)
+    report(rows)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({"rows": rows, "machine": facts()}, indent=1))
+    return 1 if any("failed" in row for row in rows) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
