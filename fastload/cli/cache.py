@@ -7,6 +7,8 @@ import datetime
 import os
 import pwd
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from fastload.cache.settings import CacheSetting
 from fastload.cli.arguments import add_storage_options, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_lines
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.node_sets import NodeSet, node_sets, remove_node_set
 
 __all__ = ["add", "run"]
 
@@ -29,7 +32,7 @@ def add(verbs: Any) -> None:
         "cache",
         help="what the node cache holds; make room",
         description="The node cache of this user: datasets' records in memory, or in a disk tier's "
-        "folder (--dir), shared by all processes.",
+        "folder (--dir), shared by all processes; without --dir also the indexes of sets in stores.",
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     ls = actions.add_parser("ls", help="the cached sets", description="List the cached sets.")
@@ -58,20 +61,15 @@ def run(arguments: argparse.Namespace) -> int:
     root = (arguments.dir or CacheSetting().folder).absolute()
     if arguments.action == "path":
         return _path(root, arguments)
-    try:
-        folder = PrivateFolder(root, on_disk=not is_in_memory(root))
-    except FileNotFoundError:
-        _print_nothing(root, arguments)
-        return 0
-    with folder:
-        return _ls(folder, arguments) if arguments.action == "ls" else _clear(folder, arguments)
-
-
-def _print_nothing(root: Path, arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        print_json({"folder": str(folder_path(root)), "sets": []})
-    else:
-        print_lines([f"{folder_path(root)}: nothing"])
+    with ExitStack() as stack:
+        try:
+            folder = stack.enter_context(PrivateFolder(root, on_disk=not is_in_memory(root)))
+        except FileNotFoundError:
+            folder = None
+        kept = node_sets() if arguments.dir is None else []
+        if arguments.action == "ls":
+            return _ls(folder, root, kept, arguments)
+        return _clear(folder, root, [] if arguments.stale else kept, arguments)
 
 
 def _path(root: Path, arguments: argparse.Namespace) -> int:
@@ -85,20 +83,37 @@ def _path(root: Path, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _ls(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
-    found = cached_sets(folder)
-    others = list(other_folders(folder.root))
+def _ls(
+    folder: PrivateFolder | None, root: Path, kept: Sequence[NodeSet], arguments: argparse.Namespace
+) -> int:
+    found = cached_sets(folder) if folder is not None else []
+    others = list(other_folders(folder.root)) if folder is not None else []
     if arguments.json:
         owners = [{"folder": str(path), "owner": owner, "bytes": size} for path, owner, size in others]
-        print_json({"folder": str(folder.path), "sets": [_facts(each) for each in found], "others": owners})
+        facts = {"folder": str(folder_path(root)), "sets": [_facts(each) for each in found]}
+        indexes = [{**asdict(each), "path": str(each.path)} for each in kept]
+        print_json({**facts, "others": owners, "indexes": indexes})
         return 0
     total = sum(each.bytes for each in found)
-    lines = [f"{folder.path} ({_user(os.geteuid())}): {human_bytes(total)} in {counted(len(found), 'set')}"]
+    lines = [
+        f"{folder_path(root)} ({_user(os.geteuid())}): {human_bytes(total)} in {counted(len(found), 'set')}"
+    ]
     lines += map(_line, found)
-    for path, owner, size in others:
-        lines.append(f"{path} ({_user(owner)}): {'not known' if size is None else human_bytes(size)}")
+    for path, owner, held in others:
+        lines.append(f"{path} ({_user(owner)}): {'not known' if held is None else human_bytes(held)}")
+    if kept:
+        total = sum(each.bytes for each in kept)
+        lines.append(
+            f"{kept[0].path.parent}: {human_bytes(total)}, indexes of {counted(len(kept), 'set')} in stores"
+        )
+    lines += map(_index_line, kept)
     print_lines(lines)
     return 0
+
+
+def _index_line(kept: NodeSet) -> str:
+    use = "in use" if kept.in_use else "not in use"
+    return f"  {kept.source or 'not known whose'}  {kept.path.name}  {human_bytes(kept.bytes)}  {use}"
 
 
 def _user(uid: int) -> str:
@@ -155,21 +170,36 @@ def _use(found: CachedSet) -> str:
     return f"in use by {counted(len(pids), 'process')}: {', '.join(map(str, pids))}"
 
 
-def _clear(folder: PrivateFolder, arguments: argparse.Namespace) -> int:
+def _clear(
+    folder: PrivateFolder | None, root: Path, indexes: Sequence[NodeSet], arguments: argparse.Namespace
+) -> int:
     removed: list[CachedSet] = []
     kept: list[CachedSet] = []
-    with folder.creating():
-        clean(folder)
-        for found in _chosen(cached_sets(folder), arguments):
-            (removed if remove(folder, found.name) else kept).append(found)
-    freed = sum(found.bytes for found in removed)
+    if folder is not None:
+        with folder.creating():
+            clean(folder)
+            for found in _chosen(cached_sets(folder), arguments):
+                (removed if remove(folder, found.name) else kept).append(found)
+    wanted = {str(given).rstrip("/") for given in arguments.datasets}
+    chosen = [each for each in indexes if not wanted or each.source in wanted]
+    gone = [each for each in chosen if remove_node_set(each)]
+    used = [each for each in chosen if each not in gone]
+    freed = sum(found.bytes for found in removed) + sum(each.bytes for each in gone)
     if arguments.json:
-        names = {"removed": [str(s.path) for s in removed], "in_use": [str(s.path) for s in kept]}
-        print_json({"folder": str(folder.path), "bytes": freed, **names})
+        paths = [
+            [str(each.path) for each in caches] + [str(each.path) for each in stored]
+            for caches, stored in ((removed, gone), (kept, used))
+        ]
+        facts = {"folder": str(folder_path(root)), "bytes": freed}
+        print_json({**facts, "removed": paths[0], "in_use": paths[1]})
     else:
-        lines = [f"{folder.path}: {counted(len(removed), 'set')} removed, {human_bytes(freed)}"]
-        print_lines([*lines, *(f"  kept {found.path}: {_use(found)}" for found in kept)])
-    return 1 if kept and arguments.datasets else 0
+        indexed = f", indexes of {counted(len(gone), 'set')} in stores" if gone else ""
+        lines = [
+            f"{folder_path(root)}: {counted(len(removed), 'set')} removed{indexed}, {human_bytes(freed)}"
+        ]
+        lines += [f"  kept {found.path}: {_use(found)}" for found in kept]
+        print_lines([*lines, *(f"  kept {each.path}: {each.source} is in use" for each in used)])
+    return 1 if (kept or used) and arguments.datasets else 0
 
 
 def _opened(given: str | Path, arguments: argparse.Namespace) -> PackedFiles:

@@ -32,7 +32,7 @@ __all__ = ["PackedFiles", "check_fields", "checked_id"]
 # What opening makes, and what is computed from it: not pickled.
 _OPENED = (
     "manifest", "index", "reader", "entries", "cache", "field_caches", "class_to_idx", "labels", "targets",
-    "columns", "_readers", "store", "_kept_fields",
+    "columns", "_readers", "store", "_kept_fields", "_node_use",
 )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ class PackedFiles:
 
             copy = copy_to_node(self.location, self._storage_options, self._wants_entries)
             self.location, self.folder, self.store = copy.location, copy.folder, copy.store
-            self.manifest, shards = copy.manifest, copy.shards
+            self.manifest, shards, self._node_use = copy.manifest, copy.shards, copy.use
         path = self.folder / INDEX_NAME
         self.index = _C.Index(str(path))
         if len(self.index) != self.manifest.num_records or self.index.digest != self.manifest.index_crc:

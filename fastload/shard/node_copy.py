@@ -22,6 +22,7 @@ from fastload.remote.node_folder import NodeFolder
 from fastload.remote.opening import shared_store
 from fastload.remote.store import Store
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.node_sets import NodeUse, write_source
 
 __all__ = ["NodeCopy", "copy_as_it_is", "copy_to_node", "read_manifest"]
 
@@ -38,6 +39,7 @@ class NodeCopy:
     manifest: Manifest
     store: Store
     shards: list[tuple[str, int]]  # path in the store, bytes
+    use: NodeUse | None = None  # keeps the folder; None: it is the caller's own
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def copy_to_node(
     body = _manifest_bytes(location / MANIFEST_NAME, store)
     manifest = Manifest.parse(str(location / MANIFEST_NAME), body)
     shards = _shards(location, manifest)
-    folder = NodeFolder(manifest.id)
+    use = NodeUse(manifest.id)
+    folder = use.folder
     tables = _tables(manifest, folder.path, entries)
     if not _is_complete(location, store, folder.path, tables):
         with folder.alone(str(location)):
@@ -102,8 +105,9 @@ def copy_to_node(
             whole = not (folder.path / MANIFEST_NAME).exists()
             missing = [table for table in tables if not _is_there(folder.path, table, whole)]
             _fetch(location, store, folder, missing)
+            write_source(folder, str(location))
             folder.settle([table.name for table in tables], MANIFEST_NAME, body)
-    return NodeCopy(location, folder.path, manifest, store, shards)
+    return NodeCopy(location, folder.path, manifest, store, shards, use)
 
 
 def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None, root: Path) -> NodeCopy:

@@ -31,3 +31,9 @@ def root(memory: OpenFolder, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("no file system in memory has room")
     monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(memory.path))
     return memory.path
+
+
+@pytest.fixture(autouse=True)
+def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the node keeps the indexes of sets in stores: nobody's own are listed or removed."""
+    monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))

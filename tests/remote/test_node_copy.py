@@ -73,7 +73,7 @@ def asked(front: FaultServer) -> list[str]:
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+    return sorted(path.name for path in folder.iterdir() if path.name not in (".lock", ".use", ".source"))
 
 
 def test_index_and_manifest_are_kept(
