@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import contents_json, contents_rows, print_json, print_table
@@ -16,7 +18,9 @@ from fastload.packing.cluster.ray_pack import ray_entries
 from fastload.packing.entries import DEFAULT_SPACING, Maker
 from fastload.packing.entry_facts import entry_facts
 from fastload.packing.foreign import IndexOptions, index_entries, index_files
+from fastload.packing.stored_entries import index_stored_entries
 from fastload.shard.dataset import PackedFiles
+from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]
 
@@ -32,7 +36,11 @@ def add(verbs: Any) -> None:
         "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels. "
         "Without: make (or with 'none' remove) the JPEGs' entry points of a packed or indexed dataset.",
     )
-    parser.add_argument("paths", metavar="PATH", nargs="+", help="files, or folders of them, of one format")
+    parser.add_argument(
+        "paths", metavar="PATH", nargs="+",
+        help="files, or folders of them, of one format; of --entries alone a dataset, or its URL",
+    )  # fmt: skip
+    add_storage_options(parser)
     parser.add_argument("--output", metavar="FOLDER", help="where index and manifest go")
     parser.add_argument(
         "--entries",
@@ -57,11 +65,13 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Index, and print what was found."""
+    if len(arguments.paths) == 1 and "://" in arguments.paths[0] and arguments.output is None:
+        return _in_store(arguments)
     stored = next((path for path in [*arguments.paths, arguments.output] if "://" in str(path)), None)
     if stored is not None:
         raise PackError(
-            f"an index, and entry points, are made of files of this machine. Found: {stored}. Index where "
-            "the files are, and upload the folder; 'fastload pack' takes and writes URLs."
+            f"an index is made of files of this machine. Found: {stored}. Index where the files are, and "
+            "upload the folder; 'fastload pack' takes and writes URLs."
         )
     with PackProgress(quiet=arguments.json) as progress, ExitStack() as stack:
         made: Maker | None = None
@@ -77,6 +87,26 @@ def run(arguments: argparse.Namespace) -> int:
             )
             index_files(arguments.paths, folder, options, progress, made)
     _print(PackedFiles(folder), str(folder), arguments.json)
+    return 0
+
+
+def _in_store(arguments: argparse.Namespace) -> int:
+    """Entry points of a set in a store."""
+    url, options = arguments.paths[0], options_for(arguments, arguments.paths[0])
+    if arguments.entries == _UNSET or arguments.ray is not None:
+        raise PackError(
+            f"of a set in a store --entries makes or removes the entry points, without --ray. Found: {url}."
+        )
+    with PackProgress(quiet=arguments.json) as progress:
+        failed = index_stored_entries(url, options, arguments.entries, progress)
+    dataset = PackedFiles(url, storage_options=options)
+    if failed:
+        where = dataset.folder / ENTRIES_NAME
+        sys.stderr.write(f"{failed} " + (
+            "The entry points that are there stay.\n" if arguments.entries is None
+            else f"The entry points are used on this node alone: {where}.\n"
+        ))  # fmt: skip
+    _print(dataset, url, arguments.json)
     return 0
 
 

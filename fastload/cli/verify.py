@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 from contextlib import ExitStack
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import counted, print_json, print_lines
 from fastload.packing.problems import Problem
-from fastload.packing.verify import Spread, manifest_at, verify
+from fastload.packing.verify import Spread, has_entries, manifest_at, verify
 from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]
@@ -50,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
             {"ok": not found, "records": records, "found": found, "problems": [*map(_facts, problems)]}
         )
     else:
-        there = (Path(arguments.folder) / ENTRIES_NAME).exists()
+        there = has_entries(arguments.folder, options)
         checks = [
             ("CRC-32C", True),
             ("values of all fields", bool(manifest_at(arguments.folder, options).fields)),

@@ -255,14 +255,19 @@ def _pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def wrong_entries(dataset: PackedFiles, threads: int, samples: range | None = None) -> Iterator[int]:
+def wrong_entries(
+    dataset: PackedFiles, threads: int, samples: range | None = None, folder: Path | None = None
+) -> Iterator[int]:
     """Compute entry points again, those of ``samples`` or all; the ids of those whose stored ones differ.
+
+    Args:
+        folder: where the stored ones are; None: the dataset's.
 
     Raises:
         FormatError: the dataset has no ``entries.fli``, or a damaged one.
         ChecksumError: a page of it is damaged.
     """
-    entries = _C.Entries(str(dataset.folder / ENTRIES_NAME), dataset.index)
+    entries = _C.Entries(str((folder or dataset.folder) / ENTRIES_NAME), dataset.index)
     entries.verify()
 
     def differing(ids: npt.NDArray[np.uint64]) -> list[int]:

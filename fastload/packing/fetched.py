@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.machine.threads import started_pool
+from fastload.remote.location import Location
 from fastload.remote.store import Store
 from fastload.shard.dataset import PackedFiles
 
@@ -60,11 +62,28 @@ class StoredShards:
     Args:
         store: the set's.
         shards: path in it and bytes of each shard.
+        location: the set's.
+        storage_options: the store's.
     """
 
-    def __init__(self, store: Store, shards: Sequence[tuple[str, int]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        shards: Sequence[tuple[str, int]],
+        location: Location,
+        storage_options: Mapping[str, Any],
+    ) -> None:
         self._store, self._shards = store, shards
+        self.location, self._options = location, storage_options
         self._sizes = {number: size for number, (_, size) in enumerate(shards)}
+
+    def dataset(self) -> PackedFiles:
+        """The set, opened.
+
+        Raises:
+            FormatError, RemoteError: it cannot be.
+        """
+        return PackedFiles(str(self.location), entries=False, storage_options=self._options)
 
     def size(self, number: int) -> int | None:
         """Bytes of a shard in the store; None: it is not there.

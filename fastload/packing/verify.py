@@ -17,7 +17,7 @@ from fastload.errors import FastloadError, PackError
 from fastload.machine.threads import started_pool
 from fastload.packing.column_checks import ColumnChecks
 from fastload.packing.entries import wrong_entries
-from fastload.packing.fetched import THREADS, StoredShards
+from fastload.packing.fetched import THREADS, StoredShards, in_windows
 from fastload.packing.problems import Problem, Problems
 from fastload.packing.record_checks import RecordChecks, overlaps_across
 from fastload.packing.spans import opened_once, spans_of
@@ -29,7 +29,7 @@ from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
 from fastload.shard.node_copy import copy_as_it_is, read_manifest
 
-__all__ = ["Problem", "manifest_at", "verify"]
+__all__ = ["Problem", "has_entries", "manifest_at", "verify"]
 
 Progress = Callable[[int, int], None]
 Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
@@ -46,6 +46,18 @@ def manifest_at(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     if location is None:
         return Manifest.read(Path(folder).absolute())
     return read_manifest(location, shared_store(location, options))
+
+
+def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> bool:
+    """Whether a folder or a URL has entry points.
+
+    Raises:
+        RemoteError: the store does not tell.
+    """
+    folder, location, options = place_of(folder, storage_options)
+    if location is None:
+        return (Path(folder).absolute() / ENTRIES_NAME).exists()
+    return shared_store(location, options).head((location / ENTRIES_NAME).path) is not None
 
 
 class _Checks:
@@ -172,7 +184,7 @@ class _Checks:
     def entry_points(self, recompute: bool, spread: Spread | None) -> None:
         """Entry points that are damaged, missing or, if they are to be computed again, wrong."""
         path = self.folder / ENTRIES_NAME
-        folder = self.folder if self.stored is None else "FOLDER"  # which is uploaded again then
+        folder = self.folder if self.stored is None else self.stored.location
         again = f"'fastload index {folder} --entries'"
         try:
             if path.exists():
@@ -187,11 +199,17 @@ class _Checks:
             self.found.add("", [Problem(words, ENTRIES_NAME)])
 
     def _wrong_entries(self, spread: Spread | None) -> Iterator[int]:
+        if self.stored is not None:
+            dataset = self.stored.dataset()
+            for ids, part in in_windows(dataset):
+                yield from wrong_entries(part, len(os.sched_getaffinity(0)), ids, self.folder)
+            return
         dataset = PackedFiles(self.folder, entries=False)
         if spread is None:
-            return wrong_entries(dataset, len(os.sched_getaffinity(0)))
+            yield from wrong_entries(dataset, len(os.sched_getaffinity(0)))
+            return
         common = (self.folder, dataset.id)
-        return chain.from_iterable(spread(_entries_of_span, common, spans_of(dataset.manifest)))
+        yield from chain.from_iterable(spread(_entries_of_span, common, spans_of(dataset.manifest)))
 
 
 def _records_of_span(
@@ -224,7 +242,7 @@ def verify(
         folder: a packed dataset, or its URL in a store, whose records are all read once.
         decode: decode every record, too.
         progress: called with (records, bytes) as they are checked, from this thread.
-        entries: compute all entry points again, too, and compare them with the stored ones; not of a URL.
+        entries: compute all entry points again, too, and compare them with the stored ones.
         spread: calls a function with its first argument and each of the items, in processes that see the
             same folder, and gives the results in order; None: threads of this process do the work.
         storage_options: for a URL: credentials, endpoint and so on.
@@ -236,21 +254,20 @@ def verify(
     Raises:
         FormatError: no manifest, or one that cannot be read: there is nothing to check against.
         RemoteError: the store says no, or does not answer.
-        PackError: entries or spread, and a URL.
+        PackError: spread, and a URL.
     """
     if ":/" in str(folder) or storage_options:
         folder, location, options = place_of(folder, storage_options)
         if location is not None:
-            if entries or spread is not None:
-                what = "entry points are computed again" if entries else "processes share the work"
+            if spread is not None:
                 raise PackError(
-                    f"{what} of records that are on this machine. Found: {location}. Leave --entries and "
+                    f"processes share the work on records that are on this machine. Found: {location}. Leave "
                     "--ray out, or verify the folder that was uploaded."
                 )
             with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
                 copy = copy_as_it_is(location, options, Path(root))
-                stored = StoredShards(copy.store, copy.shards)
-                return _verified(copy.folder, decode, progress, False, None, stored)
+                stored = StoredShards(copy.store, copy.shards, location, options)
+                return _verified(copy.folder, decode, progress, entries, None, stored)
     return _verified(Path(folder).absolute(), decode, progress, entries, spread)
 
 

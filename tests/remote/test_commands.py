@@ -7,22 +7,28 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from cache_folder import memory_folder
+from fault_server import FaultServer
 from field_sets import RICH, rich_samples, write_field_set
 from object_server import ObjectServer
 
 from fastload import PackedDataset
 from fastload.cli import main
+from fastload.packing import entries as entries_module
 from fastload.packing import fetched
 from fastload.packing.fetched import in_windows, runs
+from fastload.packing.foreign import index_entries
+from fastload.packing.stored_entries import index_stored_entries
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
+from fastload.shard.manifest import ENTRIES_NAME
 
 BUCKET = "commands"
 URL = f"s3://{BUCKET}/set"
@@ -150,9 +156,71 @@ def test_verify_reads_by_large_requests(packed: PackedDataset, monkeypatch: pyte
     assert len(asked) == len(packed.manifest.shards)
 
 
-def test_entry_points_are_not_computed_of_a_store(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "records that are on this machine" in out_of(capsys, "verify", URL, "--entries", code=1)
-    assert f"files of this machine. Found: {URL}" in out_of(capsys, "index", URL, "--entries", code=1)
+@pytest.mark.parametrize("window", [1 << 26, 3000])
+def test_entry_points_are_made_and_checked(
+    server: ObjectServer,
+    packed: PackedDataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    window: int,
+) -> None:
+    monkeypatch.setattr(fetched, "WINDOW_BYTES", window)
+    shutil.copytree(packed.folder, tmp_path / "here")
+    index_entries(tmp_path / "here", 16)
+    where = f"points{window}"
+    url = f"s3://{BUCKET}/{where}"
+    put(server, packed.folder, where)
+    assert "there are no entry points" in out_of(capsys, "verify", url, "--entries")
+    assert "16 pixels" in out_of(capsys, "index", url, "--entries", "16")
+    stored = server.client().get_object(Bucket=BUCKET, Key=f"{where}/{ENTRIES_NAME}")["Body"].read()
+    assert stored == (tmp_path / "here" / ENTRIES_NAME).read_bytes()
+    assert "entry points)" in out_of(capsys, "verify", url, "--entries")
+    assert PackedFiles(url).entries is not None
+    index_entries(tmp_path / "here", 32)
+    wrong = (tmp_path / "here" / ENTRIES_NAME).read_bytes()
+    server.client().put_object(Bucket=BUCKET, Key=f"{where}/{ENTRIES_NAME}", Body=wrong[:-1])
+    problems, _ = verify(url, entries=True)
+    assert [problem.shard for problem in problems] == [ENTRIES_NAME]
+    assert f"'fastload index {url} --entries' makes it anew" in problems[0].reason
+    out_of(capsys, "index", url, "--entries", "none")
+    assert PackedFiles(url).entries is None
+
+
+def test_entry_points_that_differ_are_found(
+    server: ObjectServer, packed: PackedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index_stored_entries(URL, None, 16)
+    made = entries_module._C.build_entries
+
+    def other(reader: Any, ids: Any, spacing: int) -> Any:
+        found, sizes = made(reader, ids, spacing)
+        return bytes(len(found)), sizes
+
+    fake = SimpleNamespace(build_entries=other, Entries=entries_module._C.Entries)
+    monkeypatch.setattr(entries_module, "_C", fake)
+    problems, _ = verify(URL, entries=True)
+    assert sum(problem.count for problem in problems) == 52
+    assert "has other entry points than its bytes give" in problems[0].reason
+    monkeypatch.undo()
+
+
+def test_entry_points_of_a_web_server_stay_on_the_node(
+    packed: PackedDataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with FaultServer(folder=packed.folder) as web:
+        assert main(["index", f"{web.url}/", "--entries", "16"]) == 0
+        said = capsys.readouterr()
+        assert "a web server is read only" in said.err
+        assert "used on this node alone" in said.err
+        dataset = PackedFiles(f"{web.url}/")
+        assert dataset.entries is not None
+        assert dataset.read(3) == packed.read(3)
+
+
+def test_an_index_of_others_files_is_made_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "files of this machine. Found: s3:" in out_of(capsys, "index", URL, "--output", "x", code=1)
+    assert "without --ray" in out_of(capsys, "index", URL, "--entries", "--ray", "local", code=1)
 
 
 @pytest.mark.parametrize("window", [1 << 26, 3000])
