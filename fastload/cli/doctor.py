@@ -56,9 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     from fastload.diagnose.doctor import examine
     from fastload.diagnose.facts import Stage
 
-    if arguments.html is not None:  # before the experiments: its library may be missing
-        from fastload.diagnose.report import write_report
-
+    if arguments.html is not None:  # before the experiments: its library or its folder may be missing
+        _check_html(arguments.html)
     step = None
     if arguments.step_rate is not None:
         if not arguments.step_rate > 0:
@@ -70,10 +69,26 @@ def run(arguments: argparse.Namespace) -> int:
         raise SystemExit(f"fastload doctor: --seconds must be at least 5. Found: {arguments.seconds:g}.")
     with _loader(arguments) as loader:
         verdict = examine(loader, step=step, seconds=arguments.seconds)
-    if arguments.html is not None:
-        write_report(verdict, arguments.html)
+        if arguments.html is not None:
+            from fastload.diagnose.report import write_report
+
+            write_report(verdict, arguments.html, loader)
     print_lines([verdict.verbose] if arguments.verbose else [sentence.text for sentence in verdict.sentences])
     return 0
+
+
+def _check_html(path: Path) -> None:
+    """That a report can be made, and written there.
+
+    Raises:
+        LibraryMissing: there is no matplotlib.
+        SystemExit: there is no such folder.
+    """
+    from fastload.diagnose.report.figures import drawing
+
+    drawing()
+    if not path.absolute().parent.is_dir():
+        raise SystemExit(f"fastload doctor: --html {path}: there is no folder {path.absolute().parent}.")
 
 
 def _loader(arguments: argparse.Namespace) -> Any:

@@ -19,6 +19,7 @@ from verdicts import full_verdict
 
 import fastload
 from fastload import transforms as T
+from fastload.cli import main
 from fastload.diagnose.report import History, Report
 from fastload.diagnose.report.alone import run_alone
 from fastload.diagnose.report.history import Moments
@@ -261,3 +262,22 @@ def test_what_the_clocks_say_in_words() -> None:
     unused = {**STATS, "data_wait": {"seconds": 0.0, "share": 0.0, "count": 0}}
     unused["stages"] = {name: {"seconds": 0.0, "count": 0} for name in STATS["stages"]}
     assert str(own_verdict(unused, None)) == "The loader has not been used yet."
+
+
+def test_the_command_writes_the_report_and_looks_for_its_folder_first(
+    packed: fastload.PackedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def examine(loader: Any, **more: Any) -> Any:
+        asked.append(loader)
+        return full_verdict()
+
+    monkeypatch.setattr("fastload.diagnose.doctor.examine", examine)
+    command = ["doctor", str(packed.folder), "--batch-size", "8", "--num-workers", "1", "--html"]
+    assert main([*command, str(tmp_path / "no" / "r.html")]) == 2
+    assert asked == []
+    assert main([*command, str(tmp_path / "r.html")]) == 0
+    assert len(asked) == 1
+    page = (tmp_path / "r.html").read_text()
+    assert page.index("Decoding limits") < page.index("What single samples cost")

@@ -77,7 +77,7 @@ def waterfall_part(stats: Mapping[str, Any], what: str) -> Part | None:
         for name, value in spent.items()
     ]
     rows.append(
-        ("all of them", seconds(total), "", f"{threads} threads at once: {rate(threads / total)} at most")
+        ("all of them", seconds(total), "", f"at most {rate(threads / total)} with {threads} at once")
     )
     transfer = stages.get("transfer", {})
     if transfer.get("seconds") and stats["samples"]:

@@ -31,7 +31,8 @@ _STYLE = """
 .fastload-report th, .fastload-report td { text-align: left; vertical-align: top;
   padding: .35rem .7rem .35rem 0;
   border: 0; border-bottom: 1px solid color-mix(in srgb, currentColor 16%, transparent);
-  background: none; color: inherit; overflow-wrap: anywhere; }
+  background: none; color: inherit; overflow-wrap: break-word; }
+.fastload-report td small, .fastload-report td code { overflow-wrap: anywhere; }
 .fastload-report th { font-weight: 600; white-space: nowrap; }
 .fastload-report .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .fastload-report .n { padding-right: 1.4rem; }
