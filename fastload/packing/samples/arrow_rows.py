@@ -204,7 +204,8 @@ def _parquet(opened: Any, buffer: int = 0) -> Any:
         import pyarrow.parquet as parquet
     except ImportError as error:
         raise PackError(f"Parquet needs pyarrow's parquet module ({error}): pip install pyarrow") from error
-    return parquet.ParquetFile(opened, buffer_size=buffer)
+    # Buffering ahead, pyarrow's default, would hold the whole row group; RangeFile reads ahead.
+    return parquet.ParquetFile(opened, buffer_size=buffer, pre_buffer=False)
 
 
 def _look(file: TableFile) -> tuple[Any, int]:
