@@ -7,12 +7,13 @@ from typing import Literal
 
 from fastload.cache.disk_layout import expected_hits
 
-__all__ = ["CachePlace", "Job", "Link", "Traffic", "epoch_traffic", "first_batch_seconds"]
+__all__ = ["CachePlace", "Job", "Link", "Traffic", "epoch_traffic", "first_batch_seconds", "job_traffic"]
 
 CachePlace = Literal["none", "node", "shared"]
 
 # Requests that wait for each other before the first batch: the manifest, index and entry points, records.
 _REQUESTS = 3
+_STEADY = 1000  # an epoch so late that the caches have what they ever will
 
 
 @dataclass(frozen=True)
@@ -21,11 +22,11 @@ class Job:
 
     Args:
         records: samples of an epoch, of all nodes.
-        data_bytes: of their records.
-        table_bytes: of what each node reads once: manifest, index, entry points, columns.
+        data_bytes: of their records, all of a sample's.
+        table_bytes: of what each node reads once: index, entry points, columns.
         nodes: machines, each of which reads an equal part of every epoch.
         batch: samples of a step on one node.
-        request_records: records that one request brings.
+        request_records: samples whose records one request brings.
     """
 
     records: int
@@ -97,10 +98,30 @@ def epoch_traffic(job: Job, link: Link, cache_bytes: float, place: CachePlace, e
         epoch: 1 is the first, which finds the cache empty.
     """
     hits = _hits(job, cache_bytes, place, epoch)
-    missed = (1 - hits) * job.records
-    moved, requests = missed * job.record, missed / job.request_records
+    moved = (1 - hits) * job.records * job.record
+    # A request is saved only where all that it would bring is in the cache.
+    requests = job.records / job.request_records * (1 - hits**job.request_records)
     waiting = requests * link.latency / link.in_flight
     return Traffic(moved, requests, hits, max(moved / link.bandwidth, waiting) / job.nodes)
+
+
+def job_traffic(
+    job: Job, link: Link, cache_bytes: float, place: CachePlace, epochs: int
+) -> dict[str, Traffic]:
+    """Of the first epoch, the second and the last one, as far as they differ; and of all, by name."""
+    each = [epoch_traffic(job, link, cache_bytes, place, n) for n in range(1, min(epochs, _STEADY) + 1)]
+    times = [1] * (len(each) - 1) + [1 + epochs - len(each)]
+
+    def total(part: str) -> float:
+        return float(sum(n * getattr(one, part) for n, one in zip(times, each, strict=True)))
+
+    found = {"epoch 1": each[0]}
+    if epochs > 1 and each[1] != each[0]:
+        found["epoch 2"] = each[1]
+    if each[-1] != each[min(1, len(each) - 1)]:
+        found[f"epoch {epochs}"] = each[-1]
+    every = Traffic(total("bytes"), total("requests"), total("hits") / epochs, total("seconds"))
+    return found | {f"all {epochs}": every}
 
 
 def first_batch_seconds(job: Job, link: Link) -> float:

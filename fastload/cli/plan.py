@@ -5,14 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fastload.cache.traffic import CachePlace, Job, Link, Traffic, epoch_traffic, first_batch_seconds
+from fastload.cache.streams import all_streams, stream_bytes
+from fastload.cache.traffic import CachePlace, Job, Link, Traffic, first_batch_seconds, job_traffic
 from fastload.cli.arguments import add_storage_options, at_least_one, options_for, place
 from fastload.cli.output import counted, human_bytes, print_json, print_table
 from fastload.machine.sizes import parse_size
 from fastload.sampler import default_blocks
 from fastload.shard.dataset import PackedFiles
+
+if TYPE_CHECKING:
+    from fastload import PackedDataset
 
 __all__ = ["add", "run"]
 
@@ -20,7 +24,6 @@ __all__ = ["add", "run"]
 _IN_FLIGHT = 256
 _CONNECTING = {"https": 2, "http": 1}
 _GET = 0.0004  # dollars a thousand GETs: S3 Standard, us-east-1
-_STEADY = 1000  # an epoch so late that the caches have what they ever will
 
 
 def add(verbs: Any) -> None:
@@ -35,51 +38,53 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument("folder", metavar="PLACE", type=place, help="a packed dataset, or its URL")
     add_storage_options(parser)
-    add = parser.add_argument
-    add("--ranks", type=at_least_one, default=1, metavar="N", help="training processes in all (default 1)")
-    add("--nodes", type=at_least_one, default=1, metavar="M", help="machines that they run on (default 1)")
-    add("--epochs", type=at_least_one, default=90, metavar="E", help="epochs of the job (default 90)")
-    add(
+    option = parser.add_argument
+    option("--ranks", type=at_least_one, default=1, metavar="N", help="training processes in all (default 1)")
+    option("--nodes", type=at_least_one, default=1, metavar="M", help="machines that they run on (default 1)")
+    option("--epochs", type=at_least_one, default=90, metavar="E", help="epochs of the job (default 90)")
+    option(
         "--batch-size",
         type=at_least_one,
         default=256,
         metavar="B",
         help="samples a rank and step (default 256)",
     )
-    add(
+    option(
         "--size",
         type=at_least_one,
         default=224,
         metavar="PX",
         help="side of the pictures in a batch (default 224)",
     )
-    add("--shuffle", choices=("exact", "block"), default="exact", help="order of an epoch (default exact)")
-    add(
+    option("--shuffle", choices=("exact", "block"), default="exact", help="order of an epoch (default exact)")
+    option(
         "--cache",
         type=_size,
         metavar="SIZE",
         help='room for records of each cache, such as "800GB" (default: the set)',
     )
-    add(
+    option(
         "--latency", type=_positive, default=20.0, metavar="MS", help="to an answer's first byte (default 20)"
     )
-    add(
+    option(
         "--bandwidth",
         type=_size,
         default=1_250_000_000,
         metavar="SIZE",
         help="a second and node (default 1.25GB)",
     )
-    add("--rate", type=_positive, metavar="N", help="samples a second that a rank's step can take")
-    add("--price-requests", type=_price, default=_GET, metavar="USD", help=f"of 1000 GETs (default {_GET})")
-    add(
+    option("--rate", type=_positive, metavar="N", help="samples a second that a rank's step can take")
+    option(
+        "--price-requests", type=_price, default=_GET, metavar="USD", help=f"of 1000 GETs (default {_GET})"
+    )
+    option(
         "--price-gb",
         type=_price,
         default=0.0,
         metavar="USD",
         help="of a GB read (default 0: the same region)",
     )
-    add("--json", action="store_true", help="print one JSON object instead of a table")
+    option("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def _size(text: str) -> int:
@@ -113,7 +118,11 @@ def run(arguments: argparse.Namespace) -> int:
             f"fastload plan: --ranks must be a multiple of --nodes. Found: {arguments.ranks} ranks on "
             f"{arguments.nodes} nodes."
         )
-    dataset = PackedFiles(arguments.folder, storage_options=options_for(arguments, arguments.folder))
+    from fastload import PackedDataset
+
+    dataset: PackedDataset[Any] = PackedDataset(
+        arguments.folder, storage_options=options_for(arguments, arguments.folder)
+    )
     job, link = _job(dataset, arguments), _link(arguments)
     room = job.data_bytes if arguments.cache is None else arguments.cache
     places: tuple[tuple[str, CachePlace], ...] = (
@@ -121,8 +130,8 @@ def run(arguments: argparse.Namespace) -> int:
         ("a cache on each node", "node"),
         ("a cache that all nodes share", "shared"),
     )
-    found = {name: _epochs(job, link, room, kind, arguments.epochs) for name, kind in places}
-    first, memory = first_batch_seconds(job, link), _memory(dataset, arguments)
+    found = {name: job_traffic(job, link, room, kind, arguments.epochs) for name, kind in places}
+    first, (memory, words) = first_batch_seconds(job, link), _memory(dataset, arguments)
     if arguments.json:
         facts = {"id": dataset.id, "cache_bytes": room, "first_batch_seconds": first, "memory_bytes": memory}
         print_json(_body(arguments, job, found, facts))
@@ -137,10 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
         ),
         ("link", f"{human_bytes(link.bandwidth)}/s a node, {arguments.latency:g} ms, as given"),
         ("first batch", f"after about {first:.2f} s"),
-        (
-            "memory",
-            f"{human_bytes(memory)} a rank for batches and reading ahead (float32, {arguments.size} px)",
-        ),
+        ("memory", words),
         ("cache", f"{human_bytes(room)}, {100 * min(1.0, room / max(1, job.data_bytes)):.0f}% of the set"),
     ]
     for name, epochs in found.items():
@@ -157,7 +163,7 @@ def _job(dataset: PackedFiles, arguments: argparse.Namespace) -> Job:
         records = default_blocks(len(dataset), manifest.data_bytes, None, None)[0]
     return Job(
         len(dataset),
-        manifest.data_bytes,
+        sum(stream_bytes(dataset, stream) for stream in all_streams([dataset])),
         # The manifest is small, and of a set in a store perhaps still on its way to the node's disk.
         sum(path.stat().st_size for path in dataset.folder.glob("*.fli")),
         arguments.nodes,
@@ -176,34 +182,21 @@ def _link(arguments: argparse.Namespace) -> Link:
     )
 
 
-def _memory(dataset: PackedFiles, arguments: argparse.Namespace) -> int:
-    """What a rank's loader says that it will allocate."""
-    from fastload import DataLoader, PackedDataset
+def _memory(dataset: PackedDataset[Any], arguments: argparse.Namespace) -> tuple[int | None, str]:
+    """What a rank's loader says that it will allocate, and in words; None where it cannot be known."""
+    from fastload import DataLoader
     from fastload import transforms as T
 
-    opened = PackedDataset(arguments.folder, storage_options=options_for(arguments, arguments.folder))
     picture = T.Compose([T.RandomResizedCrop(arguments.size), T.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
-    with DataLoader(
-        opened, arguments.batch_size, True, transform=picture, cache=None, rank=0, world_size=1
-    ) as loader:
-        return loader.memory_plan()["total"]
-
-
-def _epochs(job: Job, link: Link, room: float, kind: CachePlace, epochs: int) -> dict[str, Traffic]:
-    """The first epoch, the second, and a late one; and all of them together."""
-    each = [epoch_traffic(job, link, room, kind, epoch) for epoch in range(1, min(epochs, _STEADY) + 1)]
-    rest = max(0, epochs - _STEADY)
-    total = [
-        sum(getattr(one, part) for one in each) + rest * getattr(each[-1], part)
-        for part in ("bytes", "requests", "seconds")
-    ]
-    found = {"epoch 1": each[0]}
-    if epochs > 1 and each[1] != each[0]:
-        found["epoch 2"] = each[1]
-    if each[-1] != each[min(1, len(each) - 1)]:
-        found[f"epoch {epochs}"] = each[-1]
-    hits = 1 - total[1] * job.request_records / max(1, job.records * epochs)
-    return found | {f"all {epochs}": Traffic(total[0], total[1], hits, total[2])}
+    options: dict[str, Any] = {"shuffle": "block" if arguments.shuffle == "block" else True, "cache": None}
+    ranks = {"rank": 0, "world_size": arguments.ranks}
+    with DataLoader(dataset, arguments.batch_size, transform=picture, **options, **ranks) as loader:
+        try:
+            found = loader.memory_plan()["total"]
+        except ValueError as error:
+            return None, f"not known before: {error}"
+    words = f"{human_bytes(found)} a rank for batches and reading ahead (float32, {arguments.size} px)"
+    return found, words
 
 
 def _dollars(traffic: Traffic, arguments: argparse.Namespace) -> float:

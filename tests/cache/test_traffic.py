@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from fastload.cache.traffic import CachePlace, Job, Link, epoch_traffic, first_batch_seconds
+from fastload.cache.traffic import CachePlace, Job, Link, epoch_traffic, first_batch_seconds, job_traffic
 
 LINK = Link(latency=0.02, bandwidth=100e6, in_flight=64, connecting=1)
 RECORDS = 2000
@@ -81,3 +81,25 @@ def test_bytes_requests_and_seconds() -> None:
 
 def test_the_first_batch_waits_for_round_trips_and_bytes() -> None:
     assert first_batch_seconds(job(1), LINK) == pytest.approx(4 * 0.02 + (10_000 + 32_000) / 100e6)
+
+
+@pytest.mark.parametrize("together", [1, 4])
+def test_a_request_is_saved_only_where_all_that_it_would_bring_is_there(together: int) -> None:
+    found = epoch_traffic(job(1, together), LINK, 0.8 * RECORDS * 1000, "node", 30)
+    drawn = random.Random(together)
+    there = [drawn.random() < found.hits for _ in range(100_000)]
+    blocks = [there[first : first + together] for first in range(0, len(there), together)]
+    made = sum(not all(block) for block in blocks) / len(blocks) * RECORDS / together
+    assert found.requests == pytest.approx(made, rel=0.03)
+    assert found.bytes == pytest.approx((1 - found.hits) * RECORDS * 1000)
+
+
+def test_a_job_is_the_sum_of_its_epochs() -> None:
+    room = 0.5 * RECORDS * 1000
+    each = [epoch_traffic(job(2), LINK, room, "node", epoch) for epoch in range(1, 1201)]
+    found = job_traffic(job(2), LINK, room, "node", 1200)
+    assert list(found) == ["epoch 1", "epoch 2", "epoch 1200", "all 1200"]
+    assert found["epoch 2"] == each[1]
+    for part in ("bytes", "requests", "seconds"):
+        assert getattr(found["all 1200"], part) == pytest.approx(sum(getattr(one, part) for one in each))
+    assert found["all 1200"].hits == pytest.approx(sum(one.hits for one in each) / 1200)

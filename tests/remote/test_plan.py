@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fault_server import FaultServer
+from field_sets import RICH, rich_samples, write_field_set
 from object_server import ObjectServer
+from plain_pack import plain_pack
 
-from fastload import PackedDataset
+from fastload import DataLoader, PackedDataset
+from fastload import transforms as T
 from fastload.cli import main
 
 BUCKET = "plans"
@@ -45,6 +49,53 @@ def test_blocks_are_fewer_requests(packed: PackedDataset, capsys: pytest.Capture
     block = planned(capsys, str(packed.folder), "--shuffle", "block")["caches"]["no cache"]["epoch 1"]
     assert block["bytes"] == exact["bytes"]
     assert block["requests"] < exact["requests"]
+
+
+def test_all_records_of_a_sample_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_field_set(tmp_path / "fields", RICH, rich_samples(40))
+    found = planned(capsys, str(folder))
+    assert found["job"]["data_bytes"] == (folder / "records.bin").stat().st_size
+    assert found["memory_bytes"] is None  # outlines are as many as there are
+    assert main(["plan", str(folder)]) == 0
+    assert "not known before: Batches differ in size" in capsys.readouterr().out
+
+
+def test_memory_is_that_of_the_jobs_own_loader(
+    packed: PackedDataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"transform": T.Compose([T.RandomResizedCrop(224), T.Normalize((0.5,) * 3, (0.5,) * 3)])}
+    for shuffle, word in ((True, "exact"), ("block", "block")):
+        found = planned(capsys, str(packed.folder), "--ranks", "2", "--batch-size", "8", "--shuffle", word)
+        with DataLoader(packed, 8, shuffle, cache=None, rank=1, world_size=2, **given) as loader:
+            assert found["memory_bytes"] == loader.memory_plan()["total"]
+
+
+def test_epochs_move_what_was_planned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten epochs after the first, because loaders read ahead; records too large to be read with a gap.
+
+    Bytes within 30%, because at a loader's end some are on their way; requests no more than so, and fewer
+    where neighbours are wanted at the same time.
+    """
+    blobs = [bytes([number]) * (3 * 300 * 300) for number in range(40)]
+    folder = plain_pack(tmp_path / "large", blobs, [0] * 40, raw_size=(300, 300)).folder
+    first = planned(capsys, str(folder))["caches"]["no cache"]["epoch 1"]
+    monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))
+
+    def moved(epochs: int) -> tuple[int, int]:
+        with FaultServer(folder=tmp_path) as server:
+            given = {"cache": None, "transform": T.Resize((32, 32)), "seed": 0}
+            with DataLoader(f"{server.url}/large", 8, True, **given) as loader:
+                for _ in range(epochs):
+                    assert len(list(loader)) == 5
+            asked = [one.headers["range"] for one in server.requests if one.path.endswith("data.bin")]
+        ends = [tuple(map(int, text.removeprefix("bytes=").split("-"))) for text in asked]
+        return sum(end - begin + 1 for begin, end in ends), len(ends)
+
+    few, many = moved(1), moved(11)
+    assert (many[0] - few[0]) / 10 == pytest.approx(first["bytes"], rel=0.3)
+    assert 0.3 * first["requests"] < (many[1] - few[1]) / 10 < 1.3 * first["requests"]
 
 
 def test_in_words(packed: PackedDataset, capsys: pytest.CaptureFixture[str]) -> None:
