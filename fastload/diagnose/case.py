@@ -14,6 +14,7 @@ from fastload.diagnose.trial import Budget, Trial
 
 __all__ = ["Case", "Examined", "shown"]
 
+CROWDED = 0.85  # of the CPUs: who gets less shares them with others
 LEAST_GAIN = 0.03  # of a fix that is worth saying
 
 
@@ -31,7 +32,9 @@ class Examined:
     Args:
         budget: of seconds.
         folder: for what experiments write; removed afterwards.
-        cpus: that this process may use.
+        cpus: that this process may use, of its affinity mask and within its quota.
+        mask: CPUs of the mask.
+        spare: CPUs that it got when it asked for all of them.
         base: the loader as it is, on records in memory.
         loop: that was watched, or None.
         step: alone, or None: not known.
@@ -40,6 +43,8 @@ class Examined:
     budget: Budget
     folder: Path
     cpus: float
+    mask: int
+    spare: float
     base: Trial
     loop: Loop | None
     step: Stage | None
@@ -48,6 +53,11 @@ class Examined:
     def step_rate(self) -> float:
         """Samples a second of the step alone; infinite where it is not known."""
         return self.step.rate if self.step is not None else float("inf")
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether others work on these CPUs."""
+        return self.spare < CROWDED * self.cpus
 
     @property
     def storage_rate(self) -> float:
@@ -64,7 +74,8 @@ class Examined:
         stored = self.storage_rate if storage_rate is None else storage_rate
         step_cpu = self.step.cpu if self.step is not None else 0.0
         rate = min(trial.rate, stored)
-        return together(rate, self.step_rate, trial.cpu, step_cpu, self.cpus, trial.serial)
+        cpus = max(self.spare, trial.rate * trial.cpu)
+        return together(rate, self.step_rate, trial.cpu, step_cpu, cpus, trial.serial)
 
     @property
     def now(self) -> float:

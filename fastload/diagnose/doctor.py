@@ -16,17 +16,17 @@ from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
 from fastload.diagnose.python_part import python_functions
+from fastload.diagnose.spare import cpus_here
 from fastload.diagnose.stages import measured_stages
 from fastload.diagnose.storage import measure_storage
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.torch_doctor import examine_torch
 from fastload.diagnose.trial import Budget, Runner, Trial, in_turns, quiet
 from fastload.diagnose.verdict import judge
-from fastload.machine.cpu_budget import cgroup_quota
 from fastload.machine.generators import kept
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 
-__all__ = ["examine", "usable_cpus"]
+__all__ = ["examine"]
 
 _READS = 0.5  # of a record's bytes that a sample of a watched loop took from storage: it is cold
 _MEMORY = Path("/dev/shm")
@@ -50,24 +50,19 @@ def examine(
     with _folders() as (folder, memory), quiet(), kept():
         step = step or _step_of(loop)
         if not hasattr(loader, "_arranged") or not loader._arranged.packed:
-            return examine_torch(loader, loop, step, budget, folder, usable_cpus())
+            return examine_torch(loader, loop, step, budget, folder)
         subject = Subject(loader)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
         storage = measure_storage(subject, budget.run)
         cold = _cold_share(subject, loop)
-        cpus, functions = usable_cpus(), python_functions(subject, budget.run)
-        case = Case(budget, folder, cpus, base, loop, step, subject, memory, functions, storage, cold)
+        functions = python_functions(subject, budget.run)
+        case = Case(
+            budget, folder, *cpus_here(budget), base, loop, step, subject, memory, functions, storage, cold
+        )
         stages = measured_stages(case)
         fixes = [fix for propose in REGISTRY for fix in propose(case)]
         return judge(case, stages, fixes)
-
-
-def usable_cpus() -> float:
-    """CPUs that this process may use: of its affinity mask, within its quota."""
-    mask = float(len(os.sched_getaffinity(0)))
-    quota = cgroup_quota()
-    return mask if quota is None else min(mask, quota)
 
 
 def _step_of(loop: Loop | None) -> Stage | None:

@@ -9,17 +9,25 @@ from typing import Any
 from fastload.diagnose.case import shown
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.torch_loader import TORCH_REGISTRY, TorchCase
+from fastload.diagnose.spare import cpus_here
 from fastload.diagnose.torch_subject import TorchSubject
 from fastload.diagnose.trial import Budget, in_turns
-from fastload.diagnose.words import ENOUGH, fix_sentences, left_out, rate_sentence, worth_saying
+from fastload.diagnose.words import (
+    CLEAR,
+    ENOUGH,
+    fix_sentences,
+    left_out,
+    machine_limit,
+    machine_sentence,
+    rate_sentence,
+    worth_saying,
+)
 
 __all__ = ["examine_torch"]
 
-_CLEAR = 0.10  # a gain that shows a cause
-
 
 def examine_torch(
-    loader: Any, loop: Loop | None, step: Stage | None, budget: Budget, folder: Path, cpus: float
+    loader: Any, loop: Loop | None, step: Stage | None, budget: Budget, folder: Path
 ) -> Verdict:
     """As :func:`fastload.diagnose.doctor.examine`."""
     subject = TorchSubject(loader)
@@ -28,7 +36,7 @@ def examine_torch(
     if parts:
         subject.suit(1 / max(1e-6, sum(part.seconds for part in parts)))
     base = in_turns({"base": subject.make}, subject.trial_batch, 2 * budget.run, 2)["base"]
-    case = TorchCase(budget, folder, cpus, base, loop, step, subject, parts, collate)
+    case = TorchCase(budget, folder, *cpus_here(budget), base, loop, step, subject, parts, collate)
     stages = tuple(_stages(case))
     fixes = [fix for propose in TORCH_REGISTRY for fix in propose(case)]
     limit = _limit(case, fixes)
@@ -74,7 +82,10 @@ def _limit(case: TorchCase, fixes: Sequence[Fix]) -> str:
         return "collate"
     if slowest == "python" and seconds["python"] > whole / 2 and len(case.parts) > 1:
         return "python"
-    if any(fix.name == "workers" and fix.gain >= _CLEAR for fix in fixes):
+    found = machine_limit(fixes)
+    if found is not None:
+        return found
+    if any(fix.name == "workers" and fix.gain >= CLEAR for fix in fixes):
         return "threads"
     return slowest if whole > 0 else "unknown"
 
@@ -86,6 +97,8 @@ def _cause(case: TorchCase, limit: str) -> Sentence:
     evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in case.parts)
     if limit == "step":
         return Sentence("The step limits.", f"The loop reached {shown(case.now)} samples/s.")
+    if limit in ("quota", "neighbour"):
+        return machine_sentence(case, limit)
     if limit == "threads":
         return Sentence(f"Too few workers: {count} make the samples, where {case.cpus:g} CPUs are.", evidence)
     if limit == "collate":

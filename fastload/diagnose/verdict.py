@@ -7,11 +7,18 @@ from collections.abc import Sequence
 from fastload.diagnose.case import Case, shown
 from fastload.diagnose.facts import Fix, Sentence, Stage, Verdict
 from fastload.diagnose.python_part import lanes
-from fastload.diagnose.words import ENOUGH, fix_sentences, left_out, rate_sentence, worth_saying
+from fastload.diagnose.words import (
+    CLEAR,
+    ENOUGH,
+    fix_sentences,
+    left_out,
+    machine_limit,
+    machine_sentence,
+    rate_sentence,
+    worth_saying,
+)
 
 __all__ = ["judge"]
-
-_CLEAR = 0.10  # a gain that shows a cause
 
 
 def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
@@ -43,10 +50,13 @@ def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
     functions = min(("python", "collate"), key=lambda name: rates.get(name, float("inf")))
     if rates.get(functions, float("inf")) < _of_threads(case):
         return functions
+    found = machine_limit(fixes)
+    if found is not None:
+        return found
     gains = {fix.name: fix.gain for fix in fixes}
-    if gains.get("threads", 0.0) >= _CLEAR:
+    if gains.get("threads", 0.0) >= CLEAR:
         return "threads"
-    if gains.get("prefetch", 0.0) >= _CLEAR:
+    if gains.get("prefetch", 0.0) >= CLEAR:
         return "prefetch"
     of_threads = [name for name in ("decode", "transform") if name in rates]
     return min(of_threads, key=lambda name: rates[name], default="unknown")
@@ -58,6 +68,8 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
     threads = f"{base.threads} thread{'s' if base.threads != 1 else ''}"
     if limit == "step":
         return Sentence("The step limits.", f"The loop reached {shown(case.now)} images/s.")
+    if limit in ("quota", "neighbour"):
+        return machine_sentence(case, limit)
     if limit == "storage":
         storage = case.storage
         assert storage is not None

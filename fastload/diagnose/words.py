@@ -7,9 +7,19 @@ from collections.abc import Iterator, Sequence
 from fastload.diagnose.case import LEAST_GAIN, Examined, shown
 from fastload.diagnose.facts import Fix, Sentence
 
-__all__ = ["ENOUGH", "fix_sentences", "left_out", "rate_sentence", "worth_saying"]
+__all__ = [
+    "CLEAR",
+    "ENOUGH",
+    "fix_sentences",
+    "left_out",
+    "machine_limit",
+    "machine_sentence",
+    "rate_sentence",
+    "worth_saying",
+]
 
 ENOUGH = 0.95  # of the step's rate: then the step is what limits
+CLEAR = 0.10  # a gain that shows a cause
 _SAID = 4  # fixes with a number that are said in words
 
 
@@ -35,6 +45,24 @@ def rate_sentence(case: Examined, limit: str) -> Sentence:
         )
         return Sentence(enough, evidence)
     return Sentence(f"{step}, the loader gives {shown(case.now)}.", evidence)
+
+
+def machine_limit(fixes: Sequence[Fix]) -> str | None:
+    """What of the machine limits, by the fixes that would be needed."""
+    gains = {fix.name: fix.gain for fix in fixes}
+    return next((name for name in ("quota", "neighbour") if gains.get(name, 0.0) >= CLEAR), None)
+
+
+def machine_sentence(case: Examined, limit: str) -> Sentence:
+    """That the quota, or others' work, limits."""
+    takes = f"The loader takes {case.base.rate * case.base.cpu:.2f} CPUs."
+    if limit == "quota":
+        text = f"The CPU quota limits: {case.cpus:g} of {case.mask} CPUs are let through."
+        return Sentence(text, f"{takes} The quota is the smallest of this process's cgroups.")
+    text = (
+        f"Others' work limits: this process got {case.spare:.1f} of {case.cpus:g} CPUs when it asked for all."
+    )
+    return Sentence(text, takes)
 
 
 def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.fixes.batches import deeper_prefetch, larger_batches
+from fastload.diagnose.fixes.machine import MACHINE
 from fastload.diagnose.fixes.packed import repacked
 from fastload.diagnose.fixes.python import without_functions
 from fastload.diagnose.fixes.stored import decoded_cache, from_memory, in_blocks, warmed
@@ -30,4 +31,5 @@ REGISTRY: tuple[Callable[[Case], Iterator[Fix]], ...] = (
     decoded_cache,
     larger_batches,
     more_cores,
+    *MACHINE,
 )

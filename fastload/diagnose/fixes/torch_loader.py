@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from fastload.diagnose.case import Examined, shown
 from fastload.diagnose.facts import Fix
+from fastload.diagnose.fixes.machine import MACHINE
 from fastload.diagnose.torch_subject import Files, Part, TorchSubject
 from fastload.diagnose.trial import Trial, in_turns, starting_seconds
 
@@ -157,4 +158,10 @@ def _samples(files: Files) -> Iterator[dict[str, Any]]:
         yield {"image": path, "label": label}
 
 
-TORCH_REGISTRY = (more_workers, by_fastload, without_collate, kept_workers)
+TORCH_REGISTRY: tuple[Callable[[TorchCase], Iterator[Fix]], ...] = (
+    more_workers,
+    by_fastload,
+    without_collate,
+    kept_workers,
+    *MACHINE,
+)
