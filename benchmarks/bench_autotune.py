@@ -1,0 +1,101 @@
+"""Does autotune find the best setting? Against fixed numbers of threads and depths of prefetch, by sweeping.
+
+    python benchmarks/bench_autotune.py IMAGES [--only NAME ...] [--seconds 1] [--workdir FOLDER]
+
+Each scenario (of doctor_scenarios.py, and two more: autotune_run.py) is a process of its own. Fixed settings
+are swept; a loader with autotune runs from the setting that the scenario begins with; then the best fixed one
+and that loader, both open, run in turns. Columns: the best fixed setting and its rate, autotune's rate as a
+share of it, seconds until autotune came within 3%, its changes of setting, those in the last third.
+IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a CPU quota) is
+skipped where it is not to be had, and said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from autotune_run import ALL
+from machine import facts
+from rounds import SKIPPED
+
+ROOT = Path(__file__).parents[1]
+RUN = Path(__file__).with_name("autotune_run.py")
+TIME_LIMIT = 200.0  # seconds of one scenario
+
+
+def parse(given: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("images", type=Path)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these scenarios")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each run of a loop")
+    parser.add_argument("--tune", type=float, default=12.0, help="seconds that autotune has at first")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="of the best fixed setting and autotune, in turns"
+    )
+    parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "autotune.json")
+    return parser.parse_args(given)
+
+
+def run(name: str, options: argparse.Namespace, work: Path) -> dict[str, Any]:
+    """One scenario's row; ``skipped`` or ``failed`` says why there is none."""
+    line = [sys.executable, str(RUN), name, "--images", str(options.images.resolve()), "--work", str(work)]
+    for option in ("seconds", "tune", "rounds"):
+        line += [f"--{option}", str(getattr(options, option))]
+    try:
+        done = subprocess.run(line, capture_output=True, text=True, timeout=TIME_LIMIT)
+    except subprocess.TimeoutExpired:
+        return {"name": name, "failed": f"not done after {TIME_LIMIT:.0f} s"}
+    if done.returncode == SKIPPED:
+        return {"name": name, "skipped": done.stderr.strip().splitlines()[-1]}
+    if done.returncode != 0:
+        return {"name": name, "failed": done.stderr.strip()[-2000:]}
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """The table, and what it comes to."""
+    print("| scenario | best fixed | images/s | autotune | reached after | changes | in the last third |")
+    print("|---|---|---|---|---|---|---|")
+    for row in rows:
+        if "best" not in row:
+            print(f"| {row['name']} | {row.get('skipped') or row['failed'].splitlines()[-1]} | | | | | |")
+            continue
+        best = row["best"]
+        cells = [row["name"], f"{best['num_workers']} threads, prefetch {best['prefetch_factor']}"]
+        cells += [f"{row['best_rate']:.0f}", f"{row['ratio']:.2f}"]
+        cells += ["never" if row["reached"] is None else f"{row['reached']:.1f} s"]
+        cells += [str(len(row["changes"])), str(row["late_changes"])]
+        print("| " + " | ".join(cells) + " |")
+    ratios = [row["ratio"] for row in rows if "ratio" in row]
+    if ratios:
+        print(f"\nOf the best fixed: {statistics.median(ratios):.2f} (median), {min(ratios):.2f} at worst")
+
+
+def main(given: list[str] | None = None) -> int:
+    """Measure, print, write."""
+    options = parse(given)
+    names = [one.name for one in ALL if not options.only or one.name in options.only]
+    with tempfile.TemporaryDirectory() as folder:
+        work = (options.workdir or Path(folder)).resolve()
+        rows = []
+        for name in names:
+            rows.append(run(name, options, work))
+            print(f"{name}: {rows[-1].get('failed') or 'done'}", file=sys.stderr, flush=True)
+    report(rows)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps({"rows": rows, "machine": facts()}, indent=1))
+    return 1 if any("failed" in row for row in rows) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
