@@ -12,13 +12,13 @@ and ``curl localhost:9400/metrics``. The clocks are read when they are asked for
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from fastload._version import __version__
+from fastload.machine.threads import start_beside
 
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
@@ -103,8 +103,7 @@ class StatsServer:
                 "port (ranks of one node need one each), or 0 for any that is free",
             ) from error
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, name="fastload-stats", daemon=True)
-        self._thread.start()
+        self._thread = start_beside(self._server.serve_forever, "fastload-stats", self._server.shutdown)
 
     @property
     def port(self) -> int:

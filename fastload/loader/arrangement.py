@@ -66,7 +66,7 @@ class Arrangement:
 
     def __init__(self, given: Mapping[str, Any], site: str) -> None:
         self.given = resolve(_unwrapped(given))
-        self._site = site
+        self.site = site  # where the loader was made
         self.beginning = Beginning(
             self.given["rank"],
             self.given["world_size"],
@@ -273,7 +273,7 @@ class Arrangement:
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
         given = self.given
         return Handshake(
-            world, given["process_group"], given["handshake"], self._described(sampler), self._site
+            world, given["process_group"], given["handshake"], self._described(sampler), self.site
         )
 
     def _described(self, sampler: RankSampler) -> Callable[[int], dict[str, Any]]:

@@ -31,7 +31,7 @@ from fastload.transforms.plan import Plan
 if TYPE_CHECKING:
     from fastload.ranks.exchange import Exchange
 
-__all__ = ["Handshake", "describe", "site_of_loader"]
+__all__ = ["Handshake", "describe", "membership", "site_of_loader"]
 
 WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own timeout is less
 _LOOK_SECONDS = 0.1  # how often a waiting rank looks whether another one was given no seed
@@ -188,7 +188,7 @@ class Handshake:
 
     def _exchanging(self, subject: str, description: dict[str, Any], proposal: Any) -> Exchange | None:
         """An exchange that has begun; None where there is nobody to exchange with."""
-        found = _membership(self._world, self._group)
+        found = membership(self._world, self._group)
         if found is None:
             return None
         store, members, own = found
@@ -248,7 +248,7 @@ def _limit(exchange: Exchange) -> float:
     return min(WAIT_SECONDS, float(exchange.store.timeout.total_seconds()))
 
 
-def _membership(world: World, group: Any) -> tuple[Any, list[int], int] | None:
+def membership(world: World, group: Any) -> tuple[Any, list[int], int] | None:
     """The store, the group's global ranks and this process's place among them; None: nothing to compare."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():

@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
         "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing",
         "backends", "ranks", "loader",
     },
-    "integrations": {"_version", "transforms", "dataset", "prefetch", "loader"},
+    "integrations": {"_version", "machine", "transforms", "dataset", "prefetch", "loader"},
     "cli": {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing", "loader",
         "diagnose", "_version",

@@ -247,6 +247,41 @@ def meet_when_told(data: str, folder: str) -> None:
     os._exit(0)
 
 
+def clocks(data: str, folder: str) -> None:
+    """Two epochs in step; the last rank's batches take longer. All write their clocks down, then read."""
+    from fastload.diagnose.gathered import gathered_stats
+
+    rank = join()
+    slow = rank == dist.get_world_size() - 1
+
+    def collate(samples: list[Any]) -> Any:
+        time.sleep(0.25 if slow else 0.0)  # more than any rank of a busy machine waits
+        return torch.stack([image for image, _ in samples])
+
+    loader = DataLoader(data, batch_size=3, num_workers=1, transform=CROP, collate_fn=collate, seed=1)
+    before = gathered_stats(loader)
+    for _ in range(2):
+        for _ in loader:
+            dist.all_reduce(torch.zeros(1))
+    gathered_stats(loader)
+    files = Path(folder) / "clocks"
+    gathered_stats(loader, folder=files)
+    dist.barrier()
+    after, by_files = gathered_stats(loader), gathered_stats(loader, folder=files, name="")
+    dist.barrier()
+    write(
+        folder,
+        rank,
+        {
+            "before": [before.slow, str(before)],
+            "after": [after.slow, str(after), sorted(after.clocks), list(after.missing), after.silent],
+            "files": [by_files.slow, sorted(by_files.clocks), list(by_files.missing)],
+            "samples": [each.samples for _, each in sorted(after.clocks.items())],
+        },
+    )
+    loader.close()
+
+
 def forked(count: int, port: str, program: str, arguments: list[str]) -> int:
     """``count`` ranks by fork, before any thread begins; 0 if all of them ended well."""
     pids = []

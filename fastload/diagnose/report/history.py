@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastload.machine.threads import start_beside
+
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
@@ -82,16 +84,17 @@ class History:
         self._every, self._most = every, most
         self._rows: list[tuple[float, ...]] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fastload-history", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> History:
         self._look()
-        self._thread.start()
+        self._thread = start_beside(self._run, "fastload-history", self._ended.set)
         return self
 
     def __exit__(self, *exception: object) -> None:
         self._ended.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         self._look()
 
     @property

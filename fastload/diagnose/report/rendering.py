@@ -16,6 +16,7 @@ from fastload.diagnose.report.page import Part, document, fragment
 from fastload.diagnose.report.verdict_part import fixes_part, machine_part, verdict_part
 
 if TYPE_CHECKING:
+    from fastload.diagnose.gathered import Gathered
     from fastload.diagnose.report.history import History
     from fastload.loader.data_loader import DataLoader
 
@@ -30,6 +31,7 @@ class Report:
         loader: is looked at, which takes some ten seconds: its clocks so far; a second loader of the same
             arguments, run for ``seconds`` without a step; some hundred samples one by one; its order.
             It goes on afterwards as if nothing had been.
+        ranks: of :func:`fastload.diagnose.gathered.gathered_stats`, which rank is slow.
         history: the loader from moment to moment while the loop ran, if it was watched.
         seconds: of the second loader.
 
@@ -43,6 +45,7 @@ class Report:
         verdict: Verdict | None = None,
         loader: DataLoader[Any] | None = None,
         *,
+        ranks: Gathered | None = None,
         history: History | None = None,
         seconds: float = 3.0,
     ) -> None:
@@ -55,7 +58,12 @@ class Report:
         if verdict is None:
             raise ValueError("A report needs a verdict or a loader. Found: neither.")
         self.verdict = verdict
-        found = [*_of_verdict(verdict, by), *of_loader, machine_part(verdict)]
+        of_ranks = []
+        if ranks is not None:
+            from fastload.diagnose.report.ranks_part import ranks_part
+
+            of_ranks.append(ranks_part(ranks))
+        found = [*_of_verdict(verdict, by), *of_ranks, *of_loader, machine_part(verdict)]
         self.parts = [part for part in found if part is not None]
         made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
         self.parts.append(Part("", f'<p class="foot">Made by fastload {escape(__version__)}, {made}.</p>'))
