@@ -19,6 +19,7 @@ __all__ = [
     "PackError",
     "RemoteError",
     "SampleError",
+    "ScriptError",
     "ShardError",
     "ShardTruncated",
     "SlowPathWarning",
@@ -101,6 +102,10 @@ class BackendError(FastloadError, RuntimeError):
 
 class PackError(FastloadError):
     """Packing cannot go on; finished shards are kept."""
+
+
+class ScriptError(FastloadError, RuntimeError):
+    """A script that was to be watched gave nothing to watch; the message says what it did."""
 
 
 class WorldError(FastloadError, ValueError):

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -45,10 +46,16 @@ class Record:
         where: the place in the user's code that asks for batches.
         meter: reads the system's counters.
         clock: seconds.
+        warm_up: further batches at the beginning that do not count.
     """
 
     def __init__(
-        self, loader: Any, where: str, meter: Meter, clock: Callable[[], float] = time.perf_counter
+        self,
+        loader: Any,
+        where: str,
+        meter: Meter,
+        clock: Callable[[], float] = time.perf_counter,
+        warm_up: int = 0,
     ) -> None:
         self.loader = loader
         self.where = where
@@ -63,9 +70,10 @@ class Record:
         self.last_asked = 0.0
         self._meter = meter
         self._clock = clock
+        self._warm_up = warm_up
         self._windows: list[_Window] = []
         self._open = False
-        self._pass: Any = None
+        self._pass: Any = lambda: None  # a weak reference: passes hold their loaders
         self._waited: float | None = None  # for the batch that the loop has now; None: the first one
         self._arrived: float | None = None
         self._look_again = 0.0
@@ -75,6 +83,10 @@ class Record:
     def next(self, iterator: Any, of: Any, proceed: Callable[[], Any]) -> Any:
         """``proceed()``, timed."""
         self.asked(of, iterator)
+        return self.got(iterator, proceed)
+
+    def got(self, iterator: Any, proceed: Callable[[], Any]) -> Any:
+        """``proceed()``, timed, after :meth:`asked`."""
         began, cpu = self._clock(), self._cpu()
         try:
             batch = proceed()
@@ -90,9 +102,9 @@ class Record:
     def asked(self, of: Any, iterator: Any) -> None:
         """The loop asks for a batch: its step with the one before is over."""
         now = self._clock()
-        if of is not self._pass:
+        if of is not self._pass():
             self.end(iterator)
-            self._pass, self.last_asked = of, now
+            self._pass, self.last_asked = weakref.ref(of), now
             return
         self.last_asked = now
         if self._arrived is None:
@@ -103,7 +115,9 @@ class Record:
             ready = ready_batches(iterator)
             if ready is not None:
                 self.ready.append(ready)
-        if not self._open:  # from here on batches count
+        if self._warm_up > 0:
+            self._warm_up -= 1
+        elif not self._open:  # from here on batches count
             usage = self._read(iterator)
             self._windows.append(_Window(usage, usage))
             self._open = True
@@ -117,7 +131,8 @@ class Record:
             self.batch = batch if self.batch is None else self.batch
             self.with_grad += _grad_enabled()
         else:
-            self.first_batches.append(waited)
+            if self._arrived is None:
+                self.first_batches.append(waited)
             self._waited = None
         self._arrived = self._clock()
 

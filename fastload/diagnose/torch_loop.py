@@ -24,15 +24,20 @@ __all__ = ["Listener", "Pass", "listen", "stop_listening"]
 
 
 class Pass:
-    """One pass over a loader, from its iterator's beginning to its end."""
+    """One pass over a loader, from its iterator's beginning to its end.
+
+    It holds the loader, which in ``for batch in DataLoader(...)`` nobody else does; but not one with
+    persistent workers, which holds its iterator: neither would ever go.
+    """
 
     def __init__(self, loader: Any) -> None:
-        self._loader = weakref.ref(loader)
+        self._weak = weakref.ref(loader)
+        self._held = None if getattr(loader, "persistent_workers", False) else loader
 
     @property
     def loader(self) -> Any:
         """Whose; None where it is gone."""
-        return self._loader()
+        return self._weak()
 
 
 class Listener(Protocol):

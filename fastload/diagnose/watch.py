@@ -54,6 +54,7 @@ class Diagnosis:
         seconds: for the experiments.
         meter: reads the system's counters.
         clock: seconds.
+        warm_up: batches of each loader, besides the first one of a pass, that do not count.
     """
 
     def __init__(
@@ -62,10 +63,12 @@ class Diagnosis:
         seconds: float = 60.0,
         meter: Meter | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        warm_up: int = 0,
     ) -> None:
         self._loader = loader
         self._seconds = seconds
-        self._meter = meter or Meter()
+        self.meter = meter or Meter()
+        self._warm_up = warm_up
         self._clock = clock
         self._records: dict[int, Record] = {}
         self._verdict: Verdict | None = None
@@ -92,15 +95,39 @@ class Diagnosis:
         """What is kept of ``loader``."""
         record = self._records.get(id(loader))
         if record is None:
-            record = Record(loader, asked_where(_LIBRARIES), self._meter, self._clock)
+            where = asked_where(_LIBRARIES)
+            record = self._successor_of(loader, where)
+            if record is None:
+                record = Record(loader, where, self.meter, self._clock, self._warm_up)
             self._records[id(loader)] = record
         return record
+
+    def _successor_of(self, loader: Any, where: str) -> Record | None:
+        """The record of a loader that ``loader`` follows: each epoch of some scripts makes a new one.
+
+        It was asked in the same place, is made in the same way, and nobody but its record has it any more.
+        """
+        for known, record in self._records.items():
+            alike = record.where == where and all(
+                getattr(record.loader, name, None) == getattr(loader, name, None)
+                for name in ("__class__", "batch_size", "num_workers")
+            )
+            if alike and sys.getrefcount(record.loader) <= _HELD_BY_RECORD:
+                record.loader = loader
+                del self._records[known]
+                return record
+        return None
 
     @property
     def records(self) -> list[Record]:
         """Of each loader that was watched: training before validation, then the busiest first."""
         found = [record for record in self._records.values() if record.is_enough]
         return sorted(found, key=lambda one: (one.with_grad * 2 <= one.batches, -one.seconds))
+
+    @property
+    def all_records(self) -> list[Record]:
+        """Of every loader that was asked for a batch, however few it had."""
+        return list(self._records.values())
 
     @property
     def loader(self) -> Any:
@@ -162,6 +189,8 @@ def _with_note(loop: Loop, name: str, value: object) -> Loop:
 def _folder(path: str) -> str:
     return os.path.join(os.path.abspath(path), "")
 
+
+_HELD_BY_RECORD = 2  # references: the record's, and the question's own
 
 # Where frames are not the user's: torch and other packages, the standard library, and ourselves.
 _LIBRARIES = tuple(

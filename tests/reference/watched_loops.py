@@ -34,13 +34,18 @@ class FakeMeter:
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.reads = 0
+        self.rest_from = float("inf")  # when the workers have no more to do
 
     def read(self, workers: Iterable[int] = ()) -> Usage:
         """Now."""
         self.reads += 1
         now = self.clock.now
         return Usage(
-            when=now, process_cpu=now / 2, our_cpu=0.0, workers_cpu=2 * now, read_bytes=int(1000 * now)
+            when=now,
+            process_cpu=now / 2,
+            our_cpu=0.0,
+            workers_cpu=2 * min(now, self.rest_from),
+            read_bytes=int(1000 * now),
         )
 
 

@@ -1,0 +1,171 @@
+"""Scripts that are watched as they are: run as ``__main__``, fed, ended, examined."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import fastload
+from fastload import PackedDataset
+from fastload.diagnose.facts import Verdict
+from fastload.diagnose.script import announcement, watch_script
+from fastload.errors import ScriptError
+
+HEAD = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Data(Dataset):
+    def __len__(self):
+        return 3000
+
+    def __getitem__(self, index):
+        return torch.zeros(3, 4, 4), index
+
+
+def loop(loader, steps=10**9):
+    for number, (images, labels) in enumerate(loader):
+        time.sleep(0.01)
+        if number == steps:
+            break
+"""
+SECONDS = 10.0
+
+
+def script(folder: Path, text: str, head: str = HEAD) -> str:
+    path = folder / "train.py"
+    path.write_text(head + textwrap.dedent(text))
+    return str(path)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_script_is_watched_fed_and_ended(tmp_path: Path, workers: int) -> None:
+    path = script(
+        tmp_path,
+        f"""
+        import picked  # beside the script
+        assert __name__ == "__main__" and sys.argv[1:] == ["--lr", "0.1"], sys.argv
+        try:
+            for epoch in range(100):
+                loop(DataLoader(Data(), 4, num_workers={workers}))
+        finally:
+            print("saved", picked.WORD)
+        print("never")
+        """,
+    )
+    (tmp_path / "picked.py").write_text("WORD = 'it'\n")
+    code = (
+        "import sys; from fastload.diagnose.script import watch_script\n"
+        f"found = watch_script({path!r}, ['--lr', '0.1'], {SECONDS})\n"
+        "assert found.loop is not None and found.step is not None\n"
+        "print(found.words)\n"
+        "print(found.loop.batch_size, found.loop.threads, found.loop.loader)\n"
+        "assert len(found.loop.wait) >= 20\n"
+        "assert 4 / 0.01 / 10 < found.step.rate < 4 / 0.01, found.step  # a sleep may take longer\n"
+    )
+    here = {**os.environ, "PYTHONPATH": str(Path(fastload.__file__).parents[1])}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=here, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert "saved it\n" in run.stdout
+    assert "never" not in run.stdout
+    assert f"{path} was watched, and ended after " in run.stdout
+    assert f"4 {workers} torch DataLoader asked in train.py:16" in run.stdout
+
+
+def test_spawned_workers_are_not_taken_for_the_loop(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        print("imported as", __name__)
+        if __name__ == "__main__":
+            loop(DataLoader(Data(), 4, num_workers=1, multiprocessing_context="spawn"))
+        """,
+    )
+    found = watch_script(path, [], SECONDS, quiet=True)
+    assert found.loop is not None
+    assert found.loop.notes["start_method"] == "spawn"
+    assert found.step is not None
+
+
+def test_our_loader_is_examined_where_it_is(tmp_path: Path, packed: PackedDataset) -> None:
+    path = script(
+        tmp_path,
+        f"""
+        import fastload
+        from fastload import transforms as T
+        loader = fastload.DataLoader({str(packed.folder)!r}, 4, True, transform=T.RandomResizedCrop(32))
+        while True:
+            loop(loader)
+        """,
+    )
+    found = watch_script(path, [], SECONDS, quiet=True)
+    assert found.loop is not None
+    assert found.step is not None
+    assert isinstance(found.verdict, Verdict)
+    assert found.verdict.step_rate == pytest.approx(found.step.rate)
+    assert found.verdict.loop is not None
+
+
+def test_a_module_is_run_as_python_m_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "project"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "parts.py").write_text(HEAD)
+    (package / "__main__.py").write_text(
+        "from .parts import *\n"
+        "assert (__name__, __package__) == ('__main__', 'project')\n"
+        "assert sys.argv[0] == __file__, sys.argv\n"
+        "loop(DataLoader(Data(), 4))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = watch_script("project", [], SECONDS, module=True, quiet=True)
+    assert found.step is not None
+    with pytest.raises(ScriptError, match=r"ImportError: No module named nowhere can be run"):
+        watch_script("nowhere", [], SECONDS, module=True, quiet=True)
+
+
+def test_a_script_that_ends_by_itself_is_judged_by_what_there_was(tmp_path: Path) -> None:
+    path = script(tmp_path, "loop(DataLoader(Data(), 4), 12)\nsys.exit(3)\n")
+    found = watch_script(path, [], SECONDS, quiet=True)
+    assert found.loop is not None
+    assert len(found.loop.wait) == 9  # of 13: the first, two of warm-up, and the one without a next()
+    assert found.step is None
+    assert "ended by itself after 9 batches of its loop. Its step was not measured alone." in found.words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("print('hello')\n1 / 0\n", r"failed before its loop .*: ZeroDivisionError: (.|\n)*line 2[0-9], in"),
+        ("print('nothing')\n", r"ended without having asked a DataLoader (.|\n)*torchrun"),
+        ("next(iter(DataLoader(Data(), 4)))\n", r"ended after too few batches .* 0 counted"),
+        ("def f(:\n", r"failed before its loop could be watched: SyntaxError: (.|\n)*train.py"),
+        ("import os, signal\nos.kill(os.getpid(), 9)\n", r"ended by signal SIGKILL before its loop"),
+    ],
+)
+def test_what_gives_nothing_to_watch_says_why(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(ScriptError, match=words):
+        watch_script(script(tmp_path, text), [], SECONDS, quiet=True)
+
+
+def test_a_failure_in_the_loop_leaves_what_was_seen(tmp_path: Path) -> None:
+    text = "loop(DataLoader(Data(), 4), 12)\nraise ValueError('lost')\n"
+    found = watch_script(script(tmp_path, text), [], SECONDS, quiet=True)
+    assert found.loop is not None
+    assert "failed while it was watched (ValueError: lost) after 9 batches" in found.words
+
+
+def test_a_missing_script_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"There is no script .*nowhere.py"):
+        watch_script(str(tmp_path / "nowhere.py"))
+
+
+def test_what_will_be_done_can_be_said_before() -> None:
+    assert announcement("train.py", 30).startswith("train.py is run as it is, for about 30 s from its first")
