@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from fastload.diagnose.fixes import REGISTRY
 from fastload.diagnose.python_part import python_functions
 from fastload.diagnose.spare import cpus_here
 from fastload.diagnose.stages import measured_stages
-from fastload.diagnose.storage import measure_storage
+from fastload.diagnose.storage import Storage, measure_storage
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.torch_doctor import examine_torch
 from fastload.diagnose.trial import Budget, Runner, Trial, in_turns, quiet
@@ -29,6 +30,7 @@ from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 __all__ = ["examine"]
 
 _READS = 0.5  # of a record's bytes that a sample of a watched loop took from storage: it is cold
+_WAITED = 0.6  # of the time, or of the rate from memory: the loop waited for storage
 _MEMORY = Path("/dev/shm")
 
 
@@ -56,6 +58,7 @@ def examine(
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
         storage = measure_storage(subject, budget.run)
         cold = _cold_share(subject, loop)
+        storage = _as_watched(storage, subject, loop, base) if cold > 0 else storage
         functions = python_functions(subject, budget.run)
         case = Case(
             budget, folder, *cpus_here(budget), base, loop, step, subject, memory, functions, storage, cold
@@ -100,6 +103,19 @@ def _cold_share(subject: Subject, loop: Loop | None) -> float:
         return min(1.0, share) if share >= _READS else 0.0
     room = PAGE_CACHE_SHARE * available_memory()
     return 0.0 if subject.data_bytes <= room else 1 - room / subject.data_bytes
+
+
+def _as_watched(storage: Storage | None, subject: Subject, loop: Loop | None, base: Trial) -> Storage | None:
+    """What storage gave in the loop itself, if that waited for it."""
+    if storage is None or loop is None or not loop.read_bytes or loop.wait_share < _WAITED:
+        return storage
+    given = loop.read_bytes / loop.seconds
+    if loop.rate > _WAITED * base.rate or given > storage.bytes:
+        return storage
+    share = given / storage.bytes
+    evidence = f"{storage.evidence}; in the loop it gave {given / 1e6:.1f} MB/s"
+    random, orderly = storage.random * share, storage.orderly * share
+    return replace(storage, random=random, orderly=orderly, bytes=given, evidence=evidence)
 
 
 @contextmanager

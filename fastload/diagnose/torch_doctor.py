@@ -14,12 +14,12 @@ from fastload.diagnose.torch_subject import TorchSubject
 from fastload.diagnose.trial import Budget, in_turns
 from fastload.diagnose.words import (
     CLEAR,
-    ENOUGH,
     fix_sentences,
     left_out,
     machine_limit,
     machine_sentence,
     rate_sentence,
+    step_limits,
     worth_saying,
 )
 
@@ -71,7 +71,7 @@ def _stages(case: TorchCase) -> Iterator[Stage]:
 
 
 def _limit(case: TorchCase, fixes: Sequence[Fix]) -> str:
-    if case.step is not None and case.now >= ENOUGH * case.step_rate:
+    if step_limits(case):
         return "step"
     seconds = dict.fromkeys(("decode", "transform", "python"), 0.0)
     for part in case.parts:

@@ -15,6 +15,7 @@ from fastload.diagnose.words import (
     machine_limit,
     machine_sentence,
     rate_sentence,
+    step_limits,
     worth_saying,
 )
 
@@ -42,7 +43,7 @@ def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
 
 
 def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
-    if case.step is not None and case.now >= ENOUGH * case.step_rate:
+    if step_limits(case):
         return "step"
     if case.storage_rate < ENOUGH * case.base.rate:
         return "storage"
@@ -50,13 +51,14 @@ def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
     functions = min(("python", "collate"), key=lambda name: rates.get(name, float("inf")))
     if rates.get(functions, float("inf")) < _of_threads(case):
         return functions
-    found = machine_limit(fixes)
-    if found is not None:
-        return found
     gains = {fix.name: fix.gain for fix in fixes}
     if gains.get("threads", 0.0) >= CLEAR:
         return "threads"
-    if gains.get("prefetch", 0.0) >= CLEAR:
+    found = machine_limit(fixes)
+    if found is not None:
+        return found
+    enough = case.step is not None and case.whole(case.base) >= ENOUGH * case.step_rate
+    if enough or gains.get("prefetch", 0.0) >= CLEAR:
         return "prefetch"
     of_threads = [name for name in ("decode", "transform") if name in rates]
     return min(of_threads, key=lambda name: rates[name], default="unknown")

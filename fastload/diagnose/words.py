@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from fastload.diagnose.case import LEAST_GAIN, Examined, shown
 from fastload.diagnose.facts import Fix, Sentence
@@ -15,10 +16,14 @@ __all__ = [
     "machine_limit",
     "machine_sentence",
     "rate_sentence",
+    "step_limits",
     "worth_saying",
 ]
 
 ENOUGH = 0.95  # of the step's rate: then the step is what limits
+_WAITS = 0.08  # of the loop's time: less is not worth a word
+_MUCH = 0.25  # of the loop's time: it waits, whatever the loader could do on the average
+_FAR = 1.3  # times the step's rate
 CLEAR = 0.10  # a gain that shows a cause
 _SAID = 4  # fixes with a number that are said in words
 
@@ -35,6 +40,9 @@ def rate_sentence(case: Examined, limit: str) -> Sentence:
     """What the step could take and what the loader gives."""
     run = f"The loader was run without a step, again and again for {case.budget.run:.1f} s: "
     run += f"{shown(case.loader_rate)} images/s."
+    if case.step is None and limit == "step" and case.loop is not None:
+        waits = f"The loop waits for {case.loop.wait_share:.0%} of its time"
+        return Sentence(f"{waits}: nothing is to be done about the data.", run)
     if case.step is None:
         return Sentence(f"The loader gives {shown(case.loader_rate)} images/s.", run)
     step = f"The step could take {shown(case.step_rate)} images/s"
@@ -45,6 +53,18 @@ def rate_sentence(case: Examined, limit: str) -> Sentence:
         )
         return Sentence(enough, evidence)
     return Sentence(f"{step}, the loader gives {shown(case.now)}.", evidence)
+
+
+def step_limits(case: Examined) -> bool:
+    """Whether a faster loader would be of no use: the loop hardly waits, or could do with a slower one."""
+    waits = case.loop.wait_share if case.loop is not None else 0.0
+    if case.loop is not None and waits < _WAITS:
+        return True
+    if case.step is None or waits >= _MUCH:
+        return False
+    enough = ENOUGH * case.step_rate
+    slower = replace(case.base, rate=case.base.rate / _FAR)
+    return case.now >= enough or case.whole(slower) >= enough
 
 
 def machine_limit(fixes: Sequence[Fix]) -> str | None:

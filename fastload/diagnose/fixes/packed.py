@@ -18,7 +18,7 @@ from fastload.shard.codecs import JPEG, PROGRESSIVE
 __all__ = ["repacked", "sensible_side"]
 
 _LARGER = 1.25  # a side so much longer than it need be is worth scaling
-_SHARE = 0.25  # of the pictures of which something must hold to be tried
+_SHARE = 0.25  # of the pictures, or of their pixels, of which something must hold to be tried
 _SECONDS = 2.0  # of one thread's time for the sample
 _LEAST, _MOST = 32, 256  # pictures of it
 
@@ -72,7 +72,9 @@ def _candidates(subject: Any, records: npt.NDArray[np.void]) -> list[tuple[str, 
     side = sensible_side(subject)
     found: list[tuple[str, str, Mapping[str, Any], str]] = []
     longer = np.maximum(records["width"], records["height"])
-    if side is not None and np.mean(longer > _LARGER * side) >= _SHARE:
+    pixels = records["width"].astype(np.float64) * records["height"]
+    share = pixels[longer > _LARGER * side].sum() / max(1.0, pixels.sum()) if side is not None else 0.0
+    if share >= _SHARE:
         price = "pixels change: pictures are scaled and encoded again"
         found.append(("max-side", f"`pack --max-side {side}`", {"max_side": side}, price))
     if np.mean(progressive) >= _SHARE:

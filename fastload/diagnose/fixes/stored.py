@@ -109,7 +109,7 @@ def decoded_cache(case: Case) -> Iterator[Fix]:
     now, then = found["now"], found["cached"]
     yield case.fix(
         "decoded-cache",
-        f"cache_decoded={side}",
+        f'cache_decoded={side}, cache="{_size(1.1 * need).replace(" ", "")}"',
         then,
         f"{len(ids)} pictures kept decoded in memory gave {shown(then.rate)} images/s, decoded anew "
         f"{shown(now.rate)}, in turns. From the second epoch on.",

@@ -1,0 +1,134 @@
+"""What limits, from numbers that are given: nothing is measured here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastload.diagnose.case import Case
+from fastload.diagnose.facts import Fix, Loop, Stage
+from fastload.diagnose.fixes.machine import larger_quota, no_neighbours, room_in_shm
+from fastload.diagnose.fixes.stored import in_blocks
+from fastload.diagnose.stages import measured_stages
+from fastload.diagnose.storage import Storage
+from fastload.diagnose.trial import Budget, Trial
+from fastload.diagnose.verdict import judge
+
+BASE = Trial(200.0, 0.01, 1.0, 2, {"shard": 0.0, "decode": 0.008, "transform": 0.002})
+STORAGE = Storage(80.0, 400.0, 1e4, 0.01, 8e6, False, "32 threads read")
+STEP = Stage("step", 400.0, 0.0, "Given.")
+
+
+def case(**changes: Any) -> Case:
+    subject: Any = SimpleNamespace(threads=2, arguments={"shuffle": True})
+    made = Case(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, STEP, subject, Path(), (), None, 0.0)
+    return replace(made, **changes)
+
+
+def loop(wait: float, step: float, **notes: object) -> Loop:
+    return Loop("a loader", 10, np.full(20, wait), np.full(20, step), 2, 2.0, 0.1, 0.1, notes=notes)
+
+
+def limit(of: Case, *fixes: Fix) -> str:
+    return judge(of, measured_stages(of), fixes).limit
+
+
+def gain(name: str, by: float) -> Fix:
+    return Fix(name, f"do {name}", 200 * (1 + by), by, "tried")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fixes", "expected"),
+    [
+        ({}, [], "decode"),
+        ({"base": replace(BASE, stages={"decode": 0.001, "transform": 0.009})}, [], "transform"),
+        ({}, [gain("threads", 0.5)], "threads"),
+        ({}, [gain("threads", 0.02)], "decode"),
+        ({}, [gain("quota", 1.0)], "quota"),
+        ({}, [gain("neighbour", 0.4)], "neighbour"),
+        ({}, [gain("prefetch", 0.4)], "prefetch"),
+        ({"storage": STORAGE, "cold": 1.0}, [], "storage"),
+        ({"storage": STORAGE, "cold": 0.1}, [], "decode"),
+        ({"step": Stage("step", 50.0)}, [], "step"),
+        ({"step": None}, [], "decode"),
+        ({"loop": loop(0.001, 0.1), "step": None}, [], "step"),
+        ({"loop": loop(0.05, 0.05)}, [], "decode"),
+        ({"loop": loop(0.05, 0.05), "step": Stage("step", 190.0)}, [], "prefetch"),
+    ],
+)
+def test_the_cause(changes: dict[str, Any], fixes: list[Fix], expected: str) -> None:
+    assert limit(case(**changes), *fixes) == expected
+
+
+def test_the_words_have_the_numbers() -> None:
+    of = case()
+    said = judge(
+        of,
+        measured_stages(of),
+        [gain("a", 0.5), gain("b", 0.7), gain("c", 0.01), Fix("d", "try d", 0, 0, "")],
+    )
+    assert str(said) == (
+        "The step could take 400 images/s, the loader gives 200. Decoding limits: 2 threads at 1.00 of their "
+        "time, 80% of it there. do b: 340 images/s (+70%). do a: 300 images/s (+50%). try d."
+    )
+    assert [fix.name for fix in said.fixes] == ["b", "a", "d"]
+
+
+def test_where_the_step_limits_nothing_is_to_be_done() -> None:
+    of = case(step=Stage("step", 50.0, evidence="Given."))
+    said = judge(of, measured_stages(of), [gain("a", 0.5)])
+    assert said.fixes == ()
+    assert str(said) == (
+        "The step could take 50 images/s, the loader could give 200: nothing is to be done about the data. "
+        "The step limits."
+    )
+
+
+def test_a_fix_cannot_give_more_than_the_step_takes() -> None:
+    found = case().fix("x", "do x", replace(BASE, rate=1e6, cpu=1e-6), "tried")
+    assert found.rate == 400
+    assert found.gain == pytest.approx(1.0)
+
+
+def test_a_fix_is_taken_relative_to_what_was_watched() -> None:
+    watched = case(loop=loop(0.06, 0.04), step=None)  # 100 a second, where the arithmetic says 200
+    found = watched.fix("x", "do x", replace(BASE, rate=300.0, cpu=0.005), "tried")
+    assert found.rate == pytest.approx(150)
+
+
+def test_work_in_the_loops_own_thread_adds_up() -> None:
+    serial = replace(BASE, serial=1 / 200)
+    assert case(base=serial).whole(serial) == pytest.approx(1 / (1 / 200 + 1 / 400))
+
+
+def test_blocks_are_worth_what_storage_gives_in_order() -> None:
+    of = case(storage=STORAGE, cold=1.0)
+    (found,) = in_blocks(of)
+    assert found.rate == pytest.approx(200)
+    assert "80 records/s at random and 400 in order" in found.evidence
+    of.subject.arguments["shuffle"] = "block"
+    assert list(in_blocks(of)) == []
+
+
+def test_a_quota_and_neighbours_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastload.diagnose.fixes.machine.cgroup_quota", lambda: 2.0)
+    watched = loop(0.1, 0.0, throttled_seconds=1.5)
+    (quota,) = larger_quota(case(mask=4, loop=watched, step=None))
+    assert quota.gain == pytest.approx(1.0)
+    assert "held back for 1.5 s" in quota.evidence
+    assert list(larger_quota(case(mask=2))) == []
+    (alone,) = no_neighbours(case(cpus=4.0, spare=2.0))
+    assert alone.gain == pytest.approx(1.0)
+    assert list(no_neighbours(case())) == []
+
+
+def test_too_little_room_in_shm_is_said() -> None:
+    notes = {"start_method": "fork", "shm_free": 1_000_000, "batch_bytes": 500_000}
+    (found,) = room_in_shm(case(loop=loop(0.1, 0.1, **notes)))
+    assert "--shm-size" in found.words
+    assert list(room_in_shm(case(loop=loop(0.1, 0.1, **notes | {"shm_free": 10**9})))) == []
