@@ -12,17 +12,24 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 __all__ = ["Autotuner", "Bounds", "Policy", "Setting", "Window"]
 
 _log = logging.getLogger("fastload")
 
-STARVED = 0.05  # data wait share from which on the loader is too slow
+STARVED = 0.03  # data wait share from which on the loader is too slow
+PLAIN = 0.15  # ... in a single window; less must be seen in two in a row
 FED = 0.01  # ... and up to which it is fast enough for less
 BUSY = 0.7  # share of time from which on threads count as busy: more of them may help
+SOME = 0.05  # share of idle time that deeper prefetch may win back where there are no more threads
+GAIN = 0.03  # a step of threads is kept if it wins this, or a quarter of what it could, if that is less
+TRIES = 2  # windows that must say on average that it did not, before it is taken back
 SPARE = 1.5  # whole threads that are idle before one is given back
 PATIENCE = 3  # windows in a row that must agree before anything is lowered
+DOUBT = 8  # windows after something was lowered in which a wait is held against that
 HOLD = 16  # windows for which a limit that was found is believed; doubled each time it is found again
+HOLD_MOST = 4  # ... the upper one of threads at first: one noisy window may have found it
 MOST_HOLD = 1024
 WINDOW_SECONDS = 1.0
 WINDOW_BATCHES = 8
@@ -65,9 +72,9 @@ class Window:
 class _Limit:
     """A value that was found not to be worth passing; believed for a while."""
 
-    def __init__(self, default: int) -> None:
+    def __init__(self, default: int, hold: int = HOLD) -> None:
         self._default = default
-        self._hold = HOLD
+        self._hold = hold
         self._left = 0
         self.value = default
 
@@ -84,9 +91,10 @@ class _Limit:
 class Policy:
     """Decides, after each window, what to change.
 
-    * The consumer waits and the threads are busy: more threads, a quarter more at a time. If that did not
-      make it faster (the disk or memory is the limit), back to what it was.
+    * The consumer waits (much, or in two windows in a row) and the threads are busy: more threads, a quarter
+      more at a time. If that did not make it faster (the disk or memory is the limit), back to what it was.
     * The consumer waits though threads are idle (uneven samples, or a slow Python callable): deeper prefetch.
+      A little idle time is enough for that where there are no more threads; at its bound, more threads.
     * The consumer does not wait and more than one thread has nothing to do, three windows in a row: threads
       are given back, half of the idle ones at a time, at last also prefetch depth. If it waits afterwards,
       they come back, and that number is the least for a while, longer each time.
@@ -96,9 +104,12 @@ class Policy:
         self.setting = setting
         self._bounds = bounds
         self._calm = 0  # windows in a row in which less would have done
+        self._short = 0  # windows in a row in which the consumer waited
         self._raised: tuple[Setting, float] | None = None  # setting and rate before threads were added
+        self._tried: list[float] = []  # rates since then
         self._lowered: Setting | None = None  # setting before the last lowering
-        self._most = _Limit(bounds.most_threads)
+        self._doubt = 0  # windows in which the lowering may still turn out to be wrong
+        self._most = _Limit(bounds.most_threads, HOLD_MOST)
         self._least_threads = _Limit(1)
         self._least_depth = _Limit(bounds.least_depth)
 
@@ -107,11 +118,15 @@ class Policy:
         before = self.setting
         for limit in (self._most, self._least_threads, self._least_depth):
             limit.pass_window()
+        self._doubt -= 1
+        if self._doubt < 0:
+            self._lowered = None  # it does with what it has
         why = self._starved(window) if window.wait >= STARVED else self._fed(window)
         return why if self.setting != before else None
 
     def _starved(self, window: Window) -> str:
         self._calm = 0
+        self._short += 1
         raised, self._raised = self._raised, None
         if self._lowered is not None:
             self.setting, self._lowered = self._lowered, None
@@ -122,23 +137,30 @@ class Policy:
         if raised is not None:
             earlier, rate = raised
             expected = now.threads / earlier.threads - 1
-            if window.rate < rate * (1 + expected / 4):
+            self._tried.append(window.rate)
+            if fmean(self._tried) < rate * (1 + min(expected / 4, GAIN)):
+                if len(self._tried) < TRIES:
+                    self._raised = raised
+                    return ""
                 self._most.found(earlier.threads)
                 self.setting = replace(now, threads=earlier.threads)
                 return f"{now.threads} threads were no faster than {earlier.threads}"
-        if window.idle > 1 - BUSY:
-            self.setting = replace(now, depth=min(now.depth + 1, self._bounds.most_depth))
-            return "the consumer waits although threads are idle"
+        elif window.wait < PLAIN and self._short < 2:
+            return ""
         more = min(now.threads + max(1, now.threads // 4), self._most.value)
+        deeper = min(now.depth + 1, self._bounds.most_depth)
+        if deeper > now.depth and window.idle > (1 - BUSY if more > now.threads else SOME):
+            self.setting = replace(now, depth=deeper)
+            return "the consumer waits although threads are idle"
         if more > now.threads:
-            self._raised = now, window.rate
+            self._raised, self._tried = (now, window.rate), []
             self.setting = replace(now, threads=more)
         return "the consumer waits and the threads are busy"
 
     def _fed(self, window: Window) -> str:
-        self._raised = None
+        self._raised, self._short = None, 0
         if window.wait > FED:
-            self._calm, self._lowered = 0, None
+            self._calm = 0
             return ""
         spare = window.idle * self.setting.threads
         threads, depth = self.setting.threads, self.setting.depth
@@ -149,10 +171,8 @@ class Policy:
         self._calm = self._calm + 1 if (threads, depth) != (self.setting.threads, self.setting.depth) else 0
         if self._calm >= PATIENCE:
             self._calm = 0
-            self._lowered = self.setting
+            self._lowered, self._doubt = self.setting, DOUBT
             self.setting = Setting(threads, depth)
-        elif self._calm == 0:
-            self._lowered = None  # it does with what it has
         return f"less does as well: {spare:.1f} of the threads had nothing to do"
 
 
