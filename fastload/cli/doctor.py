@@ -1,4 +1,7 @@
-"""``fastload doctor DATASET``."""
+"""``fastload doctor DATASET`` and ``fastload doctor SCRIPT.py ARGUMENTS...``.
+
+What stands behind a script is the script's; behind a dataset, options of ours as before it.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.cli.arguments import add_storage_options, at_least_one, at_least_zero, options_for, place
 from fastload.cli.output import print_lines
 
+if TYPE_CHECKING:
+    from fastload.diagnose.facts import Verdict
+
 __all__ = ["add", "run"]
 
+_OF_A_DATASET = ("batch_size", "transform", "num_workers", "shuffle", "cache", "step_rate", "storage_option")
 _NAMED = ("train", "eval", "trivial_augment", "rand_augment", "auto_augment")
 
 
@@ -27,13 +34,24 @@ def add(verbs: Any) -> None:
         "nothing and needs no root: experiments write into a temporary folder; to read cold, the pages of "
         "some records are dropped from the page cache.",
     )
-    parser.add_argument("target", metavar="DATASET", type=place, help="a packed dataset, or its URL")
+    parser.add_argument(
+        "target",
+        metavar="DATASET|SCRIPT.py",
+        type=place,
+        help="a packed dataset, or its URL; or a training script, run as it is and ended after a while",
+    )
+    parser.add_argument(
+        "rest", metavar="...", nargs=argparse.REMAINDER, help="options; or the script's arguments"
+    )
+    _add_options(parser)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add_storage_options(parser)
     add = parser.add_argument
-    add("--batch-size", type=at_least_one, default=256, metavar="N", help="samples a step (default 256)")
+    add("--batch-size", type=at_least_one, metavar="N", help="samples a step (default 256)")
     add(
         "--transform",
-        default="train",
         metavar="NAME|module:attribute",
         help=f"one of {', '.join(_NAMED)} (224 pixels, float32), or the user's own (default train)",
     )
@@ -41,7 +59,6 @@ def add(verbs: Any) -> None:
     add(
         "--shuffle",
         choices=("exact", "block", "none"),
-        default="exact",
         help="order of an epoch (default exact)",
     )
     add("--cache", metavar="SIZE", help="the loader's cache (default auto)")
@@ -53,11 +70,29 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Examine, and print the verdict."""
+    is_script = str(arguments.target).endswith(".py")
+    if not is_script:
+        behind = argparse.ArgumentParser(prog="fastload doctor DATASET")
+        _add_options(behind)
+        try:
+            behind.parse_args(arguments.rest, arguments)
+        except SystemExit as stop:  # has said what is wrong, or printed the help
+            return stop.code if isinstance(stop.code, int) else 2
+    if arguments.seconds < 5:
+        raise SystemExit(f"fastload doctor: --seconds must be at least 5. Found: {arguments.seconds:g}.")
+    if arguments.html is not None:  # before the experiments: its library or its folder may be missing
+        _check_html(arguments.html)
+    verdict = _of_script(arguments) if is_script else _of_dataset(arguments)
+    if verdict is not None:
+        shown = [verdict.verbose] if arguments.verbose else [one.text for one in verdict.sentences]
+        print_lines(shown)
+    return 0
+
+
+def _of_dataset(arguments: argparse.Namespace) -> Verdict:
     from fastload.diagnose.doctor import examine
     from fastload.diagnose.facts import Stage
 
-    if arguments.html is not None:  # before the experiments: its library or its folder may be missing
-        _check_html(arguments.html)
     step = None
     if arguments.step_rate is not None:
         if not arguments.step_rate > 0:
@@ -65,16 +100,39 @@ def run(arguments: argparse.Namespace) -> int:
                 f"fastload doctor: --step-rate must be more than 0. Found: {arguments.step_rate}."
             )
         step = Stage("step", arguments.step_rate, 0.0, "As given by --step-rate.")
-    if arguments.seconds < 5:
-        raise SystemExit(f"fastload doctor: --seconds must be at least 5. Found: {arguments.seconds:g}.")
     with _loader(arguments) as loader:
         verdict = examine(loader, step=step, seconds=arguments.seconds)
-        if arguments.html is not None:
-            from fastload.diagnose.report import write_report
+        _write(verdict, arguments.html, loader)
+    return verdict
 
-            write_report(verdict, arguments.html, loader)
-    print_lines([verdict.verbose] if arguments.verbose else [sentence.text for sentence in verdict.sentences])
-    return 0
+
+def _of_script(arguments: argparse.Namespace) -> Verdict | None:
+    """The verdict on a script; None where there is none, which was said."""
+    from fastload.diagnose.script import announcement, watch_script
+
+    given = [name for name in _OF_A_DATASET if getattr(arguments, name) not in (None, [])]
+    if given:
+        wrong = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise SystemExit(f"fastload doctor: {wrong}: a script says that by itself. Leave it out.")
+    path = str(arguments.target)
+    sys.stderr.write(announcement(path, arguments.seconds) + "\n")
+    watched = watch_script(path, arguments.rest, arguments.seconds)
+    if watched.words:
+        sys.stderr.write(watched.words + "\n")
+    if watched.verdict is not None:
+        _write(watched.verdict, arguments.html, None)
+    elif watched.loop is not None:
+        loop = watched.loop
+        waited = f"waited for data for {loop.wait_share:.0%} of its time"
+        print_lines([f"The loop reached {loop.rate:.0f} samples/s and {waited}."])
+    return watched.verdict
+
+
+def _write(verdict: Verdict, path: Path | None, loader: Any) -> None:
+    if path is not None:
+        from fastload.diagnose.report import write_report
+
+        write_report(verdict, path, loader)
 
 
 def _check_html(path: Path) -> None:
@@ -94,13 +152,13 @@ def _check_html(path: Path) -> None:
 def _loader(arguments: argparse.Namespace) -> Any:
     from fastload import DataLoader
 
-    shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle]
+    shuffle = {"exact": True, "block": "block", "none": False}[arguments.shuffle or "exact"]
     return DataLoader(
         str(arguments.target),
-        arguments.batch_size,
+        arguments.batch_size or 256,
         shuffle,  # type: ignore[arg-type]
         num_workers=arguments.num_workers,
-        transform=_transform(arguments.transform),
+        transform=_transform(arguments.transform or "train"),
         cache=arguments.cache or "auto",
         storage_options=options_for(arguments, arguments.target),
         rank=0,

@@ -21,6 +21,8 @@ from fastload.diagnose.words import (
 
 __all__ = ["judge"]
 
+_IDLE = 0.3  # of their time at work: threads that cannot be what limits
+
 
 def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
     """The verdict.
@@ -60,6 +62,8 @@ def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
     enough = case.step is not None and case.whole(case.base) >= ENOUGH * case.step_rate
     if enough or gains.get("prefetch", 0.0) >= CLEAR:
         return "prefetch"
+    if case.base.threads and case.base.busy < _IDLE:
+        return "unknown"
     of_threads = [name for name in ("decode", "transform") if name in rates]
     return min(of_threads, key=lambda name: rates[name], default="unknown")
 
@@ -106,7 +110,11 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
         return Sentence(
             f"{what}: {threads} at {base.busy:.2f} of their time, {part:.0%} of it there.", of[limit].evidence
         )
-    return Sentence("What limits was not found.", "")
+    return Sentence(
+        f"What limits was not found: {threads} are at work for {base.busy:.2f} of their time, so it is "
+        "neither reading nor decoding.",
+        of["loader"].evidence,
+    )
 
 
 def _at_once(count: int) -> str:

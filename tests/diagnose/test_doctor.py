@@ -105,3 +105,31 @@ def test_wrong_usage_is_said(
 ) -> None:
     assert main(["doctor", str(folder), *words]) == 2
     assert expected in capsys.readouterr().err
+
+
+SCRIPT = """
+import sys, time
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+assert sys.argv[1:] == ["--lr", "0.1"]
+for epoch in range(10_000):
+    for images, labels in DataLoader(TensorDataset(torch.zeros(64, 3), torch.zeros(64)), batch_size=8):
+        time.sleep(0.02)
+"""
+
+
+def test_a_script_is_examined_with_its_own_arguments(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert main(["doctor", "--seconds", "15", str(tmp_path / "train.py"), "--lr", "0.1"]) == 0
+    said = capfd.readouterr()
+    assert "The step limits." in said.out
+    assert "is run as it is" in said.err
+
+
+def test_a_script_says_its_loader_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    assert main(["doctor", "--batch-size", "8", str(tmp_path / "train.py")]) == 2
+    assert "--batch-size: a script says that by itself" in capsys.readouterr().err

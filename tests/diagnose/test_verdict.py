@@ -56,6 +56,7 @@ def gain(name: str, by: float) -> Fix:
         ({"storage": STORAGE, "cold": 0.1}, [], "decode"),
         ({"step": Stage("step", 50.0)}, [], "step"),
         ({"step": None}, [], "decode"),
+        ({"base": replace(BASE, busy=0.1)}, [], "unknown"),
         ({"loop": loop(0.001, 0.1), "step": None}, [], "step"),
         ({"loop": loop(0.05, 0.05)}, [], "decode"),
         ({"loop": loop(0.05, 0.05), "step": Stage("step", 190.0)}, [], "prefetch"),
