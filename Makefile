@@ -69,7 +69,7 @@ foreign:  ## the tests of one framework in an environment of its own: make forei
 
 # Those whose environments are made in a minute. From tests/, as py-test.
 foreign-test:  ## the same for the quick ones, on the installed package
-	@printf '%s\n' lightning torchvision timm accelerate ignite torchmetrics | FASTLOAD_TEST_INSTALLED=1 \
+	@printf '%s\n' lightning torchvision timm accelerate ignite torchmetrics tensorboard | FASTLOAD_TEST_INSTALLED=1 \
 	  PYTHON=$(BIN)/python xargs -P 2 -I NAME tests/foreign/run.sh NAME -q
 
 bench:  ## how to measure
