@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from typing import Any
+
 import torch
 
-__all__ = ["is_in_use", "synchronise"]
+__all__ = ["SyncWatch", "is_in_use", "synchronise"]
 
 
 def is_in_use() -> bool:
@@ -16,3 +20,45 @@ def synchronise() -> None:
     """Wait until the device has done what it was given, if there is one in use."""
     if is_in_use():
         torch.cuda.synchronize()
+
+
+class SyncWatch:
+    """Which lines make the CPU wait for the device, from :meth:`begin` to :meth:`end`.
+
+    By torch's own debug mode, which warns of ``.item()``, ``.cpu()``, ``nonzero()`` and their like; of
+    ``torch.cuda.synchronize()`` it does not. Warnings of others are given on afterwards. Without CUDA there
+    is nothing to wait for.
+    """
+
+    def __init__(self) -> None:
+        self._catching: Any = None
+        self._caught: list[warnings.WarningMessage] = []
+        self._former = 0
+
+    def begin(self) -> None:
+        """Where CUDA is in use."""
+        if not is_in_use():
+            return
+        self._former = torch.cuda.get_sync_debug_mode()
+        self._catching = warnings.catch_warnings(record=True)
+        self._caught = self._catching.__enter__()
+        warnings.filterwarnings("always", message=_SYNCHRONISES)
+        torch.cuda.set_sync_debug_mode("warn")
+
+    def end(self) -> list[str] | None:
+        """File and line of each; None where nobody looked."""
+        if self._catching is None:
+            return None
+        torch.cuda.set_sync_debug_mode(self._former)
+        self._catching.__exit__(None, None, None)
+        self._catching = None
+        found = []
+        for one in self._caught:
+            if _SYNCHRONISES in str(one.message):
+                found.append(f"{os.path.basename(one.filename)}:{one.lineno}")
+            else:
+                warnings.showwarning(one.message, one.category, one.filename, one.lineno)
+        return found
+
+
+_SYNCHRONISES = "called a synchronizing CUDA operation"

@@ -129,6 +129,7 @@ class Phases:
             if not self._is_enough(record):
                 return record.got(iterator, proceed)
             record.end(iterator)
+            self.watching.close()
             self._main = record
         elif loader is not self._main.loader:
             return proceed()

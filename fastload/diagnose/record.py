@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import sys
 import time
@@ -17,6 +18,7 @@ import numpy as np
 from fastload.backends.stats import batch_length
 from fastload.diagnose.device import is_in_use
 from fastload.diagnose.facts import Loop
+from fastload.diagnose.step_facts import OptimizerSteps, StepFacts
 from fastload.diagnose.torch_loop import is_torch_s
 from fastload.diagnose.usage import Meter, Usage
 from fastload.machine.cpu_budget import cgroup_quota
@@ -47,6 +49,7 @@ class Record:
         meter: reads the system's counters.
         clock: seconds.
         warm_up: further batches at the beginning that do not count.
+        optimizers: counts their steps, of all loops.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class Record:
         meter: Meter,
         clock: Callable[[], float] = time.perf_counter,
         warm_up: int = 0,
+        optimizers: OptimizerSteps | None = None,
     ) -> None:
         self.loader = loader
         self.where = where
@@ -68,9 +72,13 @@ class Record:
         self.next_cpu = 0.0
         self.shm_free: int | None = None
         self.last_asked = 0.0
+        self.facts: StepFacts | None = None  # of one step, the first one that is looked at
+        self.optimizer_steps = 0
         self._meter = meter
         self._clock = clock
         self._warm_up = warm_up
+        self._optimizers = optimizers or OptimizerSteps()
+        self._steps_before = 0
         self._windows: list[_Window] = []
         self._open = False
         self._pass: Any = lambda: None  # a weak reference: passes hold their loaders
@@ -109,7 +117,10 @@ class Record:
         self.last_asked = now
         if self._arrived is None:
             return
+        self._look_at_step()
+        steps, self._steps_before = self._optimizers.count - self._steps_before, self._optimizers.count
         if self._waited is not None:
+            self.optimizer_steps += steps
             self.wait.append(self._waited)
             self.step.append(now - self._arrived)
             ready = ready_batches(iterator)
@@ -123,6 +134,14 @@ class Record:
             self._open = True
         elif now >= self._look_again:
             self._windows[-1].last = self._read(iterator)
+
+    def _look_at_step(self) -> None:
+        """The pass's second step, of the first pass, is looked at; before it and after it this is called."""
+        if self.facts is None:
+            self.facts = StepFacts()
+            self.facts.begin()
+        else:
+            self.facts.end()
 
     def came(self, waited: float, batch: Any) -> None:
         """The loop has its batch."""
@@ -141,6 +160,8 @@ class Record:
         late = self._clock() - self.last_asked > 2 * _EVERY  # something else followed the loop
         if self._open and not (late and self._windows[-1].last is not self._windows[-1].first):
             self._windows[-1].last = self._read(iterator)
+        if self.facts is not None:
+            self.facts.end()
         self._open = False
         self._arrived = self._waited = None
 
@@ -223,7 +244,7 @@ class Record:
         return int(moved["bytes"] * self.batches / moved["count"])
 
     def _notes(self, used: Usage, seconds: float) -> dict[str, object]:
-        """Further facts; docs/doctor.md has the table of them."""
+        """Further facts."""
         others = None
         if used.busy is not None:
             others = max(0.0, used.busy - used.process_cpu - used.workers_cpu)
@@ -234,6 +255,8 @@ class Record:
             "ready_batches": list(self.ready),
             "batch_bytes": bytes_of(self.batch),
             "with_grad": self.with_grad > self.batches / 2,
+            "optimizer_steps": self.optimizer_steps,
+            **(self.facts.notes if self.facts is not None else {}),
             "throttled_seconds": used.throttled,
             "stolen_seconds": used.stolen,
             "others_cpu_seconds": others,
@@ -249,12 +272,19 @@ class Record:
             **_torch_notes(),
         }
         if is_torch_s(self.loader):
-            context = self.loader.multiprocessing_context
-            notes["start_method"] = context.get_start_method() if context is not None else None
+            if self.loader.num_workers > 0:
+                notes["start_method"] = _start_method(self.loader.multiprocessing_context)
             notes["prefetch_factor"] = self.loader.prefetch_factor
             notes["persistent_workers"] = self.loader.persistent_workers
             notes["pin_memory"] = self.loader.pin_memory
         return {name: value for name, value in notes.items() if value is not None}
+
+
+def _start_method(context: Any) -> str:
+    """How a loader's workers begin; by the process's default, which nothing here fixes."""
+    if context is not None:
+        return str(context.get_start_method())
+    return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 
 
 def worker_pids(iterator: Any) -> list[int]:

@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from fastload.diagnose.facts import Loop, Verdict
 from fastload.diagnose.record import Record, asked_where
+from fastload.diagnose.step_facts import OptimizerSteps
 from fastload.diagnose.torch_loop import Pass, listen, stop_listening
 from fastload.diagnose.usage import Meter
 from fastload.errors import StateError
@@ -69,6 +70,7 @@ class Diagnosis:
         self._seconds = seconds
         self.meter = meter or Meter()
         self._warm_up = warm_up
+        self._optimizers = OptimizerSteps()
         self._clock = clock
         self._records: dict[int, Record] = {}
         self._verdict: Verdict | None = None
@@ -81,6 +83,11 @@ class Diagnosis:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stop_listening(self)
+        self.close()
+
+    def close(self) -> None:
+        """Nothing more is watched; idempotent."""
+        self._optimizers.end()
         for record in self._records.values():
             record.end()
 
@@ -98,7 +105,8 @@ class Diagnosis:
             where = asked_where(_LIBRARIES)
             record = self._successor_of(loader, where)
             if record is None:
-                record = Record(loader, where, self.meter, self._clock, self._warm_up)
+                record = Record(loader, where, self.meter, self._clock, self._warm_up, self._optimizers)
+                self._optimizers.begin()
             self._records[id(loader)] = record
         return record
 

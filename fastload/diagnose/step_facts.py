@@ -1,0 +1,123 @@
+"""What a loop's step does, as far as it is seen cheaply: by hooks during one step, and optimisers counted.
+
+The hooks are torch's own, for all modules of the process, and are gone after the step. Where something was
+compiled (``torch.compile``) there are none, because they would have it compiled again.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from fastload.diagnose.device import SyncWatch
+
+__all__ = ["OptimizerSteps", "StepFacts", "is_compiled"]
+
+
+class OptimizerSteps:
+    """Counts the steps of all optimisers, from :meth:`begin` to :meth:`end`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._handle: Any = None
+
+    def begin(self) -> None:
+        """Count from now on; idempotent."""
+        if self._handle is None:
+            self._handle = register_optimizer_step_post_hook(self._stepped)
+
+    def end(self) -> None:
+        """No more; idempotent."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def _stepped(self, *arguments: Any) -> None:
+        self.count += 1
+
+
+class StepFacts:
+    """One step's facts, from :meth:`begin` to :meth:`end`, in the thread that begins."""
+
+    def __init__(self) -> None:
+        self.notes: dict[str, object] = {}
+        self._handle: Any = None
+        self._thread = 0
+        self._syncs: SyncWatch | None = None
+
+    def begin(self) -> None:
+        """The step begins: the loop is about to have its batch."""
+        self._thread = threading.get_ident()
+        self._syncs = SyncWatch()
+        self._syncs.begin()
+        if is_compiled():
+            self.notes["compiled"] = True
+            return
+        self._handle = register_module_forward_pre_hook(self._called)
+
+    def end(self) -> None:
+        """The step is over; idempotent."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+        if self._syncs is not None:
+            found = self._syncs.end()
+            self._syncs = None
+            if found is not None:
+                self.notes["synchronises"] = found
+
+    def _called(self, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        """A module is called: the outermost one first."""
+        if threading.get_ident() != self._thread:
+            return
+        name = type(module).__name__
+        if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            self.notes.setdefault("parallel", name)
+        if "module" not in self.notes:
+            self.notes |= {"module": name, "training": module.training, **_of_parameters(module)}
+        if isinstance(module, nn.Conv2d):
+            _note_convolution(self.notes, module, arguments)
+
+
+def _of_parameters(module: nn.Module) -> dict[str, object]:
+    """Where a module is, in which type, and whether autocast is on there."""
+    first = next(module.parameters(), None)
+    if first is None:
+        return {}
+    kind = first.device.type
+    return {
+        "device": kind,
+        "parameter_dtype": str(first.dtype).removeprefix("torch."),
+        "autocast": _autocast(kind),
+    }
+
+
+def _autocast(device: str) -> bool:
+    try:
+        return bool(torch.is_autocast_enabled(device))
+    except TypeError:  # before torch 2.4
+        of_cpu = getattr(torch, "is_autocast_cpu_enabled", torch.is_autocast_enabled)
+        return bool(of_cpu() if device == "cpu" else torch.is_autocast_enabled())
+
+
+def _note_convolution(notes: dict[str, object], module: nn.Conv2d, arguments: tuple[Any, ...]) -> None:
+    """Whether convolutions work on channels_last; it is theirs if pictures or weights are."""
+    weight, given = module.weight, arguments[0] if arguments else None
+    for tensor in (weight, given):
+        if isinstance(tensor, torch.Tensor) and tensor.dim() == 4 and not tensor.is_contiguous():
+            last = tensor.is_contiguous(memory_format=torch.channels_last)
+            notes["channels_last"] = bool(notes.get("channels_last", False)) or last
+    notes.setdefault("channels_last", False)
+
+
+def is_compiled() -> bool:
+    """Whether ``torch.compile`` was used in this process."""
+    frames: Any = sys.modules.get("torch._dynamo.eval_frame")
+    backends = getattr(frames, "cached_backends", None) or {}
+    return any(backend is not None for backend in backends.values())
