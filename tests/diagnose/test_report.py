@@ -71,6 +71,12 @@ def test_the_page_has_all_of_the_verdict_and_needs_no_other_file() -> None:
         page.index(verdict.sentences[0].text) < page.index("What would help") < page.index("Batch by batch")
     )
     assert "&lt;script&gt; &amp; co" in page
+    assert "batches that were ready" in page
+    notes = dict(re.findall(r"<tr><td>([a-z ]*)</td><td>(.*?)</td></tr>", page))
+    assert notes["shm free"] == "67.1 MB"
+    assert notes["throttled seconds"] == "250 ms"
+    assert notes["with grad"] == "yes"
+    assert notes["ready batches"] == "0, 1, 2, 0, 1, 2, ... (400 in all)"
     assert page.count("<svg") == 3
     assert len(page) < 150_000
 

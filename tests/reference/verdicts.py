@@ -25,7 +25,14 @@ def loop(batches: int = 400) -> Loop:
         loader_cpu=61.5,
         read_bytes=734_003_200,
         copied_bytes=3_853_516_800,
-        notes={"start_method": "fork", "shm_free": 67_108_864, "where": "<script> & co"},
+        notes={
+            "start_method": "fork",
+            "ready_batches": [i % 3 for i in range(batches)],
+            "throttled_seconds": 0.25,
+            "with_grad": True,
+            "shm_free": 67_108_864,
+            "where": "<script> & co",
+        },
     )
 
 

@@ -91,7 +91,7 @@ def tidy(axes: Axes, grid: str = "y") -> None:
     axes.grid(visible=True, axis="x" if grid == "x" else "y")
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=0, which="both")
-    axes.tick_params(axis="x", pad=7)  # or the corner's two numbers meet
+    axes.tick_params(axis="x", which="both", pad=7)  # or the corner's two numbers meet
 
 
 def logarithmic(axes: Axes) -> None:
@@ -129,6 +129,7 @@ def inline(figure: Figure, name: str, words: str) -> str:
     assert box is not None
     label = words.replace("&", "and").replace('"', "'").replace("<", "")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" {box[0]} '
-        f'role="img" aria-label="{label}" stroke-linejoin="round" stroke-linecap="butt">{rest}'
+        '<div class="scroll"><svg xmlns="http://www.w3.org/2000/svg" '
+        f'xmlns:xlink="http://www.w3.org/1999/xlink" {box[0]} '
+        f'role="img" aria-label="{label}" stroke-linejoin="round" stroke-linecap="butt">{rest}</div>'
     )

@@ -13,6 +13,7 @@ from fastload.diagnose.report.page import Part, amount, seconds, table
 
 __all__ = ["grouped", "loop_part"]
 
+_LISTED = 6  # values of a list
 _COLUMNS = 160  # more would be finer than the picture
 
 
@@ -32,7 +33,10 @@ def loop_part(loop: Loop) -> Part | None:
     heads = ("Of a batch", "mean", "median", "95 of 100 below", "longest")
     rows = [_spread("waiting for data", loop.wait), _spread("the step", loop.step)]
     body = (
-        _timeline(loop) + table(heads, rows, numbers=(1, 2, 3, 4)) + table(("Of the loop", ""), _facts(loop))
+        _timeline(loop)
+        + table(heads, rows, numbers=(1, 2, 3, 4))
+        + table(("Of the loop", ""), _facts(loop))
+        + _notes(loop)
     )
     return Part("Batch by batch", body)
 
@@ -57,17 +61,58 @@ def _facts(loop: Loop) -> list[tuple[str, str]]:
         rows.append(("read from storage", f"{amount(loop.read_bytes)}, {per_second} a second"))
     if loop.copied_bytes is not None:
         rows.append(("copied to the device", amount(loop.copied_bytes)))
-    rows += [(escape(str(name)), escape(str(value))) for name, value in loop.notes.items()]
     return rows
+
+
+def _notes(loop: Loop) -> str:
+    """What else was seen, to unfold."""
+    rows = [
+        (escape(name.replace("_", " ")), escape(_plain(name, value))) for name, value in loop.notes.items()
+    ]
+    if not rows:
+        return ""
+    return f"<details><summary>What else was seen</summary>{table(('', ''), rows)}</details>"
+
+
+def _plain(name: str, value: object) -> str:
+    """A note's value in the unit that its name says."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        if name.endswith("_seconds"):
+            return seconds(value)
+        return amount(value) if name.endswith(("_bytes", "_free")) else f"{value:,g}"
+    if isinstance(value, list | tuple):
+        first = ", ".join(_plain(name, each) for each in value[:_LISTED])
+        return f"{first}, ... ({len(value):,} in all)" if len(value) > _LISTED else first
+    return str(value)
+
+
+def _ready(loop: Loop) -> NDArray[np.float64] | None:
+    """How many batches were ready whenever one was asked for, where that is known."""
+    found = loop.notes.get("ready_batches")
+    if not isinstance(found, list | tuple) or len(found) != len(loop.wait) or None in found:
+        return None
+    return np.array(found, np.float64)
 
 
 def _timeline(loop: Loop) -> str:
     wait, step = grouped(loop.wait, _COLUMNS), grouped(loop.step, _COLUMNS)
     edges = np.concatenate(([0.0], np.cumsum(wait + step)))
     edges *= loop.seconds / edges[-1] if edges[-1] > 0 else 1.0
+    ready = _ready(loop)
     with drawing():
-        figure = new_figure(2.6)
-        axes = figure.subplots()
+        figure = new_figure(2.6 if ready is None else 3.6)
+        below = None
+        if ready is None:
+            axes = figure.subplots()
+        else:
+            axes, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1.3))
+            depths = grouped(ready, _COLUMNS)
+            below.stairs(depths, edges, fill=True, color=COLOURS["loader"])
+            below.set_ylim(0, 1.15 * max(1.0, float(depths.max())))
+            below.set_ylabel("ready")
+            tidy(below)
         axes.stairs(1e3 * step, edges, fill=True, color=COLOURS["step"], label="step")
         both = 1e3 * (step + wait)
         axes.stairs(
@@ -75,7 +120,8 @@ def _timeline(loop: Loop) -> str:
         )
         axes.set_xlim(0, edges[-1])
         axes.set_ylim(0, 1.08 * float(both.max()) or 1.0)
-        axes.set_xlabel("seconds since the loop's second batch")
+        also = "" if below is None else "; below: batches that were ready when one was asked for"
+        (below or axes).set_xlabel(f"seconds since the loop's second batch{also}")
         axes.set_ylabel("ms a batch")
         figure.legend(loc="outside upper left", ncols=2)
         tidy(axes)

@@ -20,7 +20,7 @@ _STYLE = """
 .fastload-report .kicker, .fastload-report small, .fastload-report .foot { opacity: .72; }
 .fastload-report .kicker { font-size: .85rem; }
 .fastload-report .foot { font-size: .82rem; margin-top: 2.5rem; }
-.fastload-report svg { display: block; width: 100%; height: auto; margin: .6rem 0; }
+.fastload-report svg { display: block; width: 100%; min-width: 34rem; height: auto; margin: .6rem 0; }
 .fastload-report .tiles { display: flex; flex-wrap: wrap; gap: .7rem; margin: 1rem 0; }
 .fastload-report .tile { flex: 1 1 9rem; padding: .6rem .8rem; border-radius: .5rem;
   background: color-mix(in srgb, currentColor 6%, transparent); }
