@@ -15,6 +15,7 @@ from fastload.diagnose.trial import Budget, Trial
 __all__ = ["Case", "Examined", "shown"]
 
 CROWDED = 0.85  # of the CPUs: who gets less shares them with others
+_AT_WORK = 0.9  # of the threads' time
 LEAST_GAIN = 0.03  # of a fix that is worth saying
 
 
@@ -104,16 +105,25 @@ class Examined:
             storage_rate: that storage lets through then; None: as now.
         """
         if base is not None:
-            trial = _scaled(trial, self.base, base)
+            trial = _scaled(trial, self.base, base, self.is_crowded)
         gain = self.whole(trial, storage_rate) / self.whole(self.base) - 1
         return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
 
 
-def _scaled(trial: Trial, base: Trial, turned: Trial) -> Trial:
-    """What ``trial`` would have been beside ``base``, if it took turns with ``turned``."""
-    faster = base.rate / turned.rate
-    dearer = base.cpu / turned.cpu if turned.cpu > 0 else 1.0
-    return replace(trial, rate=trial.rate * faster, cpu=trial.cpu * dearer, serial=trial.serial / faster)
+def _scaled(trial: Trial, base: Trial, turned: Trial, crowded: bool) -> Trial:
+    """What ``trial`` would have been beside ``base``, if it took turns with ``turned``.
+
+    Where others take CPUs away now and then, as many threads that were at work all the time are compared by
+    their CPU time, which is no affair of the others.
+    """
+    dearer = trial.cpu / turned.cpu if turned.cpu > 0 else 1.0
+    faster = trial.rate / turned.rate
+    at_work = min(trial.busy, turned.busy) >= _AT_WORK and trial.threads == turned.threads
+    if crowded and at_work and dearer > 0:
+        faster = 1 / dearer
+    rate = base.rate * faster
+    cpu = base.cpu * dearer if turned.cpu > 0 else trial.cpu
+    return replace(trial, rate=rate, cpu=cpu, serial=trial.serial * trial.rate / rate)
 
 
 @dataclass

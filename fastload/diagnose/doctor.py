@@ -56,6 +56,8 @@ def examine(
         subject = Subject(loader)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
+        if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
+            base = replace(base, rate=loop.rate)
         storage = measure_storage(subject, budget.run)
         cold = _cold_share(subject, loop)
         storage = _as_watched(storage, subject, loop, base) if cold > 0 else storage

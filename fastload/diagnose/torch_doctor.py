@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ def examine_torch(
     if parts:
         subject.suit(1 / max(1e-6, sum(part.seconds for part in parts)))
     base = in_turns({"base": subject.make}, subject.trial_batch, 2 * budget.run, 2)["base"]
+    if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
+        base = replace(base, rate=loop.rate)
     case = TorchCase(budget, folder, *cpus_here(budget), base, loop, step, subject, parts, collate)
     stages = tuple(_stages(case))
     fixes = [fix for propose in TORCH_REGISTRY for fix in propose(case)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fastload.diagnose.case import LEAST_GAIN, Examined, shown
 from fastload.diagnose.facts import Fix, Sentence
+from fastload.diagnose.fixes.step import STEP_HINTS
 
 __all__ = [
     "CLEAR",
@@ -29,9 +30,9 @@ _SAID = 4  # fixes with a number that are said in words
 
 
 def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
-    """Those that gain something, the best first; none where the step limits."""
+    """Those that gain something, the best first; where the step limits, what concerns it."""
     if limit == "step":
-        return ()
+        return tuple(fix for fix in fixes if fix.name in STEP_HINTS)
     worth = [fix for fix in fixes if fix.rate == 0 or fix.gain >= LEAST_GAIN]
     return tuple(sorted(worth, key=lambda fix: -fix.rate))
 

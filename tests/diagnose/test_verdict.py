@@ -13,6 +13,7 @@ import pytest
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Fix, Loop, Stage
 from fastload.diagnose.fixes.machine import larger_quota, no_neighbours, room_in_shm
+from fastload.diagnose.fixes.step import STEP_HINTS, of_the_step
 from fastload.diagnose.fixes.stored import in_blocks
 from fastload.diagnose.stages import measured_stages
 from fastload.diagnose.storage import Storage
@@ -102,6 +103,13 @@ def test_a_fix_is_taken_relative_to_what_was_watched() -> None:
     assert found.rate == pytest.approx(150)
 
 
+@pytest.mark.parametrize(("spare", "expected"), [(2.0, 300.0), (1.0, 400.0)])
+def test_where_others_work_cpu_time_is_compared(spare: float, expected: float) -> None:
+    turned, trial = replace(BASE, rate=100.0), replace(BASE, rate=150.0, cpu=0.005)
+    of = case(spare=spare, step=None)
+    assert of.fix("x", "do x", trial, "tried", base=turned).rate == pytest.approx(expected)
+
+
 def test_work_in_the_loops_own_thread_adds_up() -> None:
     serial = replace(BASE, serial=1 / 200)
     assert case(base=serial).whole(serial) == pytest.approx(1 / (1 / 200 + 1 / 400))
@@ -126,6 +134,20 @@ def test_a_quota_and_neighbours_are_computed(monkeypatch: pytest.MonkeyPatch) ->
     (alone,) = no_neighbours(case(cpus=4.0, spare=2.0))
     assert alone.gain == pytest.approx(1.0)
     assert list(no_neighbours(case())) == []
+
+
+def test_a_step_on_a_gpu_gets_hints() -> None:
+    notes: dict[str, object] = {
+        "device": "cuda:0",
+        "parallel": "DataParallel",
+        "parameter_dtype": "torch.float32",
+    }
+    of = case(loop=loop(0.001, 0.1, **notes, channels_last=False, synchronises=["train.py:12"]))
+    hints = tuple(of_the_step(of))
+    assert tuple(hint.name for hint in hints) == STEP_HINTS
+    assert judge(of, measured_stages(of), hints).fixes == hints
+    assert "train.py:12" in hints[-1].words
+    assert list(of_the_step(case(loop=loop(0.001, 0.1, device="cpu")))) == []
 
 
 def test_too_little_room_in_shm_is_said() -> None:

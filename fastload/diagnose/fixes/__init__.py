@@ -15,6 +15,7 @@ from fastload.diagnose.fixes.batches import deeper_prefetch, larger_batches
 from fastload.diagnose.fixes.machine import MACHINE
 from fastload.diagnose.fixes.packed import repacked
 from fastload.diagnose.fixes.python import without_functions
+from fastload.diagnose.fixes.step import of_the_step
 from fastload.diagnose.fixes.stored import decoded_cache, from_memory, in_blocks, warmed
 from fastload.diagnose.fixes.threads import more_cores, more_threads
 
@@ -32,4 +33,5 @@ REGISTRY: tuple[Callable[[Case], Iterator[Fix]], ...] = (
     larger_batches,
     more_cores,
     *MACHINE,
+    of_the_step,
 )

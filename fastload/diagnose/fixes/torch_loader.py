@@ -11,6 +11,7 @@ import numpy as np
 from fastload.diagnose.case import Examined, shown
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.fixes.machine import MACHINE
+from fastload.diagnose.fixes.step import of_the_step
 from fastload.diagnose.torch_subject import Files, Part, TorchSubject
 from fastload.diagnose.trial import Trial, in_turns, starting_seconds
 
@@ -164,4 +165,5 @@ TORCH_REGISTRY: tuple[Callable[[TorchCase], Iterator[Fix]], ...] = (
     without_collate,
     kept_workers,
     *MACHINE,
+    of_the_step,
 )
