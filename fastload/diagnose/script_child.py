@@ -20,6 +20,8 @@ from fastload.diagnose.torch_loop import listen, stop_listening
 
 __all__ = ["main"]
 
+_LEAST_SHARE = 0.4  # of the seconds, for the experiments, however long the loop took
+
 
 def main(order: str) -> None:
     """Do what :func:`fastload.diagnose.script.watch_script` asks for, in JSON."""
@@ -94,7 +96,12 @@ class _Child:
         try:
             from fastload.diagnose.doctor import examine
 
-            verdict = examine(record.loader, record.loop(), self._phases.step, seconds=max(10.0, rest))
+            verdict = examine(
+                record.loader,
+                record.loop(),
+                self._phases.step,
+                seconds=max(_LEAST_SHARE * self._asked["seconds"], rest),
+            )
             self._say("verdict", verdict)
         except Exception as error:
             self._say("unexamined", f"{type(error).__name__}: {error}")
