@@ -33,6 +33,7 @@ HOLD_MOST = 4  # ... the upper one of threads at first: one noisy window may hav
 MOST_HOLD = 1024
 WINDOW_SECONDS = 1.0
 WINDOW_BATCHES = 8
+PAUSE = 0.1  # seconds between two epochs that are a pause
 EXTRA_DEPTH = 4  # batches that prefetch may grow by
 
 
@@ -211,11 +212,15 @@ class Autotuner:
 
     @contextmanager
     def waiting(self, samples: int, first: bool) -> Iterator[None]:
-        """Around the wait for a batch of ``samples``; ``first``: of an epoch, a pause may lie before it."""
-        self._longest = max(self._longest, self._clock() - self._ended)
+        """Around the wait for a batch of ``samples``; ``first``: of an epoch, a pause may lie before it.
+
+        Without one the epochs are one stretch: those of a small set may be shorter than a window.
+        """
+        pause = self._clock() - self._ended
+        self._longest = max(self._longest, pause)
         yield
         now = self._clock()
-        if first or self._skip > 0:
+        if (first and pause > PAUSE) or self._skip > 0:
             self._skip -= 1
             self._restart(now)
             return

@@ -169,6 +169,14 @@ def test_the_beginning_of_an_epoch_and_pauses_do_not_count() -> None:
     assert meter.applied == []
 
 
+def test_epochs_shorter_than_a_window_are_one_stretch() -> None:
+    meter = Meter()
+    for _ in range(5):
+        for step in range(4):
+            meter.batch(0.1, 0.0, first=step == 0)
+    assert meter.applied == [Setting(5, 2)]
+
+
 @pytest.fixture
 def gifs(tmp_path: Path) -> PackedDataset:
     return plain_pack(tmp_path / "gifs", [encoded(picture(i, 40, 40), "GIF") for i in range(16)], range(16))
