@@ -141,6 +141,13 @@ class Judge:
         place = Forced(self._place.images, self._place.work, forced)
         return Loop(self._scenario.before(place), self._step)
 
+    def started(self) -> Loop:
+        """A loop as the scenario has it, whose loader has its threads."""
+        self._scenario.prepare(self._place)
+        loop = self.loop()
+        loop.run(0.0, 0.01)
+        return loop
+
     def rate(self, loop: Loop, seconds: float) -> float:
         """Samples a second of a loop that may have rested meanwhile."""
         self._scenario.prepare(self._place)

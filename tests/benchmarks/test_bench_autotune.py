@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import bench_knobs
 import pytest
 from autotune_run import ALL, NAMES, reached
 from bench_autotune import main
+from doctor_scenarios import SCENARIOS
 from small_photos import write_photos
 
 
@@ -34,3 +36,18 @@ def test_a_rate_is_reached_once_two_seconds_have_it() -> None:
     assert reached(pieces, 150) == 2.0  # half of the two seconds behind it
     assert reached(pieces, 200) == 3.0
     assert reached(pieces, 201) is None
+
+
+def test_settings_are_swept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "photos", 64)
+    plain = next(one for one in SCENARIOS if one.name == "one thread")
+    cases = [(plain, "num_workers", (1, 2)), (plain, "read-ahead, MiB", (1, 64))]
+    monkeypatch.setattr(bench_knobs, "cases", lambda: cases)
+    output = tmp_path / "found.json"
+    options = ["--seconds", "0.2", "--rounds", "1", "--workdir", str(tmp_path), "--output", str(output)]
+    assert bench_knobs.main([str(tmp_path / "photos"), *options]) == 0
+    rows = json.loads(output.read_text())["rows"]
+    assert [sorted(row["rates"], key=int) for row in rows] == [["1", "2"], ["1", "64"]]
+    assert "| one thread | read-ahead, MiB |" in capfd.readouterr().out
