@@ -91,7 +91,7 @@ class TorchSubject:
 
     def make(self, indices: Sequence[int] | None = None, **changes: Any) -> Any:
         """The same loader, with arguments changed, and of certain samples only."""
-        given = {name: self.of(name) for name in _KEPT}
+        given = {name: self.of(name) for name in _KEPT} | {"num_workers": self.workers}
         given |= self._order() if indices is None else {"sampler": Passes(indices), "drop_last": True}
         if indices is not None or given["batch_size"] not in (None, 1):
             given["batch_size"] = self.trial_batch

@@ -13,6 +13,7 @@ from pictures import encoded, picture
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+import fastload
 from fastload.diagnose.doctor import examine
 from fastload.diagnose.facts import Loop, Stage
 
@@ -93,6 +94,12 @@ def test_a_slow_collate_function_is_found() -> None:
     verdict = examine(DataLoader(Numbers(), 8, collate_fn=slow_collate), seconds=QUICK)
     assert verdict.limit == "collate"
     assert next(fix for fix in verdict.fixes if fix.name == "collate_fn").gain > 0
+
+
+def test_fastloads_loader_over_a_torch_dataset_is_examined_like_torchs() -> None:
+    verdict = examine(fastload.DataLoader(Numbers(), 8, True), seconds=QUICK)
+    assert verdict.loader_rate > 0
+    assert not any(fix.name == "collate_fn" for fix in verdict.fixes)
 
 
 @pytest.mark.parametrize("sampler", [True, False])
