@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from doctor_sets import picture_folder, set_of
 from page_cache import evict
@@ -95,12 +96,17 @@ class Scenario:
     notes: str = field(default="")
 
 
+def to_tensor(picture: Any) -> torch.Tensor:
+    """(C, H, W) uint8, as a loader without a callable delivers it."""
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1)
+
+
 def slow_python(picture: Any) -> Any:
     """A callable that keeps the GIL for two milliseconds."""
     end = time.perf_counter() + 0.002
     while time.perf_counter() < end:
         pass
-    return picture
+    return to_tensor(picture)
 
 
 def slow_collate(samples: list[Any]) -> Any:
