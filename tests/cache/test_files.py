@@ -99,9 +99,10 @@ def test_where_writing_is_not_allowed_it_is_attached_for_reading(
     reader = attach(memory, NAME)
     assert not reader.is_writable
     assert reader.find(3) == blobs[3]
-    monkeypatch.setattr(cache_files.os, "open", lambda *_, **__: _raise(errno.EIO))
-    with pytest.raises(CacheError, match="cannot be opened: Input/output error"):
-        attach(memory, NAME)
+    with monkeypatch.context() as failing:
+        failing.setattr(cache_files.os, "open", lambda *_, **__: _raise(errno.EIO))
+        with pytest.raises(CacheError, match="cannot be opened: Input/output error"):
+            attach(memory, NAME)
 
 
 def _raise(number: int) -> int:

@@ -11,7 +11,8 @@ from pictures import jpegs
 from fastload.errors import PackError
 from fastload.packing.options import PackOptions
 from fastload.packing.packer import dry_run, pack
-from fastload.packing.samples.arrow_rows import ArrowRows, TableFile
+from fastload.packing.samples.arrow_rows import ArrowRows
+from fastload.packing.samples.table_file import TableFile
 from fastload.packing.samples.table_sets import split_sets, table_sets
 from fastload.shard.dataset import PackedFiles
 

@@ -139,7 +139,8 @@ def open_rows(path: Path) -> Rows:
     if suffix == ".jsonl":
         return _Jsonl(path)
     if suffix is not None:
-        from fastload.packing.samples.arrow_rows import ArrowRows, TableFile
+        from fastload.packing.samples.arrow_rows import ArrowRows
+        from fastload.packing.samples.table_file import TableFile
 
         status = path.stat()
         file = TableFile(str(path), status.st_size, str(path), None, str(status.st_mtime_ns))

@@ -7,14 +7,17 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.errors import PackError
 from fastload.packing.folders import IMG_EXTENSIONS
-from fastload.packing.samples.arrow_rows import ArrowRows, TableFile
+from fastload.packing.samples.table_file import TableFile
 from fastload.packing.source import SPLITS
 from fastload.remote.location import Location, is_url
 from fastload.shard.manifest import MANIFEST_NAME
+
+if TYPE_CHECKING:
+    from fastload.packing.samples.arrow_rows import ArrowRows  # with pyarrow, which only tables need
 
 __all__ = ["SUFFIXES", "split_sets", "table_sets"]
 
@@ -88,7 +91,7 @@ def _in_store(url: str, storage_options: Mapping[str, Any] | None) -> list[tuple
         if facts is None:
             raise PackError(f"{location} does not exist.")
         file = TableFile(str(location), facts.size, location.path, store, commit or facts.etag)
-        return [("", ArrowRows([file], str(location), _NO_FOLDER))]
+        return [("", _rows(str(location), [file], _NO_FOLDER))]
     folder = location.parent.path if pattern else location.path
     prefix = f"{folder}/" if folder else ""
     listed = list(store.list(prefix))
@@ -144,4 +147,6 @@ def _split_of(name: str) -> str:
 
 
 def _rows(where: str, files: Sequence[TableFile], root: bytes) -> ArrowRows:
+    from fastload.packing.samples.arrow_rows import ArrowRows
+
     return ArrowRows(files, files[0].name if len(files) == 1 else where, root)
