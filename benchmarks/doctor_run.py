@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -119,7 +121,7 @@ def _reached(
                 if number == 0 or scenario.fix == "block":
                     scenario.prepare(place)
                 loop = Loop(make(place), step)
-                found[number].append(loop.run(seconds, max(0.5, seconds / 4)))
+                found[number].append(loop.run(seconds, max(scenario.warm_up, seconds / 4)))
                 loop.close()
     return found
 
@@ -162,7 +164,10 @@ def main() -> int:
     given = parser.parse_args()
     scenario = next(one for one in SCENARIOS if one.name == given.name)
     try:
-        row = measured(scenario, Place(given.images, given.work), given.seconds, given.rounds, given.limit)
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as cache:
+            os.environ["FASTLOAD_CACHE_DIR"] = cache
+            place = Place(given.images, given.work)
+            row = measured(scenario, place, given.seconds, given.rounds, given.limit)
     except (NoThrottle, ImportError) as error:
         skip(str(error))
     print(json.dumps(row))

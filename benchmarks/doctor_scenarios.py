@@ -81,6 +81,7 @@ class Scenario:
         mended: the same once it is mended; None: as before.
         prepare: before each run as it is: what makes it cold.
         compute: CPU seconds a sample of the step besides.
+        warm_up: seconds before a loop is measured, at least: a first epoch, where the second one counts.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Scenario:
     mended: Callable[[Place], AbstractContextManager[Any]] | None = None
     prepare: Callable[[Place], None] = lambda place: None
     compute: float = 0.0
+    warm_up: float = 0.5
     notes: str = field(default="")
 
 
@@ -166,7 +168,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "decoding limits", ("decode",), "decoded-cache",
         lambda p: p.loader("plain"),
-        lambda p: p.loader("plain", cache="2GB", cache_decoded=512),
+        lambda p: p.loader("plain", cache="2GB", cache_decoded=512), warm_up=3.0,
     ),
     Scenario(
         "a Python callable", ("python",), "callable",
