@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -126,7 +125,7 @@ def quota_of_cpus(cpus: float, root: str = "/") -> Iterator[str]:
 @contextmanager
 def busy_neighbour(processes: int) -> Iterator[None]:
     """So many processes that do nothing but compute."""
-    line = [sys.executable, "-c", "while True: pass"]
+    line = ["sh", "-c", "while :; do :; done"]
     running = [subprocess.Popen(line, start_new_session=True) for _ in range(processes)]
     try:
         yield

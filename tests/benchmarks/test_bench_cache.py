@@ -49,10 +49,11 @@ def test_two_ranks_hold_the_set_once(folder: Path) -> None:
 
 def test_epochs(folder: Path) -> None:
     values = run(folder, "epochs", "--cache", "64MB", "--epochs", "7")
-    first, *_, last = values["epochs"]
+    first, *later = values["epochs"]
     assert first["stored"] == COUNT
-    assert last["hits"] > 0
-    assert last["misses"] == 0
+    # The last epoch may have been read, and counted, before the one before it was over.
+    assert sum(epoch["hits"] for epoch in later) > 0
+    assert later[-1]["misses"] == 0
     assert values["held"] > COUNT * 0.11
 
 
