@@ -126,14 +126,14 @@ def test_interrupted_between_manifest_and_entries(
     assert (output / "entries.fli").stat().st_ino == after["entries.fli"]  # nothing to do
 
 
-def raise_interrupt(*_: object) -> None:
+def raise_interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
 def test_full_disk_leaves_a_whole_dataset(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(entries_module, "write_paged", full)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
-import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,25 +76,16 @@ def test_one_that_is_named_is_cleared(url: str, tmp_path: Path, capsys: pytest.C
     assert other.exists()  # not one of ours
 
 
-def _hold(url: str, opened: Any) -> None:
-    dataset = PackedFiles(url)
-    opened.set()
-    signal.pause()
-    del dataset
-
-
 def test_other_processes_count_until_they_are_killed(url: str) -> None:
-    context = multiprocessing.get_context("spawn")
-    opened = context.Event()
-    process = context.Process(target=_hold, args=(url, opened))
-    process.start()
-    assert opened.wait(60)
-    [found] = node_sets()
-    assert found.in_use
-    assert not remove_node_set(found)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    lines = "import signal; from fastload.shard.dataset import PackedFiles\n"
+    lines += f"dataset = PackedFiles({url!r}); print('opened', flush=True); signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "opened\n"
+        [found] = node_sets()
+        assert found.in_use
+        assert not remove_node_set(found)
+        process.kill()
     assert not node_sets()[0].in_use
     assert remove_node_set(found)
     assert node_sets() == []
