@@ -55,14 +55,15 @@ fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each tar
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
-py-test:  ## pytest on the installed package, but for packing, stores and the benchmarks
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest --ignore=benchmarks --ignore=pack --ignore=remote
+py-test:  ## pytest on the installed package, but for packing, stores, the doctor and the benchmarks
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest \
+	  --ignore=benchmarks --ignore=diagnose --ignore=pack --ignore=remote
 
 pack-test:  ## the same for packing and stores, which wait for disks and servers most of the time
 	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest pack remote
 
-bench-test:  ## the same for the benchmarks, each of which runs once in its smallest form
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks
+bench-test:  ## the same for what measures: the benchmarks, each once in its smallest form, and the doctor
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks diagnose
 
 foreign:  ## the tests of one framework in an environment of its own: make foreign NAME=ray (without NAME: which)
 	@if [ -z "$(NAME)" ]; then tests/foreign/run.sh --list; else PYTHON=$(BIN)/python tests/foreign/run.sh $(NAME); fi

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from cache_folder import memory_folder
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
@@ -72,15 +73,17 @@ def test_a_slow_step_needs_no_better_loader(packed: PackedDataset) -> None:
 def test_examining_leaves_nothing_behind(
     packed: PackedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    before = set(Path("/dev/shm").iterdir())
-    with loader(packed) as given:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with memory_folder(tmp_path) as memory, loader(packed) as given:
+        monkeypatch.setattr("fastload.diagnose.doctor._MEMORY", memory.path)
         state = given.state_dict()
         examine(given, seconds=QUICK)
         assert given.state_dict() == state
         assert given.stats()["samples"] == 0
-    assert list(tmp_path.iterdir()) == []
-    assert {path for path in set(Path("/dev/shm").iterdir()) - before if "doctor" in path.name} == set()
+        assert memory.names() == []
+    assert list(folder.iterdir()) == []
 
 
 def test_the_command_says_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
