@@ -11,17 +11,12 @@ torchvision is skipped where it is not to be had, and said.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from doctor_scenarios import SCENARIOS
-from machine import facts
-from rounds import SKIPPED
+from scenario_rows import measure_rows, write_rows
 
 ROOT = Path(__file__).parents[1]
 RUN = Path(__file__).with_name("doctor_run.py")
@@ -39,29 +34,6 @@ def parse(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "doctor.json")
     return parser.parse_args(given)
-
-
-def run(name: str, options: argparse.Namespace, work: Path) -> dict[str, Any]:
-    """One scenario's row; ``skipped`` or ``failed`` says why there is none."""
-    line = [sys.executable, str(RUN), name, "--images", str(options.images.resolve()), "--work", str(work)]
-    line += [
-        "--seconds",
-        str(options.seconds),
-        "--rounds",
-        str(options.rounds),
-        "--limit",
-        str(options.limit),
-    ]
-    try:
-        done = subprocess.run(line, capture_output=True, text=True, timeout=TIME_LIMIT)
-    except subprocess.TimeoutExpired:
-        return {"name": name, "failed": f"not done after {TIME_LIMIT:.0f} s"}
-    if done.returncode == SKIPPED:
-        return {"name": name, "skipped": done.stderr.strip().splitlines()[-1]}
-    if done.returncode != 0:
-        return {"name": name, "failed": done.stderr.strip()[-2000:]}
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
 
 
 def off_by(row: dict[str, Any]) -> float | None:
@@ -97,17 +69,9 @@ def main(given: list[str] | None = None) -> int:
     """Measure, print, write."""
     options = parse(given)
     names = [one.name for one in SCENARIOS if not options.only or one.name in options.only]
-    with tempfile.TemporaryDirectory() as folder:
-        work = (options.workdir or Path(folder)).resolve()
-        rows = []
-        for name in names:
-            rows.append(run(name, options, work))
-            said = rows[-1].get("words") or rows[-1].get("skipped") or rows[-1].get("failed")
-            print(f"{name}: {said}", file=sys.stderr, flush=True)
+    rows = measure_rows(names, RUN, options, ("seconds", "rounds", "limit"), TIME_LIMIT)
     report(rows)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps({"rows": rows, "machine": facts()}, indent=1))
-    return 1 if any("failed" in row for row in rows) else 0
+    return write_rows(rows, options.output)
 
 
 if __name__ == "__main__":
