@@ -17,12 +17,13 @@ from fastload.backends.shapes import python_workers
 from fastload.dataset.views import given_transform
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.trial import Runner, quiet
+from fastload.diagnose.usage import cpu_delay
 from fastload.transforms import Compose
 from fastload.transforms.compiler import flattened, name_of
 
 __all__ = ["Function", "lanes", "python_functions", "without"]
 
-_COUNTING = 0.1  # seconds in which another thread counts, alone and beside a function
+_COUNTING = 0.1  # seconds in which another thread counts beside a function
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def _lock_share(function: Callable[[Any], Any], sample: Any) -> float | None:
     """How much another thread's Python is held up while a function runs: 1 where it gets half of the time.
 
     Of a time slice each the thread with the lock gives way when it is asked, so who never gives it up
-    otherwise leaves half of the time to the other.
+    otherwise leaves half of the time to the other. What the other waits for a CPU is not the lock's.
     """
     stop = threading.Event()
     failed: list[BaseException] = []
@@ -154,24 +155,25 @@ def _lock_share(function: Callable[[Any], Any], sample: Any) -> float | None:
         except BaseException as error:
             failed.append(error)
 
-    alone = _counted()
     former = sys.getswitchinterval()
     sys.setswitchinterval(0.001)
     thread = threading.Thread(target=work, daemon=True)
     try:
         thread.start()
-        beside = _counted()
+        ran, waited = _counted()
     finally:
         stop.set()
         thread.join()
         sys.setswitchinterval(former)
     if failed:
         return None
-    return min(1.0, max(0.0, 2 * (1 - beside / max(1, alone))))
+    return min(1.0, 2 * waited / max(ran + waited, 1e-9))
 
 
-def _counted() -> int:
-    end, count = time.perf_counter() + _COUNTING, 0
-    while time.perf_counter() < end:
-        count += 1
-    return count
+def _counted() -> tuple[float, float]:
+    """Seconds in which this thread ran, and in which it waited for Python's lock, while it counted."""
+    ran, delayed, began = time.thread_time(), cpu_delay(), time.perf_counter()
+    while (wall := time.perf_counter() - began) < _COUNTING:
+        pass
+    ran = time.thread_time() - ran
+    return ran, max(0.0, wall - ran - (cpu_delay() - delayed))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fastload.machine.cgroups import cgroup_folders
 
-__all__ = ["Meter", "Usage"]
+__all__ = ["Meter", "Usage", "cpu_delay"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 _BUSY = (0, 1, 2, 5, 6)  # of /proc/stat: user, nice, system, irq, softirq
@@ -201,6 +201,12 @@ class Meter:
 
 
 _THROTTLED = {"throttled_usec": 1e6, "throttled_time": 1e9}  # cgroup v2, v1
+
+
+def cpu_delay() -> float:
+    """Seconds in which this thread could have run and had no CPU; 0 where the kernel does not tell."""
+    words = (_text(Path("/proc/thread-self/schedstat")) or "").split()
+    return int(words[1]) / 1e9 if len(words) > 1 else 0.0
 
 
 def _text(path: Path) -> str | None:

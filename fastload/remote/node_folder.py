@@ -118,7 +118,7 @@ class NodeFolder:
         """A name of its own for each writer of a file."""
         return self.path / f"{_TEMPORARY}{secrets.token_hex(4)}-{name}"
 
-    def settle(self, names: Sequence[str], last: str, data: bytes) -> None:
+    def settle(self, names: Sequence[str], last: str, data: bytes, use: object) -> None:
         """Bring files to the disk and then write a small one, in the background, because a disk takes some
         round trips' time for it: where the last one is, a power cut has left all of the others.
 
@@ -126,9 +126,10 @@ class NodeFolder:
             names: files that are there; others do not matter.
             last: the small one's name.
             data: its contents.
+            use: lives until that is done, so that nobody removes the folder meanwhile.
         """
 
-        def work() -> None:
+        def work(use: object = use) -> None:
             try:
                 for name in names:
                     self._sync(self.path / name)

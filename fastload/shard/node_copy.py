@@ -106,7 +106,7 @@ def copy_to_node(
             missing = [table for table in tables if not _is_there(folder.path, table, whole)]
             _fetch(location, store, folder, missing)
             write_source(folder, str(location))
-            folder.settle([table.name for table in tables], MANIFEST_NAME, body)
+            folder.settle([table.name for table in tables], MANIFEST_NAME, body, use)
     return NodeCopy(location, folder.path, manifest, store, shards, use)
 
 

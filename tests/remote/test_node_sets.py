@@ -15,6 +15,7 @@ from fault_server import FaultServer
 
 from fastload import PackedDataset
 from fastload.cli import main
+from fastload.remote.node_folder import NodeFolder
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.node_sets import node_sets, remove_node_set
 
@@ -40,6 +41,13 @@ def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str
     return status, json.loads(capsys.readouterr().out)
 
 
+def settled() -> None:
+    """Wait for what brings tables to the disk: until then their set is in use."""
+    for thread in threading.enumerate():
+        if thread.name == "fastload-settle":
+            thread.join()
+
+
 def test_they_are_listed_and_cleared(
     url: str, packed: PackedDataset, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +63,7 @@ def test_they_are_listed_and_cleared(
     assert dataset.read(3) == packed.read(3)
     folder = dataset.folder
     del dataset
+    settled()
     assert not node_sets()[0].in_use
     assert said(capsys, "clear", "--stale")[1]["removed"] == []  # nobody can say that one is stale
     status, facts = said(capsys, "clear")
@@ -72,8 +81,32 @@ def test_one_that_is_named_is_cleared(url: str, tmp_path: Path, capsys: pytest.C
     other.mkdir()
     folder = dataset.folder
     del dataset
+    settled()
     assert said(capsys, "clear", url)[1]["removed"] == [str(folder)]
     assert other.exists()  # not one of ours
+
+
+def test_one_whose_tables_are_not_on_the_disk_yet_is_in_use(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+
+    def write(self: NodeFolder, name: str, data: bytes, former: Any = NodeFolder.write) -> None:
+        go_on.wait()
+        former(self, name, data)
+
+    monkeypatch.setattr(NodeFolder, "write", write)
+    dataset = PackedFiles(url)
+    folder = dataset.folder
+    del dataset
+    try:
+        assert not remove_node_set(node_sets()[0])
+    finally:
+        go_on.set()
+    settled()
+    assert (folder / "dataset.json").exists()
+    assert remove_node_set(node_sets()[0])
+    assert not folder.exists()
 
 
 def test_other_processes_count_until_they_are_killed(url: str) -> None:
