@@ -207,7 +207,7 @@ def test_a_starved_loader_gets_threads_and_a_slow_consumer_gives_them_back(
         transform=T.CenterCrop(40),
         num_workers=1,
         autotune=True,
-        sampler=[i % 16 for i in range(3000)],
+        sampler=[i % 16 for i in range(12_000)],
     )
     assert data.num_workers == 1
     for _ in data:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
 
-from fastload import DataLoader
+from fastload import DataLoader, errors
 from fastload import transforms as T
 from fastload.backends import engines
+from fastload.prefetch import feeder
 
 CROP = T.RandomResizedCrop(16)
 
@@ -30,15 +31,23 @@ def test_a_huge_prefetch_factor_looks_no_further_than_there_is_work(folder: Path
 
 
 def test_a_timeout_below_the_poll_fires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fired = threading.Event()
+
+    def timed_out(text: str) -> errors.NotDelivered:
+        fired.set()
+        return errors.NotDelivered(text)
+
     def slow(data: bytes, max_pixels: int) -> np.ndarray[Any, Any]:
-        time.sleep(0.05)
+        assert fired.wait(60)
         return np.zeros((70, 70, 3), np.uint8)
 
     monkeypatch.setattr(engines, "decode_with_pil", slow)
+    monkeypatch.setattr(feeder, "NotDelivered", timed_out)
     dataset = plain_pack(tmp_path, [encoded(picture(i, 70, 70), "GIF") for i in range(4)], range(4))
     loader = DataLoader(dataset, 4, num_workers=1, transform=CROP, timeout=1e-9)
     with pytest.raises(RuntimeError, match="timed out after 1e-09 seconds"):
         next(iter(loader))
+    assert fired.is_set()
     loader.close()
 
 

@@ -53,7 +53,7 @@ def test_many_batches_in_flight_are_all_filled(tiny: PackedDataset, threads: int
     tickets = [order.submit(engine) for order in orders]
     assert tickets == sorted(set(tickets))
     for order, ticket in zip(orders, tickets, strict=True):
-        assert engine.wait(ticket, 20.0)
+        assert engine.wait(ticket, 60.0)
         assert engine.collect(ticket) == []
         order.check()
     engine.close()
@@ -62,7 +62,7 @@ def test_many_batches_in_flight_are_all_filled(tiny: PackedDataset, threads: int
 def test_padding_is_blank(tiny: PackedDataset) -> None:
     engine, order = engine_of(tiny), Order([5, -1, 7])
     ticket = order.submit(engine)
-    assert engine.wait(ticket, 20.0)
+    assert engine.wait(ticket, 60.0)
     assert engine.collect(ticket) == []
     assert order.labels.tolist() == [5, _C.IGNORE_LABEL, 7]
     assert not order.images[SIZE : 2 * SIZE].any()
@@ -71,7 +71,7 @@ def test_padding_is_blank(tiny: PackedDataset) -> None:
 def test_faults_come_sorted_with_their_position(tiny: PackedDataset) -> None:
     engine, order = engine_of(tiny), Order([1000, 3, 5000])
     ticket = order.submit(engine)
-    assert engine.wait(ticket, 20.0)
+    assert engine.wait(ticket, 60.0)
     faults = engine.collect(ticket)
     assert [(position, sample) for position, sample, _, _ in faults] == [(0, 1000), (2, 5000)]
     assert "Sample id must be below 1000. Found: 1000" in faults[0][3]
@@ -87,7 +87,7 @@ def test_cancelled_memory_is_not_written_afterwards(tiny: PackedDataset) -> None
             engine.cancel(ticket)
         for order in orders[1:]:
             order.images[:] = 99
-        assert engine.wait(tickets[0], 20.0)
+        assert engine.wait(tickets[0], 60.0)
         engine.collect(tickets[0])
         orders[0].check()
         assert all((order.images == 99).all() for order in orders[1:])
@@ -103,7 +103,7 @@ def test_errors_of_use(tiny: PackedDataset) -> None:
     with pytest.raises(StateError, match="No batch has ticket 999"):
         engine.wait(999, 0.0)
     ticket = order.submit(engine)
-    engine.wait(ticket, 20.0)
+    engine.wait(ticket, 60.0)
     engine.collect(ticket)
     with pytest.raises(StateError, match="collected or cancelled"):
         engine.collect(ticket)
@@ -130,14 +130,14 @@ def test_arrays_stay_alive_while_they_are_filled(tiny: PackedDataset) -> None:
     engine = engine_of(tiny, 2)
     tickets = [Order(list(range(400))).submit(engine) for _ in range(20)]  # nobody else holds the memory
     for ticket in tickets:
-        assert engine.wait(ticket, 20.0)
+        assert engine.wait(ticket, 60.0)
         engine.collect(ticket)
 
 
 def test_stats_add_up(tiny: PackedDataset, tmp_path: Path) -> None:
     engine, order = engine_of(tiny, 3), Order(list(range(700)))
     ticket = order.submit(engine)
-    assert engine.wait(ticket, 20.0)
+    assert engine.wait(ticket, 60.0)
     engine.collect(ticket)
     stats = engine.stats()
     assert len(stats) == engine.threads == 3
@@ -152,10 +152,10 @@ def test_positions_of_somebody_else_are_left_alone(tiny: PackedDataset) -> None:
     ids = np.array([3, _C.ELSEWHERE, 5])
     order.images[:], order.labels[:] = 77, 88
     ticket = engine.submit(order.images, order.labels, ids, None, 0)
-    assert engine.wait(ticket, 20.0)
+    assert engine.wait(ticket, 60.0)
     assert engine.collect(ticket) == []
     assert (order.images[SIZE : 2 * SIZE] == 77).all()
     assert order.labels[1] == 88
     wanted = Order([3, 5])
-    assert engine.wait(wanted.submit(engine), 20.0)
+    assert engine.wait(wanted.submit(engine), 60.0)
     assert np.array_equal(np.delete(order.images.reshape(3, SIZE), 1, 0).ravel(), wanted.images)

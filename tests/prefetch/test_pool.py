@@ -9,7 +9,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,10 +54,16 @@ def gifs(tmp_path_factory: pytest.TempPathFactory) -> PackedDataset:
 
 
 class Decoding:
-    """Stands for Pillow: counts the threads that are decoding at once."""
+    """Stands for Pillow: counts the threads that are decoding at once.
 
-    def __init__(self, seconds: float = 0.0, action: Any = None) -> None:
-        self.seconds = seconds
+    Args:
+        together: so many must have been in it at once before any leaves it, from when it is set.
+        action: called by the first.
+    """
+
+    def __init__(self, together: int = 0, action: Any = None) -> None:
+        self.together = together
+        self.met = threading.Event()
         self.action = action
         self.now = self.most = self.calls = 0
         self.lock = threading.Lock()
@@ -68,12 +74,28 @@ class Decoding:
             first = self.calls == 1
             self.now += 1
             self.most = max(self.most, self.now)
-        time.sleep(self.seconds)
+            if self.now >= self.together:
+                self.met.set()
+        if self.together:
+            self.met.wait(60)
+            time.sleep(0.001)  # so that one thread too many would be met
         if first and self.action is not None:
             self.action()
         with self.lock:
             self.now -= 1
         return np.zeros((50, 50, 3), np.uint8)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.001)
+
+
+def is_ready(loader: DataLoader) -> bool:
+    """All that it prepares is there."""
+    feeder: Any = loader._epochs.started().feeder  # type: ignore[union-attr]
+    return bool(feeder.complete == len(feeder._queue))
 
 
 @pytest.mark.parametrize("workers", [(3, 3), (2, 3), (3, 1)])
@@ -109,11 +131,15 @@ def test_validation_inside_the_training_loop(folder: Path) -> None:
 def test_no_more_threads_decode_than_the_larger_loader_may(
     gifs: PackedDataset, monkeypatch: pytest.MonkeyPatch, first: int, second: int, most: int
 ) -> None:
-    decoding = Decoding(0.005)
+    decoding = Decoding()
     monkeypatch.setattr(engines, "decode_with_pil", decoding)
     with load(gifs, first, prefetch_factor=4) as one, load(gifs, second, prefetch_factor=4) as two:
-        for _ in zip(one, two, strict=True):
-            pass
+        for number, _ in enumerate(zip(one, two, strict=True)):
+            if number == 0:  # both have batches ready, so that later ones may wait for threads
+                wait_for(lambda: all(map(is_ready, (one, two))))
+                decoding.met.clear()
+                decoding.together = most
+        assert decoding.met.is_set()
     assert decoding.calls >= 48  # and some of the next epoch
     assert decoding.most == most
 
@@ -123,7 +149,7 @@ def test_a_loaders_own_limit_holds_in_a_larger_pool(
 ) -> None:
     with load(gifs, 5) as large:
         next(iter(large))
-        decoding = Decoding(0.005)
+        decoding = Decoding(together=2)
         monkeypatch.setattr(engines, "decode_with_pil", decoding)
         with load(gifs, 2, prefetch_factor=4) as small:
             all_batches(small)
@@ -140,7 +166,7 @@ def test_a_busy_loader_does_not_starve_another(gifs: PackedDataset, monkeypatch:
         def decode(data: bytes, max_pixels: int) -> np.ndarray[Any, Any]:
             calls.append(name)
             if len(calls) > 4:
-                go_on.wait(30)
+                go_on.wait(60)
                 time.sleep(0.005)
             return np.zeros((50, 50, 3), np.uint8)
 
@@ -151,9 +177,13 @@ def test_a_busy_loader_does_not_starve_another(gifs: PackedDataset, monkeypatch:
         queue = iter(first)
         next(queue)  # 20 more samples are in work now, and wait
         monkeypatch.setattr(engines, "decode_with_pil", decoder("second"))
-        second._epochs.started()  # makes its engine
-        go_on.set()
-        next(iter(second))
+        backend: Any = second._epochs.started()  # makes its engine
+        asking = iter(second)
+        consumer = threading.Thread(target=next, args=(asking,))
+        consumer.start()
+        wait_for(lambda: len(backend.feeder._queue) > 0)
+        go_on.set()  # the second one's samples are in work, too
+        consumer.join(60)
         behind = calls.count("first")
         all_batches(queue)
     assert behind < 24
@@ -291,7 +321,7 @@ def test_ctrl_c_in_a_nested_loop(folder: Path) -> None:
         assert process.stdout.readline() == "ready\n"
         time.sleep(0.4)
         process.send_signal(signal.SIGINT)
-        _, text = process.communicate(timeout=30)
+        _, text = process.communicate(timeout=100)
     finally:
         process.kill()
     assert process.returncode != 0
@@ -302,7 +332,7 @@ def test_idle_time_counts_empty_seats_within_the_limit(folder: Path) -> None:
     with load(folder, 2) as loader:
         next(iter(loader))
         backend, idle = loader._epochs.started(), [0.0]
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 60
         while min(idle) <= 0.1 and time.monotonic() < limit:
             time.sleep(0.05)
             idle = [thread["seconds"]["idle"] for thread in backend.counts().threads]

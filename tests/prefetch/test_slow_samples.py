@@ -29,13 +29,15 @@ class Gate:
         self.opened = threading.Event()
         self.entered = threading.Event()
         self.passed = 0
+        self.lock = threading.Lock()
 
     def __call__(self, data: bytes, max_pixels: int = 0) -> np.ndarray[Any, Any]:
         if bytes(data) == self.slow:
             self.entered.set()
             assert self.opened.wait(60)
         else:
-            self.passed += not self.opened.is_set()
+            with self.lock:
+                self.passed += not self.opened.is_set()
         return np.zeros((SIDE, SIDE, 3), np.uint8)
 
 

@@ -11,18 +11,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+_EXITING = 0x4  # of a task's flags, the kernel's PF_EXITING
+
 
 def threads() -> int:
     """Threads of this process, C++ ones too."""
-    return len(os.listdir("/proc/self/task"))
+    return len(thread_names())
 
 
 def thread_names() -> list[str]:
-    """Their names."""
+    """Their names, but for those of threads that have been joined: the kernel lists these a moment longer."""
     names = []
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # it has just ended
-            names.append((task / "comm").read_text().strip())
+            name, _, fields = (task / "stat").read_text().partition("(")[2].rpartition(")")
+            if not int(fields.split()[6]) & _EXITING:
+                names.append(name)
     return names
 
 

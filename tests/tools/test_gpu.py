@@ -36,7 +36,7 @@ XML = """<testsuites><testsuite>
 def run(**variables: str) -> subprocess.CompletedProcess[str]:
     """tools/gpu.sh with these variables only."""
     command = [str(SCRIPT)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=variables, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, env=variables, check=False)
 
 
 def fake_torch(folder: Path, cuda: str, available: bool) -> str:

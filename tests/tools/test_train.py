@@ -170,12 +170,13 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
     pytest.fail(f"{path} did not appear")
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_leaves(sample: Path, tmp_path: Path, number: signal.Signals) -> None:
     process = start(sample, "--epochs", "1000", "--checkpoint", str(tmp_path), "--save-every", "1")
     wait_for(tmp_path / "checkpoint.pt", process)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=110)
     assert process.returncode == train.INTERRUPTED, err
     assert "with --resume goes on" in out
     assert "Traceback" not in err
