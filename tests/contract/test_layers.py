@@ -52,8 +52,8 @@ ALLOWED: dict[str, set[str]] = {
         "backends", "ranks",
     },
     "diagnose": {
-        "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "cache", "packing",
-        "backends", "ranks", "loader",
+        "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache",
+        "packing", "transfer", "backends", "ranks", "loader",
     },
     "integrations": {"_version", "machine", "transforms", "dataset", "prefetch", "loader"},
     "cli": {

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.fixes.batches import deeper_prefetch, larger_batches
+from fastload.diagnose.fixes.delivery import as_uint8, pinned_slots
 from fastload.diagnose.fixes.machine import MACHINE
 from fastload.diagnose.fixes.packed import repacked
 from fastload.diagnose.fixes.python import without_functions
@@ -30,8 +31,10 @@ REGISTRY: tuple[Callable[[Case], Iterator[Fix]], ...] = (
     warmed,
     repacked,
     decoded_cache,
+    as_uint8,
     larger_batches,
     more_cores,
     *MACHINE,
+    pinned_slots,
     of_the_step,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from fastload.diagnose.case import Case, shown
 from fastload.diagnose.facts import Fix
+from fastload.diagnose.fixes.tuned import by_itself
 from fastload.diagnose.trial import in_turns
 
 __all__ = ["more_cores", "more_threads"]
@@ -25,14 +26,16 @@ def more_threads(case: Case) -> Iterator[Fix]:
         case.budget.run,
     )
     now, more = found["now"], found["more"]
-    yield case.fix(
+    fix = case.fix(
         "threads",
-        f"num_workers={wanted} (or autotune=True)",
+        f"num_workers={wanted}",
         more,
         f"num_workers={subject.threads} gave {shown(now.rate)} images/s and num_workers={wanted} "
         f"{shown(more.rate)}, in turns, without a step.",
         base=now,
     )
+    yield fix
+    yield from by_itself(case, fix)
 
 
 def more_cores(case: Case) -> Iterator[Fix]:

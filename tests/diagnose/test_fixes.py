@@ -1,0 +1,223 @@
+"""Fixes on loaders whose trials are given: what is proposed, when, and in which words. Nothing is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from watched_loops import FakeClock
+
+from fastload import DataLoader, PackedDataset
+from fastload import transforms as T
+from fastload.diagnose.case import Case
+from fastload.diagnose.facts import Fix, Loop, Stage
+from fastload.diagnose.fixes import batches, delivery, threads
+from fastload.diagnose.stages import measured_stages
+from fastload.diagnose.subject import Subject
+from fastload.diagnose.trial import Budget, Trial
+from fastload.diagnose.verdict import judge
+
+BASE = Trial(200.0, 0.01, 1.0, 2, {"shard": 0.0, "decode": 0.008, "transform": 0.002}, (0.04,) * 8)
+FLOATS = T.Compose([T.RandomResizedCrop(32), T.ToDtype("float32", scale=True)])
+STEADY = np.full(40, 0.02)
+BURSTS = np.tile([0.08, 0.0, 0.0, 0.0], 10)
+
+
+def case(dataset: object, **given: Any) -> Case:
+    """An examination of a loader of two threads; ``given``: its arguments, and what else is known."""
+    known = {name: given.pop(name) for name in ("loop", "step", "cpus", "base") if name in given}
+    with DataLoader(dataset, **({"batch_size": 4, "num_workers": 2, "shuffle": True} | given)) as loader:  # type: ignore[arg-type]
+        subject = Subject(loader)
+    made = Case(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, None, subject, Path(), (), None, 0.0)
+    return replace(made, **known, spare=known.get("cpus", 2.0))
+
+
+def loop(wait: Any, step: float = 0.05, **notes: object) -> Loop:
+    return Loop("a loader", 4, wait, np.full(len(wait), step), 2, 2.0, 0.1, 0.1, notes=notes)
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
+    """Takes the place of trials: what each loader reaches is given; the loaders are kept, made."""
+
+    def put(module: ModuleType, **rates: float) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = []
+
+        def in_turns(makers: Any, size: int, seconds: float) -> dict[str, Trial]:
+            made.append({name: make() for name, make in makers.items()})
+            return {name: replace(BASE, rate=rates[name], cpu=0.0) for name in makers}
+
+        monkeypatch.setattr(module, "in_turns", in_turns)
+        return made
+
+    return put
+
+
+def named(found: list[Fix]) -> dict[str, Fix]:
+    return {fix.name: fix for fix in found}
+
+
+def test_autotune_is_said_with_the_number_of_the_threads(packed: PackedDataset, trials: Any) -> None:
+    made = trials(threads, now=100.0, more=150.0)
+    of = case(packed, cpus=8.0, num_workers=2)
+    found = named(list(threads.more_threads(of)))
+    assert len(made) == 1
+    assert found["threads"].words == "num_workers=8"
+    autotune = found["autotune"]
+    assert autotune.words == "autotune=True would raise num_workers from 2 by itself, while the job runs"
+    assert (autotune.rate, autotune.gain) == (found["threads"].rate, pytest.approx(0.5))
+    assert autotune.evidence.startswith("Not run: the number is that of num_workers=8.")
+    said = judge(of, measured_stages(of), list(found.values()))
+    assert said.limit == "threads"
+    assert [fix.name for fix in said.fixes] == ["threads", "autotune"]
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [({"autotune": True}, 150.0), ({}, 101.0), ({"num_workers": None}, 150.0)],
+    ids=["it is on", "nothing is gained", "threads are at autotune's own bound"],
+)
+def test_autotune_is_not_proposed_where_it_would_do_nothing(
+    packed: PackedDataset, trials: Any, given: dict[str, Any], more: float
+) -> None:
+    trials(threads, now=100.0, more=more)
+    assert set(named(list(threads.more_threads(case(packed, cpus=64.0, **given))))) == {"threads"}
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [(BURSTS, True), (STEADY, False), (BURSTS / 100, False), (np.zeros(8), False), (np.zeros(0), False)],
+)
+def test_bursts_are_long_waits_among_short_ones(wait: Any, expected: bool) -> None:
+    assert batches.waits_in_bursts(loop(wait)) is expected
+
+
+def test_prefetch_is_tried_with_a_pause_for_the_step_where_waits_come_in_bursts(
+    packed: PackedDataset, trials: Any
+) -> None:
+    made = trials(batches, now=50.0, more=60.0)
+    step = Stage("step", 100.0)
+    of = case(packed, prefetch_factor=2, loop=loop(BURSTS), step=step)
+    found = named(list(batches.deeper_prefetch(of)))
+    assert {name: loader.prefetch_factor for name, loader in made[0].items()} == {"now": 2, "more": 4}
+    assert made[0]["now"]._pause == pytest.approx(4 / 100)
+    prefetch = found["prefetch"]
+    assert prefetch.words == "prefetch_factor=4"
+    assert prefetch.gain == pytest.approx(0.2)
+    assert prefetch.rate == pytest.approx(1.2 * of.now)
+    assert "25% of the waits have 100% of the waiting" in prefetch.evidence
+    assert "with a pause of 40.0 ms for each step" in prefetch.evidence
+    assert (
+        found["autotune"].words
+        == "autotune=True would raise prefetch by 2 batches by itself, while the job runs"
+    )
+    assert judge(of, measured_stages(of), list(found.values())).limit == "prefetch"
+
+
+def test_autotune_goes_no_further_than_four_batches(packed: PackedDataset, trials: Any) -> None:
+    trials(batches, now=50.0, more=60.0)
+    of = case(packed, prefetch_factor=5, loop=loop(BURSTS), step=Stage("step", 100.0))
+    assert set(named(list(batches.deeper_prefetch(of)))) == {"prefetch"}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"loop": loop(STEADY), "step": Stage("step", 100.0)},
+        {"loop": loop(BURSTS), "step": Stage("step", 300.0)},
+        {"loop": loop(BURSTS), "step": Stage("step", 100.0, cpu=0.01)},
+        {"loop": loop(BURSTS)},
+    ],
+    ids=["always", "the loader is slower", "the step takes CPUs", "the step is not known"],
+)
+def test_without_bursts_busy_threads_need_no_room(
+    packed: PackedDataset, trials: Any, known: dict[str, Any]
+) -> None:
+    made = trials(batches, now=50.0, more=60.0)
+    assert list(batches.deeper_prefetch(case(packed, **known))) == []
+    assert made == []
+
+
+def test_idle_threads_are_tried_without_a_step(packed: PackedDataset, trials: Any) -> None:
+    made = trials(batches, now=100.0, more=120.0)
+    of = case(packed, prefetch_factor=8, base=replace(BASE, busy=0.5))
+    (found,) = batches.deeper_prefetch(of)
+    assert found.words == "prefetch_factor=16"
+    assert "idle for 50% of their time" in found.evidence
+    assert isinstance(made[0]["now"], DataLoader)
+
+
+def test_a_pause_follows_each_batch() -> None:
+    clock = FakeClock()
+    closed = []
+
+    class Loader:
+        prefetch_factor = 3
+
+        def __iter__(self) -> Any:
+            return iter("ab")
+
+        def close(self) -> None:
+            closed.append(True)
+
+    paced = batches._Paced(Loader(), 0.5, clock.sleep)
+    assert [(batch, clock()) for batch in paced] == [("a", 100.0), ("b", 100.5)]
+    assert clock() == 101.0
+    paced.close()
+    assert closed == [True]
+    assert paced.prefetch_factor == 3
+
+
+def test_uint8_is_what_the_loader_gives_without_its_last_step(packed: PackedDataset, trials: Any) -> None:
+    made = trials(delivery, now=100.0, uint8=150.0)
+    of = case(packed, transform=FLOATS, seed=1)
+    (found,) = delivery.as_uint8(of)
+    assert found.name == "device-normalise"
+    assert 'device="cuda"' in found.words
+    assert found.gain == pytest.approx(0.5)
+    assert "150 images/s where it left them in uint8, 100 where it made float32 of them" in found.evidence
+    assert "25% of the bytes" in found.evidence
+    assert "that is not in the number" in found.evidence
+    floats, _ = next(iter(made[0]["now"]))
+    whole, _ = next(iter(made[0]["uint8"]))
+    assert (floats.dtype, whole.dtype) == (torch.float32, torch.uint8)
+    assert torch.equal(floats, whole.to(torch.float32) * torch.tensor(1 / 255))  # the core multiplies, too
+    for loader in made[0].values():
+        loader.close()
+
+
+def halved(batch: Any) -> Any:
+    return batch
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"transform": T.RandomResizedCrop(32)},
+        {"transform": FLOATS, "loop": loop(STEADY, device="cpu")},
+        {"transform": FLOATS, "collate_fn": halved},
+        {"transform": T.ByEpoch({0: FLOATS})},
+    ],
+    ids=["uint8 already", "the model is on the CPU", "Python gets floats", "a plan by epoch"],
+)
+def test_uint8_is_not_tried_where_nothing_would_come_of_it(
+    packed: PackedDataset, trials: Any, given: dict[str, Any]
+) -> None:
+    made = trials(delivery, now=100.0, uint8=150.0)
+    assert list(delivery.as_uint8(case(packed, **given))) == []
+    assert made == []
+
+
+def test_pinned_slots_are_a_hint_where_the_loop_has_a_device(packed: PackedDataset) -> None:
+    (found,) = delivery.pinned_slots(case(packed, loop=loop(STEADY, cuda=True, device="cuda:0")))
+    assert (found.name, found.rate) == ("pin-memory", 0.0)
+    assert "Not measured." in found.evidence
+    assert list(delivery.pinned_slots(case(packed, loop=loop(STEADY, cuda=False)))) == []
+    assert list(delivery.pinned_slots(case(packed))) == []
+    assert list(delivery.pinned_slots(case(packed, pin_memory=True, loop=loop(STEADY, cuda=True)))) == []
