@@ -13,7 +13,7 @@ import pytest
 from object_server import ObjectServer
 from pictures import jpegs
 from plain_pack import plain_pack
-from process import threads
+from process import left_over, settled, tasks
 
 from fastload import PackedDataset
 
@@ -67,7 +67,8 @@ def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectSe
 def no_leaks() -> Iterator[None]:
     """The test leaves no thread and no file descriptor behind."""
     gc.collect()
-    before = threads(), len(os.listdir("/proc/self/fd"))
+    before, files = tasks(), len(os.listdir("/proc/self/fd"))
     yield
     gc.collect()
-    assert (threads(), len(os.listdir("/proc/self/fd"))) == before
+    assert left_over(before) == set()
+    assert settled(lambda: len(os.listdir("/proc/self/fd")), files) == files

@@ -7,27 +7,54 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-_EXITING = 0x4  # of a task's flags, the kernel's PF_EXITING
-
-
-def threads() -> int:
-    """Threads of this process, C++ ones too."""
-    return len(thread_names())
+T = TypeVar("T")
+HANG = 200.0  # seconds; what needs as many hangs, also on a busy machine
+_EXITING = 0x4  # PF_EXITING of the kernel's sched.h
 
 
-def thread_names() -> list[str]:
-    """Their names, but for those of threads that have been joined: the kernel lists these a moment longer."""
-    names = []
+def tasks() -> dict[int, str]:
+    """Ids and names of this process's threads, C++ ones too.
+
+    One that has been joined may be listed for a while, as one that ends; it is left out.
+    """
+    found = {}
     for task in Path("/proc/self/task").iterdir():
         with suppress(OSError):  # it has just ended
             name, _, fields = (task / "stat").read_text().partition("(")[2].rpartition(")")
             if not int(fields.split()[6]) & _EXITING:
-                names.append(name)
-    return names
+                found[int(task.name)] = name
+    return found
+
+
+def threads() -> int:
+    """How many there are."""
+    return len(tasks())
+
+
+def thread_names() -> list[str]:
+    """Their names."""
+    return list(tasks().values())
+
+
+def settled(count: Callable[[], T], wanted: T) -> T:
+    """What ``count`` gives once that is ``wanted``, or after a minute.
+
+    A thread of Python's that was joined, or a child that was killed, is gone a moment later only.
+    """
+    until = time.monotonic() + 60
+    while (found := count()) != wanted and time.monotonic() < until:
+        time.sleep(0.01)
+    return found
+
+
+def left_over(before: Iterable[int]) -> set[int]:
+    """Threads that were not among those ``before``, and do not end."""
+    return settled(lambda: tasks().keys() - before, set())
 
 
 def decoding_threads() -> int:
@@ -41,7 +68,7 @@ def resident() -> int:
         return sum(int(line.split()[1]) * 1024 for line in file if line.startswith("Anonymous:"))
 
 
-def in_child(action: Any, seconds: float = 10.0) -> int:
+def in_child(action: Any, seconds: float = HANG) -> int:
     """Run ``action`` in a forked child that must end within so many seconds; its exit status."""
     pid = os.fork()
     if pid == 0:
@@ -54,11 +81,12 @@ def in_child(action: Any, seconds: float = 10.0) -> int:
         except BaseException:
             traceback.print_exc()
             os._exit(1)
-    for _ in range(int(10 * seconds)):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
-        time.sleep(0.1)
+        time.sleep(0.01)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     raise AssertionError("the child hangs")
