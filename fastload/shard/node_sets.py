@@ -80,10 +80,18 @@ def node_sets() -> list[NodeSet]:
     root = node_root()
     if not root.is_dir():
         return []
-    return [_look(path) for path in sorted(root.iterdir()) if _ID.fullmatch(path.name) and path.is_dir()]
+    found = [_look(path) for path in sorted(root.iterdir()) if _ID.fullmatch(path.name) and path.is_dir()]
+    return [each for each in found if each is not None]
 
 
-def _look(path: Path) -> NodeSet:
+def _look(path: Path) -> NodeSet | None:
+    """What a folder holds; None: somebody has just removed it."""
+    with contextlib.suppress(FileNotFoundError):
+        return _facts(path)
+    return None
+
+
+def _facts(path: Path) -> NodeSet:
     size = 0
     for file in path.iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -115,7 +123,10 @@ def remove_node_set(found: NodeSet) -> bool:
     Raises:
         OSError: it cannot be removed.
     """
-    lock = _alone(found.path)
+    try:
+        lock = _alone(found.path)
+    except FileNotFoundError:  # somebody else has removed it
+        return True
     if lock is None:
         return False
     try:

@@ -43,7 +43,6 @@ print(json.dumps(outcomes))
 """
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("format_name", ["arrow", "lmdb", "hdf5"])
 def test_mutants_of_the_structure(tmp_path: Path, format_name: str) -> None:
     if format_name == "lmdb":
@@ -90,7 +89,6 @@ def test_heap_of_the_fixture(heap: tuple[Path, int]) -> None:
     assert lengths.tolist() == [100, 0, 102]
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize(
     ("length", "shift", "number"),
     [
@@ -104,7 +102,6 @@ def test_references_that_lead_elsewhere(heap: tuple[Path, int], length: int, shi
         heap_ranges(path, references((length, (collection + shift) % 2**64, number)))
 
 
-@pytest.mark.timeout(10)
 @pytest.mark.parametrize("size", [0, 1, 15, 2**31, 2**63, 2**64 - 1, 2**64 - 8])
 @pytest.mark.parametrize("field", [8, 24])  # the collection's size, the first object's
 def test_heap_sizes_that_lie(heap: tuple[Path, int], size: int, field: int) -> None:

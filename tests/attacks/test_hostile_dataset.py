@@ -18,8 +18,6 @@ from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
 
-pytestmark = pytest.mark.timeout(10)
-
 BLOBS = [encoded(i) for i in range(5)]
 KEYS = [b"c/%d.jpg" % i for i in range(5)]
 SIZE = sum(map(len, BLOBS))

@@ -38,7 +38,7 @@ from fastload.cache import layout
 from fastload.cache.layout import ENTRY, HEADER
 from fastload.cli import main as command_line
 
-SILENCE = 10.0  # seconds without a sign of life: it hangs
+SILENCE = 100.0  # seconds without a sign of life: it hangs
 BATCH = 16
 PARTLY = 3  # exit code of fastload warm: not all has room
 LANES = 2  # at once

@@ -72,7 +72,7 @@ def whole_file(path: Path) -> npt.NDArray[np.uint8]:
 
 def wait(condition: Callable[[], bool]) -> None:
     """Until it holds."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 100
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.001)

@@ -108,7 +108,7 @@ def test_with_the_tables_copies_and_without_the_source(
     epochs(filler, 1, shuffle=True)
     thread = start_copies(filler.cache, filler.folder)
     if thread is not None:
-        thread.join(20)
+        thread.join(100)
     dataset = cached(tmp_path / "set", memory)
     for shard in (tmp_path / "set").glob("*.arrow"):
         shard.unlink()

@@ -185,7 +185,7 @@ def test_several_processes_at_once(odd: PackedDataset, tmp_path: Path) -> None:
     processes = [context.Process(target=put_epochs, args=given) for given in arguments]
     for process in processes:
         process.start()
-    found = [results.get(timeout=60) for _ in processes]
+    found = [results.get(timeout=100) for _ in processes]
     for process in processes:
         process.join()
     for _, pixels, faults, damaged in found:

@@ -116,9 +116,8 @@ def test_ranks_of_another_node_need_other_records(
     limit = whole_bytes(np.full(COUNT, LENGTH, np.uint32)) // 3
     with loader_of(dataset, f"{tmp_path}/disk:{limit}B", rank=0, world_size=2) as loader:
         found = check(loader, blobs, 2)
-        for _ in range(100):  # until the order is known
-            if found["dropped"] > 0:
-                break
+        end = time.monotonic() + 100
+        while found["dropped"] == 0 and time.monotonic() < end:  # until the order is known
             time.sleep(0.05)
             found = check(loader, blobs)
         assert found["dropped"] > 0

@@ -94,7 +94,7 @@ def test_a_shard_stops_the_run_in_words(dataset: PackedDataset, policy: str, lef
         assert isinstance(caught.value.__cause__, errors.ShardTruncated)
         loader.close()
 
-    assert in_child(run, 60) == 0
+    assert in_child(run) == 0
 
 
 def test_an_index_stops_the_run_in_words(dataset: PackedDataset) -> None:
@@ -106,7 +106,7 @@ def test_an_index_stops_the_run_in_words(dataset: PackedDataset) -> None:
             dataset.key(3)
         loader.close()
 
-    assert in_child(run, 60) == 0
+    assert in_child(run) == 0
 
 
 def test_entry_points_are_done_without(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_entry_points_are_done_without(tmp_path: Path) -> None:
         assert ENTRIES_NAME in words.said[0]
         loader.close()
 
-    assert in_child(run, 60) == 0
+    assert in_child(run) == 0
 
 
 @pytest.mark.parametrize("part", ["table", "records", "all"])
@@ -144,7 +144,7 @@ def test_a_cache_is_done_without(root: Path, dataset: PackedDataset, part: str) 
         assert any(str(path) in said for said in words.said)
         loader.close()
 
-    assert in_child(run, 60) == 0
+    assert in_child(run) == 0
 
 
 @pytest.mark.parametrize("in_use", [False, True])
@@ -184,7 +184,7 @@ def test_warming_from_a_shard_that_was_cut(root: Path, dataset: PackedDataset) -
         assert result.counts["put_records"] == COUNT - gone
         assert "was changed while it was in use" in result.failures[0][1]
 
-    assert in_child(run, 60) == 0
+    assert in_child(run) == 0
 
 
 def test_pythons_own_reports_do_not_stand_in_the_way(dataset: PackedDataset) -> None:
@@ -200,4 +200,4 @@ def test_pythons_own_reports_do_not_stand_in_the_way(dataset: PackedDataset) -> 
             with pytest.raises(errors.ShardTruncated, match="was changed while it was in use"):
                 dataset.reader.read(200)
 
-    assert in_child(run, 60) == 0
+    assert in_child(run) == 0

@@ -125,7 +125,7 @@ def test_closing_does_not_wait_and_leaves_no_thread(memory: OpenFolder, no_leaks
 def test_a_fork_in_the_middle(memory: OpenFolder) -> None:
     """The child has no such thread, and waits for none."""
     caches: list[Any] = [create(memory, NAME, contents(), 1 << 30)]
-    assert in_child(caches.clear, seconds=20) == 0
+    assert in_child(caches.clear) == 0
     wait(lambda: caches[0].counts()["reserved_bytes"] == caches[0].file_bytes)
 
 

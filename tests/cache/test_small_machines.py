@@ -103,7 +103,7 @@ def test_a_memory_limit_of_2_gb(tmp_path: Path, monkeypatch: Any) -> None:
     folder = sparse_set(tmp_path / "set", LIMITED, 592).folder  # 2.2 GB, on the disk nothing
     with tmpfs(tmp_path / "shm", "size=4g") as memory, memory_group(2 << 30) as group:
         monkeypatch.setenv("FASTLOAD_CACHE_DIR", str(memory))
-        assert in_child(lambda: limited(folder, group), seconds=60) == 0
+        assert in_child(lambda: limited(folder, group)) == 0
 
 
 def test_read_only_data(small: Path, tmp_path: Path, monkeypatch: Any) -> None:

@@ -62,7 +62,7 @@ def test_a_thread_copies_them_and_they_are_used(memory: OpenFolder, folder: Path
     check(later)
     thread = start_copies(cache, folder)
     assert thread is not None
-    thread.join(20)
+    thread.join(100)
     for table, name in enumerate(FILES):
         assert cache.has_copy(table)
         assert copied(memory, cache, table) == (folder / name).read_bytes()

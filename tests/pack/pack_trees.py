@@ -83,7 +83,7 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **extra}
 
 
-def run_cli(*arguments: object, timeout: float = 60, **extra: str) -> subprocess.CompletedProcess[str]:
+def run_cli(*arguments: object, timeout: float = 200, **extra: str) -> subprocess.CompletedProcess[str]:
     """Run ``fastload`` and wait."""
     return subprocess.run(
         command(*arguments),

@@ -149,6 +149,6 @@ def test_bash_completes(
     )
     done = subprocess.run(
         ["bash", "--norc"], input=program, cwd=tmp_path, env=environment(), capture_output=True, text=True,
-        check=True, timeout=30,
+        check=True, timeout=100,
     )  # fmt: skip
     assert [word.rstrip("/ ") for word in done.stdout.split()] == offered

@@ -65,7 +65,7 @@ def test_a_limit_on_file_sizes(tmp_path: Path, format_name: str) -> None:
         1,
     )
     done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, env=environment(), check=False, timeout=60,
+        command(*arguments), capture_output=True, text=True, env=environment(), check=False, timeout=200,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000)),
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
@@ -87,5 +87,5 @@ def test_a_process_publishes_what_it_has_written_before_its_last_word(tmp_path: 
     here.send(1)
     assert here.recv() == ("error", "no room")
     assert (tmp_path / "shard").exists()  # the parent may end the process from here on
-    process.join(10)
+    process.join(100)
     assert process.exitcode == 0

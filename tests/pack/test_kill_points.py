@@ -25,7 +25,7 @@ def driven(tmp_path: Path, **given: Any) -> dict[str, Any]:
     preloaded = failing_calls.environment(library)["LD_PRELOAD"]
     task = {"folder": str(tmp_path), **given}
     done = subprocess.run(
-        [sys.executable, DRIVER, json.dumps(task)], capture_output=True, text=True, timeout=100,
+        [sys.executable, DRIVER, json.dumps(task)], capture_output=True, text=True, timeout=300,
         env=environment(LD_PRELOAD=preloaded), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -233,7 +233,7 @@ def test_killed_at_any_moment_it_leaves_no_half_and_goes_on(tmp_path: Path, form
     kills, at = 0, 0
     while True:
         command = [sys.executable, str(HERE / "samples_driver.py"), str(output), format_name, str(at)]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
         if done.returncode == 0:
             break
         assert done.returncode == -9, done.stderr
@@ -259,7 +259,7 @@ def test_memory_is_flat(tmp_path: Path) -> None:
     for count in (150, 600):  # of 360 KB
         command = [sys.executable, "-c", code, str(count), str(tmp_path / str(count))]
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, timeout=120, check=True
+            command, env=environment(), capture_output=True, text=True, timeout=300, check=True
         )
         found.append(int(done.stdout) << 10)
     assert found[1] - found[0] < 60 << 20, found

@@ -95,7 +95,7 @@ def test_killed_around_every_change_on_disk(tmp_path: Path) -> None:
     tree = class_tree(tmp_path / "source", classes=1, images=12)
     done = subprocess.run(
         [sys.executable, DRIVER, tree, tmp_path, "arrow", "shares"],
-        capture_output=True, text=True, timeout=200, env=environment(), check=False,
+        capture_output=True, text=True, timeout=300, env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
@@ -125,7 +125,7 @@ def test_several_at_once_killed_and_overlapping(tmp_path: Path, source: Path) ->
         )
         for text in wanted
     ]  # fmt: skip
-    written = [json.loads(process.communicate(timeout=60)[0])["share"] for process in packs]
+    written = [json.loads(process.communicate(timeout=200)[0])["share"] for process in packs]
     assert written[2]["finished"] == written[2]["shards"]
     done = run_cli("pack", source, output, *CLI, "--publish")
     assert done.returncode == 0, done.stderr
@@ -152,7 +152,7 @@ def test_who_dies_is_replaced(tmp_path: Path, source: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", "import sys, time; from pathlib import Path\n"
          "from fastload.packing.lock import claim\n"
-         "held = claim(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)",
+         "held = claim(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)",
          part_path(output, f"set-00000-of-{shards:05d}.arrow").with_suffix(".lock")],
         env=environment(), stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

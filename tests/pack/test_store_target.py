@@ -89,7 +89,7 @@ def test_from_store_to_store(tmp_path: Path, source: Path, object_server: Object
 def test_killed_around_every_change_in_the_store(tmp_path: Path) -> None:
     tree = class_tree(tmp_path / "source", classes=1)
     done = subprocess.run(
-        [sys.executable, DRIVER, tree, tmp_path], capture_output=True, text=True, timeout=200,
+        [sys.executable, DRIVER, tree, tmp_path], capture_output=True, text=True, timeout=300,
         env=environment(), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

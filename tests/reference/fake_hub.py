@@ -19,6 +19,7 @@ from range_answers import span
 
 PAGE = 50  # files of one answer of a listing
 TOKEN = "hf_geheim"
+VALID = 3600.0  # seconds of a signed address
 
 
 @dataclass
@@ -26,7 +27,7 @@ class FakeHub:
     """One dataset repository, ``me/birds``."""
 
     large: int = 4096  # bytes from which on a file lies on the CDN
-    valid: float = 3600.0  # seconds of a signed address
+    passed: float = 0.0  # seconds by which the CDN's clock and the Hub's have been set forward
     access: str = "public"  # "private", "gated"
     throttled: int = 0  # so many further calls of the Hub are answered by 429
     retry_after: str = "0"
@@ -55,6 +56,10 @@ class FakeHub:
     def cdn(self) -> str:
         """Another host than the Hub's, as huggingface_hub compares them."""
         return f"http://localhost:{self._servers[1].server_port}"
+
+    def now(self) -> float:
+        """What its clocks say."""
+        return time.time() + self.passed
 
     def push(self, files: dict[str, bytes]) -> str:
         """A commit with these files and no others; gives its name."""
@@ -139,9 +144,7 @@ class _HubAnswers(_Answers):
         about = {"X-Repo-Commit": revision, "ETag": f'"{digest[:40]}"'}
         if len(data) < hub.large:
             return self.send_file(data, about)
-        signed = (
-            f"{hub.cdn}/{digest}/{quote(name)}?Expires={time.time() + hub.valid:.3f}&Signature={digest[:8]}"
-        )
+        signed = f"{hub.cdn}/{digest}/{quote(name)}?Expires={hub.now() + VALID:.3f}&Signature={digest[:8]}"
         linked = {"X-Linked-Size": str(len(data)), "X-Linked-ETag": f'"{digest}"', "Location": signed}
         return self.send(302, {**about, **linked})
 
@@ -185,7 +188,7 @@ class _CdnAnswers(_Answers):
         query = parse_qs(parts.query)
         if self.headers.get("Authorization"):
             return self.send(400, {}, b"<Error><Code>InvalidArgument</Code></Error>")
-        if float(query["Expires"][0]) < time.time():
+        if float(query["Expires"][0]) < self.hub.now():
             self.hub.denied += 1
             return self.send(403, {}, b"<Error><Code>AccessDenied</Code></Error>")
         digest, name = unquote(parts.path).lstrip("/").split("/", 1)

@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from object_server import free_ports
 from range_answers import Answer, folder_answer, memory_answer
 
 CHUNK = 64 << 10
@@ -42,6 +41,7 @@ class Fault:
     ignore_range: bool = False  # the whole object, with 200
     half: bool = False  # 206 with half of the range, which it says
     damage: bool = False  # a byte of the body is another one
+    linger: float = 0.02  # seconds in which the client may read what came before a reset
 
 
 @dataclass
@@ -105,7 +105,9 @@ class FaultServer:
         self._free_at = 0.0  # when the line is free again
         self._open: set[socket.socket] = set()
         self._listener: socket.socket | None = None
-        self.port = free_ports(1)[0]
+        # Held until the end, without listening, so that the port is nobody else's while the server is away.
+        self._held = _bound(0)
+        self.port: int = self._held.getsockname()[1]
         self.start()
 
     def __enter__(self) -> FaultServer:
@@ -113,6 +115,7 @@ class FaultServer:
 
     def __exit__(self, *exc: object) -> None:
         self.stop()
+        self._held.close()
 
     @property
     def url(self) -> str:
@@ -121,7 +124,8 @@ class FaultServer:
 
     def start(self) -> None:
         """Listen, on the same port each time."""
-        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=1024)
+        self._listener = _bound(self.port)
+        self._listener.listen(1024)
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def stop(self) -> None:
@@ -211,7 +215,7 @@ class FaultServer:
         if fault.stall_after >= 0:
             return _wait_for_end(connection)
         if fault.reset_after >= 0:
-            time.sleep(0.02)  # what was sent is to arrive
+            time.sleep(fault.linger)  # a reset takes away what was sent and not read
             _reset(connection)
         return not ends
 
@@ -225,6 +229,14 @@ class FaultServer:
             wait = self._free_at - time.monotonic()
         if wait > 0.001:
             time.sleep(wait)
+
+
+def _bound(port: int) -> socket.socket:
+    """A socket at a port (0: any) of loopback, which others of this server's may share until one listens."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", port))
+    return made
 
 
 def _read_request(connection: socket.socket, lines: object) -> Request | None:

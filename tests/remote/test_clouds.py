@@ -115,7 +115,7 @@ def test_after_fork_there_is_an_error_where_obstore_would_hang(store: CloudStore
     queue = context.Queue()
     process = context.Process(target=in_a_child, args=(store, queue))
     process.start()
-    data, words = queue.get(timeout=60)
+    data, words = queue.get(timeout=100)
     process.join()
     assert data == b"0123"
     assert b"hangs in a forked process. Use the start method 'spawn'" in words

@@ -15,7 +15,7 @@ RANGE = {"Range": "bytes=10-100009"}
 
 def fetched(server: FaultServer, path: str = "/b/o", **headers: str) -> tuple[int, dict[str, str], bytes]:
     """Status, headers and body of a GET."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
     try:
         connection.request("GET", path, headers={**RANGE, **headers})
         answer = connection.getresponse()

@@ -268,7 +268,7 @@ def test_one_process_fetches_and_the_others_wait(
     front.rules.append(Rule(Fault(delay=1.0), path="index.fli"))
     processes = [start(server, front) for _ in range(3)]
     for process in processes:
-        _, words = process.communicate(timeout=60)
+        _, words = process.communicate(timeout=100)
         assert (process.returncode, words) == (0, b"")
     found = asked(front)
     assert (found.count("dataset.json"), found.count("index.fli")) == (3, 1)

@@ -154,7 +154,7 @@ def test_the_library_is_loaded_when_it_is_needed() -> None:
         "except Exception: pass\n"
         "assert loaded()\n"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
 
 
 WITHOUT_LIBCURL = """

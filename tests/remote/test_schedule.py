@@ -62,7 +62,7 @@ def of_first(requests: list[Request], offsets: set[int]) -> int:
 def test_the_first_batch_has_the_line_for_itself(large: PackedDataset, shuffle: bool | str) -> None:
     """What comes behind it is asked for when it is there."""
     with FaultServer(folder=large.folder, latency=LATENCY) as shelf:
-        made, store = far_loader(large, shelf, shuffle, stall=10_000, hedge_floor=10_000)
+        made, store = far_loader(large, shelf, shuffle)
         with made:
             batches = iter(made)
             labels = next(batches)[1].tolist()
@@ -78,7 +78,7 @@ def test_the_first_batch_has_the_line_for_itself(large: PackedDataset, shuffle: 
 def test_tiny_records_are_asked_for_together(tiny: PackedDataset, shuffle: bool | str) -> None:
     """Also where those between them are not needed yet."""
     with FaultServer(folder=tiny.folder, latency=LATENCY) as shelf:
-        made, store = far_loader(tiny, shelf, shuffle, stall=10_000, hedge_floor=10_000)
+        made, store = far_loader(tiny, shelf, shuffle)
         with made, DataLoader(tiny, batch_size=BATCH, num_workers=2, seed=1, shuffle=shuffle) as local:
             for (images, labels), (others, same) in zip(made, local, strict=True):
                 np.testing.assert_array_equal(images, others)
@@ -93,7 +93,7 @@ def test_what_was_tried_to_the_end_is_not_tried_again(tiny: PackedDataset) -> No
     """What reading ahead could not have in all its time is an error at once when it is decoded."""
     with FaultServer(folder=tiny.folder) as shelf:
         shelf.rules.append(Rule(Fault(status=500)))
-        made, store = far_loader(tiny, shelf, False, patience=1_000, longest_pause=200)
+        made, store = far_loader(tiny, shelf, False, patience=300, longest_pause=50)
         with made, pytest.raises(SampleError, match="data.bin.*It was tried [0-9]+ times in [0-9.]+ s"):
             next(iter(made))
         failed = store.counts()["failed"]
