@@ -206,7 +206,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "a disk with few reads a second", ("storage",), "block",
         lambda p: p.loader("copies"), lambda p: p.loader("copies", shuffle="block"), trouble=_reads,
-        prepare=lambda p: p.evict("copies"),
+        prepare=lambda p: p.evict("copies"), warm_up=6.0, notes="its window is read first",
     ),
     Scenario(
         "a CPU quota", ("quota",), "quota",

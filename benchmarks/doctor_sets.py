@@ -17,7 +17,7 @@ LARGE_COUNT = 48
 UNEVEN_EVERY = 24  # one picture in so many is large, the others are small
 SMALL_SIDE = 96
 QUALITY = 90
-COPIES = 3000  # records of the set that a slow disk is not read through in seconds
+COPIES = 8000  # records of the set that a slow disk is not read through in seconds
 
 
 def _files(folder: Path) -> list[Path]:

@@ -104,9 +104,17 @@ class Examined:
             base: the loader as it is, which took turns with it; None: that of the beginning.
             storage_rate: that storage lets through then; None: as now.
         """
-        if base is not None:
-            trial = _scaled(trial, self.base, base, self.is_crowded)
-        gain = self.whole(trial, storage_rate) / self.whole(self.base) - 1
+        if base is not None and trial.with_step and base.with_step:
+            stored = self.storage_rate if storage_rate is None else storage_rate
+            gain = min(trial.with_step, stored) / min(base.with_step, self.storage_rate) - 1
+            evidence += (
+                f" With the step's time behind each batch: {shown(trial.with_step)} instead of "
+                f"{shown(base.with_step)}."
+            )
+        else:
+            if base is not None:
+                trial = _scaled(trial, self.base, base, self.is_crowded)
+            gain = self.whole(trial, storage_rate) / self.whole(self.base) - 1
         return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
 
 

@@ -14,12 +14,15 @@ from typing import Any
 
 from fastload.backends.callables import InlineStage
 from fastload.backends.stats import batch_length
+from fastload.diagnose.facts import Stage
+from fastload.diagnose.paced import PacedStep
 
 __all__ = ["Budget", "Runner", "Trial", "cpu_seconds", "in_turns", "quiet", "starting_seconds"]
 
 _ROUNDS = 3  # of each loader: the median of fewer follows a disturbance
 _WARM_SHARE = 0.25  # of a run, before it is measured
 _LEAST_BATCHES = 3
+_NEAR = 4.0  # times: a step so much faster or slower than the loader leaves it its own rate
 
 
 @dataclass(frozen=True)
@@ -32,9 +35,10 @@ class Trial:
         busy: share of the decoding threads' time in which they had work; 0 where there are none.
         threads: decoding threads.
         stages: seconds a sample of one thread, by stage ("shard", "decode", "transform").
-        gaps: seconds in which each batch was waited for.
+        gaps: seconds from batch to batch.
         samples: that were counted.
         serial: seconds a sample in which the thread that asks for batches made them itself.
+        with_step: samples a second with the step's time behind each batch; 0: not tried.
     """
 
     rate: float
@@ -45,6 +49,7 @@ class Trial:
     gaps: tuple[float, ...] = ()
     samples: int = 0
     serial: float = 0.0
+    with_step: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -105,19 +110,26 @@ class Runner:
             if empty:
                 raise ValueError("The loader gives no batches.")
 
-    def run(self, seconds: float) -> Trial:
-        """Take batches for so long, after a warm-up that uses up what lies ready."""
+    def run(self, seconds: float, step: Callable[[int], None] = lambda samples: None) -> Trial:
+        """Take batches for so long, after a warm-up that uses up what lies ready.
+
+        Args:
+            seconds: of the run.
+            step: gets the number of samples of each batch.
+        """
         ahead = getattr(self._loader, "prefetch_factor", None) or 2
         workers = 1 if self._of_threads() else max(1, getattr(self._loader, "num_workers", 1))
         begin, taken = time.perf_counter(), 0
         while taken <= ahead * workers or time.perf_counter() - begin < _WARM_SHARE * seconds:
-            next(self._batches)
+            step(next(self._batches))
             taken += 1
         before, cpu, blocked, start = self._clocks(), cpu_seconds(), self._blocked(), time.perf_counter()
         gaps: list[float] = []
         samples, end = 0, start
         while len(gaps) < _LEAST_BATCHES or end - start < seconds:
-            samples += next(self._batches)
+            size = next(self._batches)
+            samples += size
+            step(size)
             last, end = end, time.perf_counter()
             gaps.append(end - last)
         cpu = cpu_seconds() - cpu
@@ -169,10 +181,24 @@ class Runner:
 
 
 def in_turns(
-    makers: Mapping[str, Callable[[], Any]], batch_size: int, seconds: float, rounds: int = _ROUNDS
+    makers: Mapping[str, Callable[[], Any]],
+    batch_size: int,
+    seconds: float,
+    rounds: int = _ROUNDS,
+    step: Stage | None = None,
 ) -> dict[str, Trial]:
-    """The median run of each loader; they take turns, so that a disturbance is everybody's."""
+    """The median run of each loader; they take turns, so that a disturbance is everybody's.
+
+    Args:
+        makers: of the loaders, by name.
+        batch_size: of those whose batches do not say.
+        seconds: of each run.
+        rounds: of turns.
+        step: the loaders are tried with its time behind each batch, too, where it is about as fast as one of
+            them: then they hold each other up, and no arithmetic says how much.
+    """
     found: dict[str, list[Trial]] = {name: [] for name in makers}
+    together: dict[str, list[float]] = {name: [] for name in makers}
     with quiet():
         runners: dict[str, Runner] = {}
         try:
@@ -181,11 +207,23 @@ def in_turns(
             for _ in range(rounds):
                 for name, runner in runners.items():
                     found[name].append(runner.run(seconds))
+            if step is not None and any(_is_near(step.rate, _median(trials)) for trials in found.values()):
+                paced = PacedStep(step)
+                for _ in range(rounds):
+                    for name, runner in runners.items():
+                        together[name].append(runner.run(seconds, paced).rate)
         finally:
             for runner in runners.values():
                 with closing(runner):
                     pass
-    return {name: _median(trials) for name, trials in found.items()}
+    return {
+        name: replace(_median(trials), with_step=statistics.median(together[name] or [0.0]))
+        for name, trials in found.items()
+    }
+
+
+def _is_near(step_rate: float, trial: Trial) -> bool:
+    return trial.rate / _NEAR < step_rate < trial.rate * _NEAR
 
 
 def starting_seconds(make: Callable[[], Any]) -> float:

@@ -49,7 +49,7 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]
     def put(module: ModuleType, **rates: float) -> list[dict[str, Any]]:
         made: list[dict[str, Any]] = []
 
-        def in_turns(makers: Any, size: int, seconds: float) -> dict[str, Trial]:
+        def in_turns(makers: Any, size: int, seconds: float, step: Any = None) -> dict[str, Trial]:
             made.append({name: make() for name, make in makers.items()})
             return {name: replace(BASE, rate=rates[name], cpu=0.0) for name in makers}
 

@@ -110,6 +110,17 @@ def test_where_others_work_cpu_time_is_compared(spare: float, expected: float) -
     assert of.fix("x", "do x", trial, "tried", base=turned).rate == pytest.approx(expected)
 
 
+def test_loaders_that_were_tried_with_the_step_are_compared_so() -> None:
+    turned, trial = replace(BASE, with_step=150.0), replace(BASE, rate=800.0, with_step=225.0)
+    found = case().fix("x", "do x", trial, "Tried.", base=turned)
+    assert found.rate == pytest.approx(200 * 225 / 150)
+    assert found.evidence == "Tried. With the step's time behind each batch: 225 instead of 150."
+    stored = case(storage=STORAGE, cold=1.0).fix(
+        "x", "do x", trial, "Tried.", base=turned, storage_rate=120.0
+    )
+    assert stored.gain == pytest.approx(120 / 80 - 1)  # storage lets no more through, now and then
+
+
 def test_work_in_the_loops_own_thread_adds_up() -> None:
     serial = replace(BASE, serial=1 / 200)
     assert case(base=serial).whole(serial) == pytest.approx(1 / (1 / 200 + 1 / 400))

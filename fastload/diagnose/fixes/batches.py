@@ -51,7 +51,7 @@ def deeper_prefetch(case: Case) -> Iterator[Fix]:
         makers[name] = partial(subject.make, batch_size=size, prefetch_factor=ahead)
         if pause is not None:
             makers[name] = partial(_paced, makers[name], pause)
-    found = in_turns(makers, size, seconds)
+    found = in_turns(makers, size, seconds, step=case.step if pause is None else None)
     now, more = found["now"], found["more"]
     rates = f"{depth} batches ahead gave {shown(now.rate)} images/s, {wanted} {shown(more.rate)}, in turns"
     price = f"{(wanted - depth) * slot / 1e6:.0f} MB of memory"
@@ -142,6 +142,7 @@ def larger_batches(case: Case) -> Iterator[Fix]:
         },
         size,
         case.budget.run,
+        step=case.step,
     )
     yield case.fix(
         "batch-size",

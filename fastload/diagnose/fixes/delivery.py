@@ -24,7 +24,10 @@ def as_uint8(case: Case) -> Iterator[Fix]:
     if not dtypes or _on_cpu(case) or not case.budget.allows(6, "device normalisation"):
         return
     found = in_turns(
-        {"now": subject.make, "uint8": lambda: _uint8(subject)}, subject.trial_batch, case.budget.run
+        {"now": subject.make, "uint8": lambda: _uint8(subject)},
+        subject.trial_batch,
+        case.budget.run,
+        step=case.step,
     )
     now, then = found["now"], found["uint8"]
     words = 'uint8 out of the loader, normalised on the device (device="cuda" does both)'

@@ -37,7 +37,7 @@ def repacked(case: Case) -> Iterator[Fix]:
     for name, pack in packs.items():
         places = np.arange(len(pack), dtype=np.int64)
         makers[name] = partial(subject.make, dataset=pack, ids=places)
-    found = in_turns(makers, subject.trial_batch, case.budget.run)
+    found = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
     before = float(records["length"].mean())
     for name, words, _, price in tried:
         trial, after = found[name], packs[name].manifest.data_bytes / len(packs[name])

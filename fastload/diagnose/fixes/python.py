@@ -32,7 +32,7 @@ def without_functions(case: Case) -> Iterator[Fix]:
             "without": partial(case.subject.make, **without(case.subject, function)),
         }
         try:
-            found = in_turns(makers, case.subject.trial_batch, case.budget.run)
+            found = in_turns(makers, case.subject.trial_batch, case.budget.run, step=case.step)
         except Exception as error:  # whatever follows it may need what it makes
             evidence = f"{said}. Nothing was measured without it: {type(error).__name__}: {error}"
             yield Fix(kind, f"{words} it would be more", 0.0, 0.0, evidence)

@@ -105,7 +105,7 @@ def decoded_cache(case: Case) -> Iterator[Fix]:
         return loader
 
     makers = {"now": lambda: subject.make(ids=ids), "cached": cached}
-    found = in_turns(makers, subject.trial_batch, case.budget.run)
+    found = in_turns(makers, subject.trial_batch, case.budget.run, step=case.step)
     now, then = found["now"], found["cached"]
     yield case.fix(
         "decoded-cache",

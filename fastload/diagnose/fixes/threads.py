@@ -24,6 +24,7 @@ def more_threads(case: Case) -> Iterator[Fix]:
         {"now": subject.make, "more": lambda: subject.make(num_workers=wanted)},
         subject.trial_batch,
         case.budget.run,
+        step=case.step,
     )
     now, more = found["now"], found["more"]
     fix = case.fix(

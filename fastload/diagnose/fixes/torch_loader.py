@@ -48,6 +48,7 @@ def more_workers(case: TorchCase) -> Iterator[Fix]:
         subject.trial_batch,
         2 * case.budget.run,
         _ROUNDS,
+        case.step,
     )
     now, more = found["now"], found["more"]
     yield case.fix(
@@ -97,7 +98,7 @@ def without_collate(case: TorchCase) -> Iterator[Fix]:
         "without": lambda: case.subject.make(collate_fn=None),
     }
     try:
-        found = in_turns(makers, case.subject.trial_batch, case.budget.run, _ROUNDS)
+        found = in_turns(makers, case.subject.trial_batch, case.budget.run, _ROUNDS, case.step)
     except Exception as error:  # torch's own may not know these samples
         yield Fix(
             "collate_fn", f"{words} it would be more", 0.0, 0.0, f"{said} {type(error).__name__}: {error}"
@@ -140,7 +141,7 @@ def by_fastload(case: TorchCase) -> Iterator[Fix]:
         )
 
     makers = {"now": lambda: case.subject.make(files.indices), "fastload": ours}
-    found = in_turns(makers, case.subject.trial_batch, 2 * case.budget.run, _ROUNDS)
+    found = in_turns(makers, case.subject.trial_batch, 2 * case.budget.run, _ROUNDS, case.step)
     now, then = found["now"], found["fastload"]
     yield case.fix(
         "fastload",
