@@ -13,9 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from fastload.cache.disk import planned_disk_bytes
+from fastload.cache.opening import planned_bytes
+from fastload.cache.streams import FIRST
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
+from fastload.diagnose.line import measure_line
 from fastload.diagnose.python_part import python_functions
 from fastload.diagnose.spare import cpus_here
 from fastload.diagnose.stages import measured_stages
@@ -31,6 +35,7 @@ __all__ = ["examine"]
 
 _READS = 0.5  # of a record's bytes that a sample of a watched loop took from storage: it is cold
 _WAITED = 0.6  # of the time, or of the rate from memory: the loop waited for storage
+_LINE = 3  # runs that reading from a store takes: connections begin slowly
 _MEMORY = Path("/dev/shm")
 
 
@@ -53,12 +58,12 @@ def examine(
         step = step or _step_of(loop)
         if not hasattr(loader, "_arranged") or not loader._arranged.packed:
             return examine_torch(loader, loop, step, budget, folder)
-        subject = Subject(loader)
+        subject = Subject(loader, memory)
         subject.suit(_first_rate(subject, budget))
         base = in_turns({"base": subject.make}, subject.trial_batch, budget.run)["base"]
         if loop is not None and loop.rate > base.rate:  # it has reached that: the machine is busier now
             base = replace(base, rate=loop.rate)
-        storage = measure_storage(subject, budget.run)
+        storage = _storage_of(subject, budget)
         cold = _cold_share(subject, loop)
         storage = _as_watched(storage, subject, loop, base) if cold > 0 else storage
         functions = python_functions(subject, budget.run)
@@ -97,14 +102,37 @@ def _first_rate(subject: Subject, budget: Budget) -> float:
     return first.rate
 
 
+def _storage_of(subject: Subject, budget: Budget) -> Storage | None:
+    if subject.in_store:
+        return measure_line(subject, _LINE * budget.run) if subject.dataset is not subject.given else None
+    return measure_storage(subject, budget.run)
+
+
 def _cold_share(subject: Subject, loop: Loop | None) -> float:
     """The share of the records that comes from storage: as watched, or as the memory will have it."""
+    if subject.in_store:
+        return _fetched_share(subject)
     if loop is not None and loop.read_bytes is not None:
         samples = max(1, loop.batch_size * len(loop.wait))
         share = loop.read_bytes / samples / subject.record_bytes
         return min(1.0, share) if share >= _READS else 0.0
     room = PAGE_CACHE_SHARE * available_memory()
     return 0.0 if subject.data_bytes <= room else 1 - room / subject.data_bytes
+
+
+def _fetched_share(subject: Subject) -> float:
+    """The share that a store is asked for: as the loader's caches have counted, or have room."""
+    cache = subject.loader.stats()["cache"]
+    disk = cache.get("disk", {})
+    hits = cache.get("hits", 0) + disk.get("hits", 0)
+    missed = disk["misses"] if "misses" in disk else cache.get("misses", 0)
+    if hits + missed:
+        return float(missed / (hits + missed))
+    setting, parts = subject.options.cache, subject.given.parts
+    kept = planned_bytes(parts, setting)
+    if setting.disk is not None:
+        kept += planned_disk_bytes(parts, setting.disk, FIRST)
+    return max(0.0, 1 - kept / max(1, subject.data_bytes))
 
 
 def _as_watched(storage: Storage | None, subject: Subject, loop: Loop | None, base: Trial) -> Storage | None:

@@ -19,11 +19,12 @@ def measured_stages(case: Case) -> tuple[Stage, ...]:
 def _stages(case: Case) -> Iterator[Stage]:
     base, storage = case.base, case.storage
     if storage is not None:
+        warm = f"; {shown(storage.warm)} by one thread from memory" if not storage.line else ""
         yield Stage(
             "storage",
             storage.random,
-            evidence=f"Cold: {shown(storage.random)} records/s at random, {shown(storage.orderly)} in order, "
-            f"one takes {1000 * storage.latency:.2f} ms; {shown(storage.warm)} by one thread from memory. "
+            evidence=f"{'Cold' if not storage.line else storage.line}: {shown(storage.random)} records/s at "
+            f"random, {shown(storage.orderly)} in order, one takes {1000 * storage.latency:.2f} ms{warm}. "
             f"{storage.evidence}.",
         )
     for name in ("decode", "transform"):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.diagnose.subject import Subject
 
-__all__ = ["Storage", "measure_storage"]
+__all__ = ["Range", "RangeReader", "Storage", "measure_storage", "steady"]
 
 _READERS = 32  # as many as the loader has for reading ahead
 _ORDERLY = 1 << 20  # bytes of a read in order: a block of shuffle="block"
@@ -38,6 +38,7 @@ class Storage:
         bytes: a second, of the random reads.
         remote: on a network file system, or in a store.
         evidence: how it was measured.
+        line: where the store is; "": these are files.
     """
 
     random: float
@@ -47,13 +48,14 @@ class Storage:
     bytes: float
     remote: bool
     evidence: str
+    line: str = ""
 
 
 Range = tuple[Path, int, int]  # file, offset, bytes
 
 
 def measure_storage(subject: Subject, seconds: float) -> Storage | None:
-    """Read records of local files cold and warm; None for sets in stores or in memory."""
+    """Read records of files cold and warm; None for sets in memory, and in stores: see measure_line()."""
     if subject.in_store:
         return None
     folders = {part.folder for part in subject.parts}
@@ -65,7 +67,7 @@ def measure_storage(subject: Subject, seconds: float) -> Storage | None:
     ]
     records = _ranges(subject, order)
     blocks = _blocks(subject)
-    with _Reader() as reader:
+    with RangeReader() as reader:
         latency = reader.latency(records[:_SLOWEST])
         scattered = reader.rate(records[_SLOWEST:] or records, seconds)
         in_order = reader.rate(blocks, seconds)
@@ -116,7 +118,7 @@ def _blocks(subject: Subject) -> list[Range]:
     return [one for one in found if one[2] > 0]
 
 
-class _Reader:
+class RangeReader:
     """Threads that read ranges of files."""
 
     def __init__(self) -> None:
@@ -124,7 +126,7 @@ class _Reader:
         self._pool = ThreadPoolExecutor(_READERS)
         self._left: list[float] = []
 
-    def __enter__(self) -> _Reader:
+    def __enter__(self) -> RangeReader:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -176,7 +178,7 @@ class _Reader:
 
         began = time.monotonic()
         jobs = [self._pool.submit(work) for _ in range(_READERS)]
-        return _steady([one for job in jobs for one in job.result()], began, seconds / 3)
+        return steady([one for job in jobs for one in job.result()], began, seconds / 3)
 
     def warm(self, ranges: Sequence[Range], seconds: float) -> float:
         """Bytes a second of one thread, of ranges that are in memory."""
@@ -194,7 +196,7 @@ class _Reader:
         return len(os.pread(self._file(path), length, offset))
 
 
-def _steady(reads: Sequence[tuple[float, int]], began: float, burst: float) -> float:
+def steady(reads: Sequence[tuple[float, int]], began: float, burst: float) -> float:
     """Bytes a second behind a burst, which clouds and cgroups let through at first; of all, if it was over
     before."""
     if not reads:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.diagnose.passes import Passes
+from fastload.diagnose.replica import Replica, can_be_replicated
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
 
 __all__ = ["Subject"]
@@ -18,6 +19,7 @@ __all__ = ["Subject"]
 _MOST_BYTES = 512 << 20  # of records that are brought into memory for trials
 _MOST_SAMPLES = 4096
 _READING = 4.0  # seconds that this may take
+_MOST_FETCHED = 128 << 20  # bytes of records of a store, which are kept in memory for the while
 _BATCH_SECONDS = 0.2  # a batch that takes longer is made smaller for trials, or they would see too few
 
 # What trials do not share with the job: its ranks, its random state, its files, its cache.
@@ -42,14 +44,16 @@ class Subject:
 
     Args:
         loader: the user's; never iterated.
+        folder: in memory, for records of a store; None: they are fetched each time.
     """
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, folder: Path | None = None) -> None:
         self.loader = loader
         self.kind = type(loader)
         self.arguments: dict[str, Any] = dict(loader._arguments)
         arranged = loader._arranged
-        self.dataset = arranged.dataset
+        #: The user's dataset, and that of trials, which reads what is in memory.
+        self.given = self.dataset = arranged.dataset
         self.plan = arranged.plan
         self.options = arranged.options
         self.threads: int = arranged.threads.threads
@@ -59,7 +63,7 @@ class Subject:
         self.records: int = sum(len(part) for part in self.parts)
         self.data_bytes: int = sum(part.manifest.data_bytes for part in self.parts)
         #: Samples whose records lie in memory: all of them, or some of the job's own order.
-        self.ids, self.reading_seconds = self._in_memory(self._drawn())
+        self.ids, self.reading_seconds = self._in_memory(self._drawn(), folder)
         #: Of batches in trials.
         self.trial_batch = min(self.batch_size, len(self.ids))
 
@@ -86,10 +90,12 @@ class Subject:
     def make(self, **changes: Any) -> Any:
         """The same loader over :attr:`ids` (or ``ids=``), with arguments changed."""
         ids = changes.pop("ids", self.ids)
-        cache = {"cache": "off"} if self.arguments["cache"] == "auto" else {}
+        no_cache = self.arguments["cache"] == "auto" or self.in_store
+        cache: dict[str, Any] = {"cache": "off"} if no_cache else {}
         order: dict[str, Any] = {"shuffle": None, "sampler": Passes(ids), "batch_sampler": None}
         order |= {"shuffle_block": None, "shuffle_window": None, "batch_size": self.trial_batch}
         given = self.arguments | {"dataset": self.dataset, "num_workers": self._workers()}
+        given["storage_options"] = None  # the dataset is open
         return self.kind(**given | _ALONE | cache | order | changes)
 
     def _workers(self) -> int | None:
@@ -107,11 +113,20 @@ class Subject:
         first = np.sort(np.unique(ids, return_index=True)[1])
         return ids[first][:wanted].astype(np.int64)
 
-    def _in_memory(self, ids: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], float]:
+    def _in_memory(
+        self, ids: npt.NDArray[np.int64], folder: Path | None
+    ) -> tuple[npt.NDArray[np.int64], float]:
         """Those of them that could be read in the time there is, and how long that took."""
         if len(ids) == 0:
             raise ValueError("The loader has no samples to examine.")
-        began, readers = time.monotonic(), _Files()
+        began = time.monotonic()
+        if self.in_store and folder is not None and can_be_replicated(self.given):
+            replica = Replica(self.given, folder / "records")
+            ids = replica.fill(ids, _READING, min(_MOST_FETCHED, _room(folder)))
+            self.dataset = replica.dataset()
+            self.parts = self.dataset.parts
+            return ids, time.monotonic() - began
+        readers = _Files()
         try:
             for count, sample in enumerate(ids.tolist(), 1):
                 part, number = self.dataset.locate(sample)
@@ -122,6 +137,12 @@ class Subject:
         finally:
             readers.close()
         return ids, time.monotonic() - began
+
+
+def _room(folder: Path) -> int:
+    """Bytes that may be taken there: a quarter of what is free."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize // 4
 
 
 class _Files:

@@ -77,14 +77,7 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
     if limit in ("quota", "neighbour"):
         return machine_sentence(case, limit)
     if limit == "storage":
-        storage = case.storage
-        assert storage is not None
-        where = "a network file system" if storage.remote else "the disk"
-        return Sentence(
-            f"Storage limits: {where} gives {storage.bytes / 1e6:.0f} MB/s of records at random, "
-            f"{shown(storage.random)} images/s; from memory it would be {shown(base.rate)}.",
-            of["storage"].evidence,
-        )
+        return Sentence(_of_storage(case), of["storage"].evidence)
     if limit == "threads":
         return Sentence(
             f"Too few threads: {threads} at {base.busy:.2f} of their time, where {case.cpus:g} CPUs are.",
@@ -115,6 +108,20 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
         "neither reading nor decoding.",
         of["loader"].evidence,
     )
+
+
+def _of_storage(case: Case) -> str:
+    storage, wanted = case.storage, min(case.base.rate, case.step_rate)
+    assert storage is not None
+    given = f"gives {shown(storage.bytes / 1e6)} MB/s of records at random, {shown(storage.random)} images/s"
+    if storage.line:
+        needs = wanted * case.cold * storage.bytes / storage.random
+        return (
+            f"Storage limits: the line to {storage.line} {given}; the loader needs {shown(needs / 1e6)} MB/s "
+            f"for {shown(wanted)}."
+        )
+    where = "a network file system" if storage.remote else "the disk"
+    return f"Storage limits: {where} {given}; from memory it would be {shown(case.base.rate)}."
 
 
 def _at_once(count: int) -> str:

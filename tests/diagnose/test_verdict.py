@@ -3,36 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
+from doctor_cases import BASE, STORAGE, case, loop
 
 from fastload.diagnose.case import Case
-from fastload.diagnose.facts import Fix, Loop, Stage
+from fastload.diagnose.facts import Fix, Stage
 from fastload.diagnose.fixes.machine import larger_quota, no_neighbours, room_in_shm
 from fastload.diagnose.fixes.step import STEP_HINTS, of_the_step
 from fastload.diagnose.fixes.stored import in_blocks
 from fastload.diagnose.stages import measured_stages
-from fastload.diagnose.storage import Storage
-from fastload.diagnose.trial import Budget, Trial
 from fastload.diagnose.verdict import judge
-
-BASE = Trial(200.0, 0.01, 1.0, 2, {"shard": 0.0, "decode": 0.008, "transform": 0.002})
-STORAGE = Storage(80.0, 400.0, 1e4, 0.01, 8e6, False, "32 threads read")
-STEP = Stage("step", 400.0, 0.0, "Given.")
-
-
-def case(**changes: Any) -> Case:
-    subject: Any = SimpleNamespace(threads=2, arguments={"shuffle": True})
-    made = Case(Budget(60), Path(), 2.0, 2, 2.0, BASE, None, STEP, subject, Path(), (), None, 0.0)
-    return replace(made, **changes)
-
-
-def loop(wait: float, step: float, **notes: object) -> Loop:
-    return Loop("a loader", 10, np.full(20, wait), np.full(20, step), 2, 2.0, 0.1, 0.1, notes=notes)
 
 
 def limit(of: Case, *fixes: Fix) -> str:

@@ -13,6 +13,7 @@ from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.fixes.batches import deeper_prefetch, larger_batches
 from fastload.diagnose.fixes.delivery import as_uint8, pinned_slots
+from fastload.diagnose.fixes.disk_tier import on_local_disk
 from fastload.diagnose.fixes.machine import MACHINE
 from fastload.diagnose.fixes.packed import repacked
 from fastload.diagnose.fixes.python import without_functions
@@ -29,6 +30,7 @@ REGISTRY: tuple[Callable[[Case], Iterator[Fix]], ...] = (
     in_blocks,
     from_memory,
     warmed,
+    on_local_disk,
     repacked,
     decoded_cache,
     as_uint8,

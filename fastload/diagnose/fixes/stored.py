@@ -15,13 +15,14 @@ from fastload.diagnose.subject import Subject
 from fastload.diagnose.trial import in_turns
 from fastload.machine.memory import available_memory
 
-__all__ = ["decoded_cache", "from_memory", "in_blocks", "warmed"]
+__all__ = ["amount", "decoded_cache", "from_memory", "in_blocks", "warmed"]
 
 _SHARE = 0.5  # of the available memory that a cache may be proposed to take
 _FILLING = 2.0  # seconds in which the sample of decoded pictures is filled
 
 
-def _size(count: float) -> str:
+def amount(count: float) -> str:
+    """Bytes in words."""
     for unit, name in ((1e9, "GB"), (1e6, "MB")):
         if count >= unit:
             return f"{count / unit:.3g} {name}"
@@ -53,7 +54,7 @@ def from_memory(case: Case) -> Iterator[Fix]:
     room = min(1.0, _SHARE * available_memory() / max(1, subject.data_bytes))
     if room < 0.1 or subject.arguments["cache"] not in ("auto", "off", None):
         return
-    words = 'cache="50%"' if room < 1 else f'cache="{_size(1.1 * subject.data_bytes).replace(" ", "")}"'
+    words = 'cache="50%"' if room < 1 else f'cache="{amount(1.1 * subject.data_bytes).replace(" ", "")}"'
     left = case.cold * (1 - room)
     yield case.fix(
         "memory-cache",
@@ -61,7 +62,7 @@ def from_memory(case: Case) -> Iterator[Fix]:
         base,
         f"The loader gave {shown(base.rate)} images/s of records that are in memory; {room:.0%} of the set "
         "has room there. From the second epoch on.",
-        f"{_size(min(subject.data_bytes, room * subject.data_bytes))} of memory",
+        f"{amount(min(subject.data_bytes, room * subject.data_bytes))} of memory",
         storage_rate=case.storage.random / left if left > 0 else float("inf"),
     )
 
@@ -77,8 +78,8 @@ def warmed(case: Case) -> Iterator[Fix]:
         f"`fastload warm {subject.parts[0].where}` before the job",
         base,
         f"The loader gave {shown(base.rate)} images/s of records that are in memory; reading all "
-        f"{_size(subject.data_bytes)} in order takes about {seconds:.0f} s.",
-        f"{_size(subject.data_bytes)} of memory",
+        f"{amount(subject.data_bytes)} in order takes about {seconds:.0f} s.",
+        f"{amount(subject.data_bytes)} of memory",
         storage_rate=float("inf"),
     )
 
@@ -109,11 +110,11 @@ def decoded_cache(case: Case) -> Iterator[Fix]:
     now, then = found["now"], found["cached"]
     yield case.fix(
         "decoded-cache",
-        f'cache_decoded={side}, cache="{_size(1.1 * need).replace(" ", "")}"',
+        f'cache_decoded={side}, cache="{amount(1.1 * need).replace(" ", "")}"',
         then,
         f"{len(ids)} pictures kept decoded in memory gave {shown(then.rate)} images/s, decoded anew "
         f"{shown(now.rate)}, in turns. From the second epoch on.",
-        f"{_size(need)} of memory; pictures are scaled to {side} pixels before the crop",
+        f"{amount(need)} of memory; pictures are scaled to {side} pixels before the crop",
         now,
         float("inf"),
     )
