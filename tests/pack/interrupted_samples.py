@@ -15,12 +15,14 @@ from field_samples import SCHEMA, Samples
 import fastload
 from fastload.packing import Observer
 
+COUNT = 400  # two batches
+
 
 class Slow(Samples):
-    """Takes as long as large files do."""
+    """The last ones take so long that it is interrupted before its end, however busy the machine is."""
 
     def __getitem__(self, i: int) -> dict[str, Any]:
-        time.sleep(0.002)
+        time.sleep(0.002 if i < COUNT - 100 else 0.3)
         return super().__getitem__(i)
 
 
@@ -35,6 +37,6 @@ class Spoken(Observer):
 if __name__ == "__main__":
     output, format_name, processes = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     fastload.pack(
-        Slow(1000), output, SCHEMA, format=format_name, num_proc=processes, shard_size=200_000, entries=None,
+        Slow(COUNT), output, SCHEMA, format=format_name, num_proc=processes, shard_size=200_000, entries=None,
         observer=Spoken(),
     )  # fmt: skip

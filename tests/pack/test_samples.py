@@ -97,15 +97,15 @@ class Interrupted(Samples):
 
 
 def test_an_interrupted_pack_goes_on(tmp_path: Path, format_name: str) -> None:
-    pack(Samples(600), tmp_path / "whole" / "set", format_name, shard_size=200_000)
-    samples = Interrupted(600)
-    samples.at, samples.asked = 550, []
+    pack(Samples(300), tmp_path / "whole" / "set", format_name, shard_size=200_000)
+    samples = Interrupted(300)
+    samples.at, samples.asked = 280, []  # of the second batch
     with pytest.raises(KeyboardInterrupt):
         pack(samples, tmp_path / "again" / "set", format_name, shard_size=200_000)
     assert os.listdir(tmp_path / "again" / "set") == [".fastload-pack"]
     samples.at, samples.asked = -1, []
     pack(samples, tmp_path / "again" / "set", format_name, shard_size=200_000)
-    spread = {round(i * 599 / 15) for i in range(16)} | {int(i * 599 / 15) for i in range(16)}
+    spread = {round(i * 299 / 15) for i in range(16)} | {int(i * 299 / 15) for i in range(16)}
     assert min(set(samples.asked) - spread) > 150  # the samples of finished shards are not made again
     assert snapshot(tmp_path / "again") == snapshot(tmp_path / "whole")
 
@@ -230,17 +230,25 @@ def test_killed_at_any_moment_it_leaves_no_half_and_goes_on(tmp_path: Path, form
     expected = snapshot(tmp_path / "whole")
     output = tmp_path / "killed" / "set"
     output.parent.mkdir()
+    command = [sys.executable, str(HERE / "samples_driver.py"), str(output), format_name]
     kills, at = 0, 0
-    while True:
-        command = [sys.executable, str(HERE / "samples_driver.py"), str(output), format_name, str(at)]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
-        if done.returncode == 0:
-            break
-        assert done.returncode == -9, done.stderr
-        kills += 1
-        if (output / "dataset.json").exists():
-            check_values(output, list(range(30)))
-        at += 29 + kills  # a different call each time
+    with subprocess.Popen(
+        command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        while True:
+            driver.stdin.write(f"{at}\n")
+            driver.stdin.flush()
+            ended = driver.stdout.readline()
+            if ended == "0\n":
+                break
+            assert ended == "-9\n", ended
+            kills += 1
+            if (output / "dataset.json").exists():
+                check_values(output, list(range(30)))
+            at += 29 + kills  # a different call each time
+        driver.stdin.close()
     assert kills > 2
     assert snapshot(tmp_path / "killed") == expected
 
@@ -256,7 +264,7 @@ def test_memory_is_flat(tmp_path: Path) -> None:
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
     )
     found = []
-    for count in (150, 600):  # of 360 KB
+    for count in (60, 300):  # of 360 KB
         command = [sys.executable, "-c", code, str(count), str(tmp_path / str(count))]
         done = subprocess.run(
             command, env=environment(), capture_output=True, text=True, timeout=300, check=True
