@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader as TorchDataLoader
 from typing_extensions import Self
 
 from fastload.diagnose.facts import Loop, Verdict
+from fastload.diagnose.rank_limit import gathered_of, with_ranks
 from fastload.diagnose.record import Record, asked_where
 from fastload.diagnose.step_facts import OptimizerSteps
 from fastload.diagnose.torch_loop import Pass, listen, stop_listening
@@ -84,6 +85,8 @@ class Diagnosis:
     ) -> None:
         stop_listening(self)
         self.close()
+        if error is None and self.records:
+            gathered_of(self.loader)  # for the ranks that are asked for a verdict
 
     def close(self) -> None:
         """Nothing more is watched; idempotent."""
@@ -175,6 +178,9 @@ class Diagnosis:
             from fastload.diagnose.doctor import examine  # experiments and packing, only if asked for
 
             self._verdict = examine(self.loader, loop, None, seconds=self._seconds)
+            ranks = gathered_of(self.loader)  # in the meantime the others have left their loops, too
+            if ranks is not None:
+                self._verdict = with_ranks(self._verdict, ranks, self.loader._arranged.known()[0].rank)
         return self._verdict
 
     def _busiest(self) -> Record:

@@ -282,6 +282,35 @@ def clocks(data: str, folder: str) -> None:
     loader.close()
 
 
+def doctor(data: str, folder: str) -> None:
+    """An epoch in step, watched; the last rank's batches take longer. Verdicts without experiments."""
+    from fastload.diagnose import watch
+    from fastload.diagnose.facts import Verdict
+
+    rank = join()
+    slow = rank == dist.get_world_size() - 1
+
+    def collate(samples: list[Any]) -> Any:
+        time.sleep(0.25 if slow else 0.0)  # more than any rank of a busy machine waits
+        return torch.stack([image for image, _ in samples])
+
+    def examine(loader: Any, loop: Any, *given: Any, seconds: float) -> Verdict:
+        dist.barrier()  # the minute in which all ranks come to their ends
+        return Verdict("decode", loop.rate, 900.0, 0.0, (), (), (), loop)
+
+    import fastload.diagnose.doctor
+
+    fastload.diagnose.doctor.examine = examine
+    loader = DataLoader(data, batch_size=3, num_workers=1, transform=CROP, collate_fn=collate, seed=1)
+    with watch.diagnose(loader) as watched:
+        for _ in loader:
+            dist.all_reduce(torch.zeros(1))
+    verdict = watched.verdict
+    dist.barrier()
+    write(folder, rank, [verdict.limit, str(verdict)])
+    loader.close()
+
+
 def forked(count: int, port: str, program: str, arguments: list[str]) -> int:
     """``count`` ranks by fork, before any thread begins; 0 if all of them ended well."""
     pids = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from chromium import found_in
 from launch import finish, forked, results, started
 from page_checks import CHARTS
@@ -17,7 +18,9 @@ from verdicts import step_limits
 from fastload import DataLoader
 from fastload import transforms as T
 from fastload.diagnose import gathered
+from fastload.diagnose.facts import Fix, Sentence, Verdict
 from fastload.diagnose.gathered import Gathered, clocks_between, gathered_stats
+from fastload.diagnose.rank_limit import gathered_of, with_ranks
 from fastload.diagnose.rank_words import RankClocks, slow_ranks, why_words
 from fastload.diagnose.report import write_report
 from fastload.errors import WorldError
@@ -142,6 +145,59 @@ def test_three_ranks_find_the_slow_one(numbered: Path, tmp_path: Path) -> None:
         assert "Its clocks say no reason" in words or "Why: " in words
         assert found["files"] == [[2], [0, 1, 2], []]
         assert found["samples"] == [36, 36, 36]
+
+
+def test_the_doctor_says_on_each_rank_which_one_is_slow(numbered: Path, tmp_path: Path) -> None:
+    with started(forked("doctor", 3, numbered, tmp_path)) as process:
+        finish(process)
+    for number, (limit, words) in enumerate(results(tmp_path, 3)):
+        assert limit == "ranks"
+        assert words.startswith("Rank 2 (")
+        if number == 2:
+            assert "This is rank 2, so what follows is about a slow one." in words
+        else:
+            assert words.endswith(
+                f"Ask the doctor on rank 2: this is rank {number}, whose step waits for them."
+            )
+
+
+def local_verdict() -> Verdict:
+    fix = Fix("threads", "num_workers=4", 300.0, 0.5, "tried")
+    return Verdict("decode", 200.0, 250.0, 0.0, (Sentence("Decoding limits."),), (fix,), ())
+
+
+def test_a_verdict_names_the_rank_that_is_waited_for() -> None:
+    found = Gathered(ranks(rank(0), rank(1, host="b", wait=4.1, decode=38.4)), ())
+    said = with_ranks(local_verdict(), found, 0)
+    assert (said.limit, said.fixes) == ("ranks", ())
+    first, second = said.sentences
+    assert first.text.startswith("Rank 1 (b) is slow: 41.0 ms of waiting for a batch there")
+    assert "Why: decoding a sample takes" in first.text
+    assert "rank 0 waits 5.0 ms a batch; rank 1 waits 41.0 ms a batch" in first.evidence
+    assert second.text == "Ask the doctor on rank 1: this is rank 0, whose step waits for them."
+    assert second.evidence == "Here the loop reached 200 images/s, and the loader could give 250."
+
+
+def test_a_slow_rank_keeps_what_would_help_it() -> None:
+    found = Gathered(ranks(rank(0), rank(1, host="b", wait=4.1, decode=38.4)), ())
+    said = with_ranks(local_verdict(), found, 1)
+    assert said.limit == "ranks"
+    assert str(said).startswith("Rank 1 (b) is slow:")
+    assert str(said).endswith("This is rank 1, so what follows is about a slow one. Decoding limits.")
+    assert said.fixes == local_verdict().fixes
+
+
+def test_ranks_that_wait_alike_change_no_verdict() -> None:
+    found = Gathered(ranks(rank(0, wait=4.0), rank(1, wait=4.1)), ())
+    assert with_ranks(local_verdict(), found, 0) == local_verdict()
+
+
+def test_one_rank_has_nobody_to_ask(numbered: Path) -> None:
+    with DataLoader(numbered, batch_size=4, transform=CHAIN, num_workers=1) as loader:
+        assert gathered_of(loader) is None
+    with DataLoader(numbered, batch_size=4, transform=CHAIN, rank=1, world_size=3, num_workers=1) as loader:
+        assert gathered_of(loader) is None  # no process group
+    assert gathered_of(torch.utils.data.DataLoader([1, 2])) is None  # type: ignore[arg-type]
 
 
 def test_without_a_group_a_folder_is_asked_for(numbered: Path, tmp_path: Path) -> None:
