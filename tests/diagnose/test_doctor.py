@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from fastload import transforms as T
 from fastload.cli import main
 from fastload.diagnose.doctor import examine
 from fastload.diagnose.facts import Fix, Stage, Verdict
-
-QUICK = 15.0  # seconds of an examination, at most
+from fastload.diagnose.fixes.packed import repacked
+from fastload.diagnose.trial import Trial
 
 
 def photos(count: int, side: int, **options: object) -> list[bytes]:
@@ -33,45 +34,54 @@ def fix(verdict: Verdict, name: str) -> Fix:
 
 
 @pytest.fixture
-def large(tmp_path: Path) -> PackedDataset:
-    return plain_pack(tmp_path / "large", photos(40, 1200), [0] * 40, ["a"])
+def packing_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that could help only packing otherwise is tried."""
+    monkeypatch.setattr("fastload.diagnose.doctor.REGISTRY", (repacked,))
 
 
-@pytest.fixture
-def progressive(tmp_path: Path) -> PackedDataset:
-    return plain_pack(tmp_path / "set", photos(40, 400, progressive=True), [0] * 40, ["a"])
+def three_times_as_fast(makers: Mapping[str, Callable[[], DataLoader]], *_: object) -> dict[str, Trial]:
+    """Made-up runs of loaders that do work: what is packed otherwise takes a third of the time."""
+    found = {}
+    for name, make in makers.items():
+        with make() as made:
+            next(iter(made))
+        times = 1 if name == "now" else 3
+        found[name] = Trial(100.0 * times, 0.01 / times, 1.0, 1, {"decode": 0.01 / times})
+    return found
 
 
-def test_large_pictures_are_to_be_packed_smaller(large: PackedDataset) -> None:
+@pytest.mark.usefixtures("packing_only")
+def test_large_progressive_pictures_are_to_be_packed_smaller_or_as_baseline_ones(
+    tmp_path: Path, quick: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastload.diagnose.fixes.packed.in_turns", three_times_as_fast)
+    large = plain_pack(tmp_path / "large", photos(40, 360, progressive=True), [0] * 40, ["a"])
     with loader(large) as given:
-        verdict = examine(given, step=Stage("step", 1e6), seconds=QUICK)
-    assert verdict.limit in ("decode", "threads", "neighbour")
+        verdict = examine(given, step=Stage("step", 1e6), seconds=quick)
+    assert fix(verdict, "baseline").words == "`pack --baseline`"
     smaller = fix(verdict, "max-side")
     assert smaller.words == "`pack --max-side 128`"
     assert smaller.gain > 0.2
     assert "temporary folder" in smaller.evidence
+    assert "300 images/s, and 100 as they are, in turns" in smaller.evidence
     assert smaller.price
     assert smaller.words in str(verdict)
     assert smaller.evidence in verdict.verbose
 
 
-def test_progressive_files_are_to_be_packed_as_baseline_ones(progressive: PackedDataset) -> None:
-    with loader(progressive) as given:
-        verdict = examine(given, seconds=QUICK)
-    assert fix(verdict, "baseline").words == "`pack --baseline`"
+@pytest.mark.flaky(reruns=2)  # measures: on a crowded machine threads' turns can outweigh what they do
+@pytest.mark.usefixtures("packing_only")
+def test_large_pictures_are_found_to_be_slower(tmp_path: Path) -> None:
+    large = plain_pack(tmp_path / "large", photos(40, 1200), [0] * 40, ["a"])
+    with loader(large) as given:
+        verdict = examine(given, step=Stage("step", 1e6), seconds=15)
+    # Decoding, and what there is too little of for it: beside others' work that looks like either.
+    assert verdict.limit not in ("step", "storage", "python", "collate", "transform")
+    assert fix(verdict, "max-side").gain > 0
 
 
-def test_a_slow_step_needs_no_better_loader(packed: PackedDataset) -> None:
-    with loader(packed) as given:
-        verdict = examine(given, step=Stage("step", 5.0, evidence="Given."), seconds=QUICK)
-    assert verdict.limit == "step"
-    assert verdict.fixes == ()
-    assert "nothing is to be done about the data" in str(verdict)
-    assert "The step limits." in str(verdict)
-
-
-def test_examining_leaves_nothing_behind(
-    packed: PackedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_slow_step_needs_no_better_loader_and_examining_leaves_nothing_behind(
+    packed: PackedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: float
 ) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -79,18 +89,22 @@ def test_examining_leaves_nothing_behind(
     with memory_folder(tmp_path) as memory, loader(packed) as given:
         monkeypatch.setattr("fastload.diagnose.doctor._MEMORY", memory.path)
         state = given.state_dict()
-        examine(given, seconds=QUICK)
+        verdict = examine(given, step=Stage("step", 1.0, evidence="Given."), seconds=quick)
         assert given.state_dict() == state
         assert given.stats()["samples"] == 0
         assert memory.names() == []
     assert list(folder.iterdir()) == []
+    assert verdict.limit == "step"
+    assert verdict.fixes == ()
+    assert "nothing is to be done about the data" in str(verdict)
+    assert "The step limits." in str(verdict)
 
 
 def test_the_command_says_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["doctor", str(folder), "--batch-size", "8", "--step-rate", "5", "--seconds", "6"]
+    words = ["doctor", str(folder), "--batch-size", "8", "--step-rate", "1", "--seconds", "5"]
     assert main([*words, "--verbose", "--transform", "eval"]) == 0
     said = capsys.readouterr().out
-    assert "The step could take 5 images/s" in said
+    assert "The step could take 1 images/s" in said
     assert "    As given by --step-rate." in said
 
 
@@ -118,7 +132,7 @@ from torch.utils.data import DataLoader, TensorDataset
 assert sys.argv[1:] == ["--lr", "0.1"]
 for epoch in range(10_000):
     for images, labels in DataLoader(TensorDataset(torch.zeros(64, 3), torch.zeros(64)), batch_size=8):
-        time.sleep(0.02)
+        time.sleep(0.05)
 """
 
 
@@ -126,7 +140,7 @@ def test_a_script_is_examined_with_its_own_arguments(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    assert main(["doctor", "--seconds", "15", str(tmp_path / "train.py"), "--lr", "0.1"]) == 0
+    assert main(["doctor", "--seconds", "10", str(tmp_path / "train.py"), "--lr", "0.1"]) == 0
     said = capfd.readouterr()
     assert "The step limits." in said.out
     assert "is run as it is" in said.err

@@ -149,7 +149,7 @@ def parsed(text: str) -> dict[str, Any]:
 
 def fetch(port: int, path: str = "/metrics") -> tuple[str, str]:
     """Body and content type."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
         return answer.read().decode(), answer.headers["Content-Type"]
 
 
@@ -230,7 +230,7 @@ def test_the_server_listens_here_only_and_leaves_nothing(packed: fastload.Packed
     server.close()
     server.close()
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        socket.create_connection(("127.0.0.1", server.port), timeout=60)
 
 
 def test_a_closed_loader_still_has_its_counts(packed: fastload.PackedDataset) -> None:

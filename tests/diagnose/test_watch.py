@@ -129,8 +129,8 @@ def test_workers_are_watched(persistent: bool) -> None:
     loop = d.loop
     assert (loop.threads, len(loop.wait)) == (2, 2 * 29)
     # 2 * 29 batches of 4 samples of 4 ms, in processes that have ended or not; what is prefetched while the
-    # first batch is apart is the rest.
-    assert 0.5 * 0.928 < loop.loader_cpu < 2.5 * 0.928
+    # first batch is apart is the rest, and on a crowded machine starting them takes long.
+    assert 0.5 * 0.928 < loop.loader_cpu < 10 * 0.928
     ready = cast("list[int]", loop.notes["ready_batches"])
     assert len(ready) == 58
     assert set(ready) <= set(range(5))
