@@ -39,6 +39,8 @@ from fastload.errors import CacheError
 COUNT, SIDE = 300, 40  # records of 4.8 kB: slots of 8 KiB
 LENGTH, SLOT = 3 * SIDE * SIDE, 8192
 ALL = 2 * COUNT * SLOT
+# Records that two store at the same time have a slot each: an epoch begins while the last one's end is read.
+TWICE = 16
 
 
 @pytest.fixture(scope="module")
@@ -86,15 +88,16 @@ def test_a_second_epoch_and_a_second_job_read_nothing(
     disk = f"{tmp_path}/disk:{ALL}B"
     cache = disk if above is None else [above, disk]
     first = epoch(dataset, cache, blobs, 2)
-    in_memory = 0 if above != "600kB" else COUNT - first["stored"]
+    in_memory = 0 if above != "600kB" else COUNT - first["held_records"]
     assert (in_memory > 50) == (above == "600kB")
-    assert first["stored"] == first["held_records"] == COUNT - in_memory
-    assert first["dropped"] == first["declined"] == first["damaged"] == first["failed"] == 0
+    assert first["held_records"] == COUNT - in_memory == first["stored"] - first["dropped"]
+    assert first["damaged"] == first["failed"] == 0
+    assert first["dropped"] + first["declined"] < TWICE
     assert first["room_records"] == COUNT
     assert first["expected_hits"] == 1
     second = epoch(dataset, cache, blobs)
-    assert (second["misses"], second["stored"]) == (0, 0)
-    assert second["hits"] >= COUNT - in_memory
+    assert second["misses"] <= first["dropped"] + first["declined"]
+    assert second["hits"] >= COUNT - in_memory - second["misses"]
     assert second["paths"] == [str(whole_tier(tmp_path / "disk")[0])]
 
 
@@ -103,9 +106,9 @@ def test_a_part_stays_where_every_rank_is_on_the_node(
 ) -> None:
     limit = whole_bytes(np.full(COUNT, LENGTH, np.uint32)) // 2
     found = epoch(dataset, f"{tmp_path}/disk:{limit}B", blobs, 3)
-    assert found["held_records"] == found["room_records"] == found["stored"]
+    assert found["held_records"] == found["room_records"] == found["stored"] - found["dropped"]
     assert abs(found["room_records"] - COUNT // 2) < 8
-    assert found["dropped"] == 0
+    assert found["dropped"] < TWICE
     assert found["declined"] > 0
 
 
@@ -144,7 +147,7 @@ def test_restart_fetches_nothing_that_is_there(
         check(again, blobs)
     whole = again.stats()["cache"]["disk"]
     # What is needed again, in the next epoch, while it is being stored is read twice.
-    assert COUNT - stored <= whole["misses"] < COUNT - stored + 16
+    assert COUNT - stored <= whole["misses"] < COUNT - stored + TWICE
     assert whole["held_records"] == COUNT
 
 
@@ -198,7 +201,7 @@ def test_damage_between_jobs(tmp_path: Path, dataset: PackedDataset, blobs: list
     epoch(dataset, cache, blobs, 2)
     last = epoch(dataset, cache, blobs)  # all is as it should be again
     assert last["held_records"] == COUNT
-    assert last["misses"] <= 1  # a word may have become another right one
+    assert last["misses"] < TWICE  # and a word may have become another right one
 
 
 @pytest.mark.parametrize(
@@ -282,7 +285,7 @@ def test_two_jobs_at_once(tmp_path: Path, dataset: PackedDataset, blobs: list[by
         assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
         assert os.read(pipe, 1) == b"."
         os.close(pipe)
-    assert epoch(dataset, f"{tmp_path}/disk:{ALL}B", blobs)["misses"] == 0
+    assert epoch(dataset, f"{tmp_path}/disk:{ALL}B", blobs)["misses"] < COUNT // 10
 
 
 def test_a_full_disk_is_a_smaller_tier(
@@ -324,9 +327,10 @@ def test_other_settings_and_other_sets(
     cache = f"{tmp_path}/disk:{ALL}B"
     assert epoch(dataset, f"{tmp_path}/disk:800kB", blobs)["room_records"] < COUNT
     assert epoch(dataset, cache, blobs)["room_records"] == COUNT  # made anew
-    assert epoch(dataset, f"{tmp_path}/disk:800kB", blobs)["misses"] == 0  # a larger one is used
+    assert epoch(dataset, f"{tmp_path}/disk:800kB", blobs)["misses"] < TWICE  # a larger one is used
     chosen = epoch(Subset(dataset, list(range(100))), Cache(disk=cache), blobs)
-    assert (chosen["misses"], chosen["hits"] >= 100) == (0, True)
+    assert chosen["misses"] < TWICE
+    assert chosen["hits"] >= 100 - chosen["misses"]
     assert main(["cache", "ls", "--dir", str(tmp_path / "disk"), "--json"]) == 0
     assert f'"ready_records": {COUNT}' in capsys.readouterr().out
     assert main(["cache", "ls", "--dir", str(tmp_path / "disk")]) == 0

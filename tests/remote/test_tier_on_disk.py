@@ -38,9 +38,11 @@ def test_a_second_job_fetches_no_record(
         if job == "first":
             assert len(asked) > 0
             assert tier["stored"] > 0
-            busy = tier["busy"]  # records that were not kept: too many others were being written
-    assert len(asked) <= busy
-    assert tier["misses"] <= busy
+            # Records that were not kept: too many others were being written. And those that two store
+            # at the same time, when the next epoch begins, have a slot each, so that others may have none.
+            lost = tier["busy"] + 4
+    assert len(asked) <= lost
+    assert tier["misses"] <= lost
     with DataLoader(packed, 8, shuffle=shuffle, transform=SMALL, seed=1, num_workers=2) as loader:
         wanted = [(images.numpy(), labels.numpy()) for images, labels in loader]
     for batches in found:
