@@ -35,7 +35,7 @@ def run(table: str, output: Path, *arguments: object) -> tuple[str, list[dict[st
         "--output", str(output),
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=115, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     text = (output / f"{table}.md").read_text()

@@ -25,14 +25,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("random") / "set"
     write = f"write_random(Path({str(folder)!r}), 'lmdb', {COUNT}, 1 << 23)"
     code = f"from pathlib import Path; from random_set import *; {write}"
-    subprocess.run([sys.executable, "-c", code], env=ENV, check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", code], env=ENV, check=True, timeout=280)
     return folder
 
 
 def run(folder: Path, action: str, *arguments: object) -> dict[str, Any]:
     command = [sys.executable, BENCHMARKS / "cache_run.py", action, folder, *arguments]
     line = [*map(str, command), "--threads", "1"]
-    done = subprocess.run(line, env=ENV, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(line, env=ENV, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 

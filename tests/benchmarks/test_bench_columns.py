@@ -15,7 +15,7 @@ def test_columns(tmp_path: Path) -> None:
     line = [sys.executable, str(BENCHMARKS / "bench_columns.py"), "--samples", "5000", "--processes", "2"]
     options = ["--workdir", str(tmp_path), "--output", str(tmp_path / "columns.json")]
     done = subprocess.run(
-        line + options, capture_output=True, text=True, timeout=100, env=environment(), check=False
+        line + options, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     rows = [row for row in done.stdout.splitlines() if " samples, " in row]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.dali
 
 def run(script: str, *options: str) -> str:
     line = [sys.executable, str(BENCHMARKS / script), *options]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=110, env=environment(), check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=280, env=environment(), check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -22,7 +22,7 @@ def test_decoded(tmp_path: Path) -> None:
     options = ["--sides", "32,full", "--batch-size", "6", "--epochs", "1", "--threads", "1"]
     command = [sys.executable, str(BENCHMARKS / "bench_decoded.py"), str(tmp_path / "photos"), *options]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if "[" in line]

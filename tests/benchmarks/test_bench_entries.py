@@ -20,7 +20,7 @@ def run(script: str, *arguments: object) -> str:
     """Run a benchmark as a user does; its standard output."""
     command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=200, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

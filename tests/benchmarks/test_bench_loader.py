@@ -32,7 +32,7 @@ def run(script: str, *arguments: object, expect: int = 0) -> str:
     """Run a benchmark as a user does; its standard output."""
     command = [sys.executable, str(BENCHMARKS / script), *map(str, arguments)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=110, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == expect, done.stderr
     return done.stdout

@@ -29,7 +29,7 @@ def test_ranks(tmp_path: Path) -> None:
     command += ["--ranks", "2", "--records", "8192", "--images", "8192", "--seconds", "0.1"]
     command += ["--only", "rate,kill,resume", "--output", str(output)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=110, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     body = json.loads(output.read_text())

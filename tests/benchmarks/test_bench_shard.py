@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("random") / "lmdb"
     write = f"write_random(Path({str(folder)!r}), 'lmdb', {COUNT})"
     code = f"from pathlib import Path; from random_set import *; {write}"
-    subprocess.run([sys.executable, "-c", code], env=ENV, check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", code], env=ENV, check=True, timeout=280)
     return folder
 
 
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_run_measures_something(folder: Path, arguments: tuple[str, ...]) -> None:
     command = [sys.executable, str(BENCHMARKS / "shard_run.py"), arguments[0], str(folder), *arguments[1:]]
     done = subprocess.run(
-        [*command, "--seconds", "0.3"], env=ENV, capture_output=True, text=True, timeout=100, check=False
+        [*command, "--seconds", "0.3"], env=ENV, capture_output=True, text=True, timeout=280, check=False
     )
     if "O_DIRECT" in done.stderr or "Invalid argument" in done.stderr:
         pytest.skip("no O_DIRECT here")

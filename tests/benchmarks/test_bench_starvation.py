@@ -26,7 +26,7 @@ def test_it_trains_on_each_feed_and_names_what_it_cannot(tmp_path: Path) -> None
         "--output", str(tmp_path / "starvation.json"),
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=110, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     body = json.loads((tmp_path / "starvation.json").read_text())

@@ -17,7 +17,7 @@ def test_fastload_beside_itself(tmp_path: Path) -> None:
     line = [sys.executable, str(BENCHMARKS / "bench_stores.py"), str(tmp_path / "photos"), "--images", "200"]
     line += ["--latency", "0.001", "--workdir", str(tmp_path), "--repeats", "1"]
     line += ["--output", str(tmp_path / "stores.json")]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=200, env=environment(), check=False)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=280, env=environment(), check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = {run["name"]: run["values"] for run in json.loads((tmp_path / "stores.json").read_text())["runs"]}
     restart = runs.pop("restart")

@@ -16,7 +16,7 @@ def test_views(tmp_path: Path) -> None:
     options = ["--count", "16", "--batch-size", "3", "--only", "colours"]
     command = [sys.executable, str(BENCHMARKS / "bench_views.py"), str(tmp_path / "photos"), *options]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     rows = [[cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines() if "[" in line]

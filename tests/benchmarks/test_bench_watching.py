@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from bench_watching import overhead, own_cost
 from torch.utils.data import DataLoader
 
@@ -17,6 +18,7 @@ def test_a_loop_is_run_in_turns_and_its_steps_happen() -> None:
     assert min(row["plain"], row["watched"]) > 0
 
 
+@pytest.mark.flaky(reruns=2)  # measures CPU time, which others' use of the caches changes
 def test_watching_has_a_cost() -> None:
     cost = own_cost(batches=2000)
     assert cost["look"] > 0

@@ -27,7 +27,7 @@ def run(checkout: Path, script: str, *words: object) -> str:
     """What the script prints, started in the checkout."""
     line = [sys.executable, str(BENCHMARKS / script), *map(str, words)]
     done = subprocess.run(
-        line, cwd=checkout, capture_output=True, text=True, timeout=110, env=environment(), check=False
+        line, cwd=checkout, capture_output=True, text=True, timeout=280, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

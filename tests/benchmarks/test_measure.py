@@ -83,18 +83,19 @@ def test_output_that_is_not_a_json_object_is_a_failure(code: str) -> None:
 
 
 def test_a_hanging_candidate_is_killed_with_its_children() -> None:
-    code = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid, flush=True); time.sleep(60)"
-    run = measure.run_once(python("hangs", code), timeout=1.0)
+    # The shell has begun long before, as Python on a crowded machine may not have.
+    hangs = measure.Candidate("hangs", ["sh", "-c", "sleep 600 & echo $!; wait"])
+    run = measure.run_once(hangs, timeout=2.0)
     assert "killed" in run.error
     child = int(run.error.split()[-1])
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while machine.process_memory(child).processes and time.monotonic() < deadline:
         time.sleep(0.05)
     assert machine.process_memory(child).processes == 0
 
 
 def test_memory_of_the_whole_tree_is_counted() -> None:
-    child = "import time; data = bytearray(b'x') * 100_000_000; time.sleep(1.5)"
+    child = "import time; data = bytearray(b'x') * 100_000_000; time.sleep(3)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); {PRINTS}"
     run = measure.run_once(python("parent", code))
     assert not run.error
@@ -108,7 +109,7 @@ def test_shared_pages_count_once() -> None:
         "[m.write(b'x' * 1_000_000) for _ in range(50)]; "
         # The child's own memory makes the peak one of both processes.
         "pid = os.fork(); own = b'' if pid else b'x' * 8_000_000; "
-        f"time.sleep(1.5); pid or os._exit(0); os.wait(); {PRINTS}"
+        f"time.sleep(3); pid or os._exit(0); os.wait(); {PRINTS}"
     )
     run = measure.run_once(python("forks", code))
     assert not run.error
@@ -123,7 +124,7 @@ def test_cpu_time_of_the_whole_tree_is_counted() -> None:
         "print(json.dumps({'cpu': machine.session_cpu(os.getsid(0))}))"
     )
     command = measure.Candidate("tree", [sys.executable, "-c", code], {"PYTHONPATH": BENCHMARKS})
-    assert 0.29 <= measure.run_once(command).values["cpu"] < 10
+    assert 0.25 <= measure.run_once(command).values["cpu"] < 10
 
 
 def test_cpu_use_of_others_is_seen() -> None:
