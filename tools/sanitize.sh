@@ -36,7 +36,7 @@ build() { # folder, targets separated by spaces, cmake options
 fuzz() { # target
   mkdir -p "$out/corpus/$1"
   if ! "$out/tests/cpp/fuzz/$1" "$out/corpus/$1" "$out/seeds/$1" -max_total_time="$seconds" \
-      -max_len=4096 -timeout=20 -rss_limit_mb=2048 -artifact_prefix="$out/finding-$1-" \
+      -max_len=4096 -timeout=100 -rss_limit_mb=2048 -artifact_prefix="$out/finding-$1-" \
       -print_final_stats=1 > "$out/$1.log" 2>&1; then
     tail -n 60 "$out/$1.log"
     say "$1: FINDING. Repeat: $out/tests/cpp/fuzz/$1 $out/finding-$1-*"

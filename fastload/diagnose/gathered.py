@@ -157,8 +157,9 @@ def _in_time(work: Callable[[threading.Event], dict[int, RankClocks]]) -> dict[i
             found.append(work(given_up))
 
     start_beside(run, "fastload-gather", given_up.set).join(_PATIENCE)
+    whole = found[0] if found else None  # before: who has been given up finds a part of it
     given_up.set()
-    return found[0] if found else None
+    return whole
 
 
 def _by_store(

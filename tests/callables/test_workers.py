@@ -17,7 +17,7 @@ import pytest
 import torch
 from epochs import all_batches, same
 from picklable import whose
-from process import in_child
+from process import HANG, in_child, settled
 
 import fastload
 from fastload import DataLoader
@@ -52,16 +52,16 @@ def test_who_runs_them(folder: Path) -> None:
 
 
 def test_workers_are_an_epochs_or_persistent(folder: Path) -> None:
-    assert children() == set()
+    assert settled(children, set()) == set()
     fresh = load(folder, 2)
     assert not set(pids(fresh)) & set(pids(fresh))
-    assert children() == set()
+    assert settled(children, set()) == set()
     persistent = load(folder, 2, persistent_workers=True)
     assert set(pids(persistent)) == set(pids(persistent)) == children()
     next(iter(persistent))
     assert set(pids(persistent)) == children()
     persistent.close()
-    assert children() == set()
+    assert settled(children, set()) == set()
 
 
 @pytest.mark.parametrize(
@@ -107,20 +107,29 @@ def test_a_dead_worker_is_an_error(folder: Path) -> None:
     with pytest.raises(RuntimeError, match=r"worker \(pid.*(killed by signal|exited unexpectedly)"):
         next(iter(loader))
     loader.close()
-    assert children() == set()
+    assert settled(children, set()) == set()
 
 
-def sleeps(image: Any) -> torch.Tensor:
-    time.sleep(30)
-    return torch.zeros(1)
+class Waits:
+    """Until there is a file."""
+
+    def __init__(self, go: Path) -> None:
+        self.go = go
+
+    def __call__(self, image: Any) -> torch.Tensor:
+        while not self.go.exists():
+            time.sleep(0.01)
+        return torch.zeros(1)
 
 
-def test_timeout(folder: Path) -> None:
-    loader = load(folder, 1, transform=T.Compose([CROP, sleeps]), timeout=1)
+def test_timeout(folder: Path, tmp_path: Path) -> None:
+    waits = Waits(tmp_path / "go")
+    loader = load(folder, 1, transform=T.Compose([CROP, waits]), timeout=1)
     with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
         next(iter(loader))
+    waits.go.touch()
     loader.close()
-    assert children() == set()
+    assert settled(children, set()) == set()
 
 
 def test_a_loader_that_is_dropped_ends_its_workers(folder: Path) -> None:
@@ -130,7 +139,7 @@ def test_a_loader_that_is_dropped_ends_its_workers(folder: Path) -> None:
     assert len(children()) == 2
     del loader, batches
     gc.collect()
-    assert children() == set()
+    assert settled(children, set()) == set()
 
 
 def test_a_loader_may_be_closed_on_the_watchers_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +156,7 @@ def test_a_loader_may_be_closed_on_the_watchers_thread(folder: Path, monkeypatch
     with pytest.raises((StateError, AttributeError, RuntimeError)):
         list(loader)
     assert closed.wait(60)
-    assert children() == set()
+    assert settled(children, set()) == set()
 
 
 def drop(loader: DataLoader, batches: Iterator[Any]) -> None:
@@ -183,7 +192,7 @@ def test_within_a_worker_of_somebody_else(folder: Path) -> None:
     process = context.Process(target=in_daemon, args=(folder, queue), daemon=True)
     with allowed_to_fork():
         process.start()
-    process.join(60)
+    process.join(HANG)
     assert process.exitcode == 0
     assert queue.get()
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from field_sets import write_field_set
 from pictures import jpegs
+from process import HANG
 
 import fastload
 
@@ -50,7 +51,7 @@ def test_all_recipes_are_tested() -> None:
 @pytest.mark.parametrize("name", SHAPES)
 def test_it_runs(folder: Path, name: str) -> None:
     line = [sys.executable, str(RECIPES / f"{name}.py"), str(folder), "--batch-size", str(BATCH)]
-    done = subprocess.run([*line, "--batches", "4"], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([*line, "--batches", "4"], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert [text for text in lines if text.split(":")[0] in "".join(SHAPES[name])] == SHAPES[name]

@@ -13,14 +13,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from process import HANG, settled
 
 PROGRAM = Path(__file__).with_name("exits.py")
-SECONDS = 200  # all cases together; more is a hang
+SECONDS = 400  # all cases together; more is a hang, also on a busy machine
 ENDS = {
     "break": 0,
     "error": 1,
@@ -46,7 +47,7 @@ TEXTS = {
 }
 
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def outcomes(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     output = tmp_path_factory.mktemp("exits")
     before = sorted(path.name for path in folder.iterdir())
     command = [sys.executable, str(PROGRAM), str(folder), str(output), str(SECONDS), *CASES]
-    subprocess.run(command, check=True, timeout=SECONDS + 30)
+    subprocess.run(command, check=True, timeout=SECONDS + 100)
     assert sorted(path.name for path in folder.iterdir()) == before
     statuses = json.loads((output / "statuses.json").read_text())
     found = {}
@@ -92,15 +93,21 @@ def test_it_ends(outcomes: dict[str, Outcome], case: str) -> None:
     assert len(found.workers) == (0 if loader == "packed" else 2)
 
 
+def command_line(pid: int) -> str:
+    """Of a process; "" where it is gone. The number may be another one's by now."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    return ""
+
+
 def test_nothing_is_left(outcomes: dict[str, Outcome]) -> None:
     """torch's workers look for their parent every five seconds; their memory goes with them."""
     workers = {worker for found in outcomes.values() for worker in found.workers}
-    end = time.monotonic() + 30
-    while left := {worker for worker in workers if Path(f"/proc/{worker}/cmdline").exists()}:
-        if not any("exits.py" in Path(f"/proc/{pid}/cmdline").read_text() for pid in left):
-            break  # the numbers belong to others by now
-        assert time.monotonic() < end, f"workers {left} are still there"
-        time.sleep(0.1)
+
+    def left() -> set[int]:
+        return {worker for worker in workers if "exits.py" in command_line(worker)}
+
+    assert settled(left, set()) == set()
     mine = {name for name in shared_memory() if any(f"_{worker}_" in name for worker in workers)}
     assert mine == set()
 
@@ -134,7 +141,7 @@ print(hits)
 
 def test_an_interrupt_while_a_pool_starts_leaves_no_thread_that_exit_waits_for() -> None:
     run = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=HANG, check=True
     )
     assert int(run.stdout) > 10, run.stderr
 
@@ -159,7 +166,7 @@ def test_a_daemon_thread_that_starts_a_pool_at_exit_does_not_hold_it_up() -> Non
         command = [sys.executable, "-c", STARTING]
         runs = [subprocess.Popen([*command, str(number)]) for number in range(first, first + 4)]
         try:
-            assert [run.wait(timeout=60) for run in runs] == [0] * 4
+            assert [run.wait(timeout=HANG) for run in runs] == [0] * 4
         finally:
             for run in runs:
                 run.kill()
@@ -195,7 +202,7 @@ inside.wait()
 
 def test_threads_beside_the_program_have_ended_before_the_interpreter_does() -> None:
     run = subprocess.run(
-        [sys.executable, "-c", BESIDE], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", BESIDE], capture_output=True, text=True, timeout=HANG, check=False
     )
     assert (run.returncode, run.stderr) == (0, "")
 
@@ -205,5 +212,5 @@ def test_a_thread_beside_the_program_that_does_not_end_is_left(capfd: pytest.Cap
         "import threading, time; from fastload.machine import threads; threads._PATIENCE = 0.1; "
         "threads.start_beside(threading.Event().wait, 'waiting', int)"
     )
-    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", program], timeout=HANG, check=False).returncode == 0
     assert capfd.readouterr().err == ""

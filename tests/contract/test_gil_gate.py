@@ -7,6 +7,7 @@ whose ``__del__`` runs in the interpreter's finalization sleeps, and leaves the 
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from pictures import encoded, picture
 from plain_pack import plain_pack
+from process import HANG
 
 BEGINNING = """
 import os, sys, threading, time
@@ -48,7 +50,7 @@ def submit(engine):
 DECODERS = """
 engines = [make_engine(), make_engine()]
 tickets = [[submit(engine) for _ in range(40)] for engine in engines]
-engines[0].wait(tickets[0][0], 5.0)
+engines[0].wait(tickets[0][0], 60.0)
 """
 
 # A thread of Python's that comes back from the core.
@@ -65,7 +67,7 @@ for _ in range(3):
 time.sleep(0.02)
 """
 
-# A decoder that is in the middle of a picture is waited for.
+# A decoder that is in the middle of a picture is waited for. Which picture that is, the machine says.
 HELD_UP = """
 inside, left = threading.Event(), []
 
@@ -78,12 +80,13 @@ def decode(record):
 engine = make_engine(1)
 ticket = submit(engine)
 inside.wait()
-assert not left
-assert _C.close_gil_gate()
-assert len(left) == 1
-assert engine.wait(ticket, 5.0)
+assert _C.close_gil_gate(60.0)
+done = len(left)
+assert 1 <= done < 20, done
+assert engine.wait(ticket, 60.0)
+assert len(left) == done
 faults = engine.collect(ticket)
-assert len(faults) == 19, faults
+assert len(faults) == 20 - done, faults
 assert "the Python interpreter is exiting" in faults[0][3], faults[0]
 """
 
@@ -93,15 +96,12 @@ inside = threading.Event()
 
 def decode(record):
     inside.set()
-    time.sleep(3)
-    os._exit(4)
+    threading.Event().wait()
 
 engine = make_engine(1)
 submit(engine)
 inside.wait()
-begin = time.monotonic()
 assert not _C.close_gil_gate(0.2)
-assert time.monotonic() - begin < 2
 os.write(1, b"finalized")
 os._exit(0)
 """
@@ -114,8 +114,7 @@ def decode(record):
     if not children:
         children.append(os.fork())
         if children[0] == 0:
-            begin = time.monotonic()
-            os._exit(0 if _C.close_gil_gate() and time.monotonic() - begin < 2 else 5)
+            os._exit(0 if _C.close_gil_gate() else 5)
         sys.exitcode = os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1])
     return np.zeros((8, 8, 3), np.uint8)
 
@@ -141,7 +140,7 @@ thread = threading.Thread(target=wait, daemon=True)
 thread.start()
 _C.close_gil_gate()
 stop.set()
-thread.join(10)
+thread.join(60)
 assert ended
 """
 
@@ -164,15 +163,34 @@ def gifs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ).folder
 
 
-def end(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", BEGINNING + program, str(folder)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+# One interpreter imports everything; a forked child runs a program, and then ends as any process does.
+LAUNCHER = """
+import json
+programs, pids = json.loads(sys.argv[2]), []
+for number, program in enumerate(programs):
+    pids.append(os.fork())
+    if pids[-1] == 0:
+        for descriptor, kind in ((1, "out"), (2, "err")):
+            os.dup2(os.open(f"{sys.argv[3]}/{number}.{kind}", os.O_WRONLY | os.O_CREAT), descriptor)
+        exec(program)
+        break
+else:
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    os.write(1, json.dumps(statuses).encode())
+    os._exit(0)
+"""
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_process_ends_with_threads_that_want_the_gil(name: str, gifs: Path) -> None:
-    runs = [end(PROGRAMS[name], gifs) for _ in range(3 if name in ("decoders", "waiting") else 1)]
-    assert {(run.returncode, run.stdout, run.stderr) for run in runs} == {(0, "finalized", "")}
+def test_a_process_ends_with_threads_that_want_the_gil(name: str, gifs: Path, tmp_path: Path) -> None:
+    programs = [PROGRAMS[name]] * (3 if name in ("decoders", "waiting") else 1)
+    command = [sys.executable, "-c", BEGINNING + LAUNCHER, str(gifs), json.dumps(programs), str(tmp_path)]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=HANG, check=True)
+    ends = [
+        (status, *((tmp_path / f"{number}.{kind}").read_text() for kind in ("out", "err")))
+        for number, status in enumerate(json.loads(run.stdout))
+    ]
+    assert ends == [(0, "finalized", "")] * len(programs)
 
 
 def test_there_is_no_way_around_the_gate() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,7 +19,7 @@ import torch
 from epochs import all_batches
 from pictures import encoded, picture
 from plain_pack import plain_pack
-from process import in_child, left_over, resident, tasks
+from process import HANG, in_child, left_over, resident, settled, tasks
 
 from fastload import DataLoader, errors
 from fastload import transforms as T
@@ -134,43 +136,56 @@ def test_a_forked_child_that_drops_the_loader_does_not_hang(folder: Path) -> Non
     assert in_child(drop) == 0
 
 
-SCRIPT = """
-    import sys, time
+# Forked before any thread begins, so that one interpreter imports torch for all.
+LOOPS = """
+    import json, os, sys, time
+    from pathlib import Path
     from fastload import DataLoader, transforms as T
+
+    data, out = sys.argv[1], Path(sys.argv[2])
+
     def slow(image):
-        time.sleep({sleep})
+        time.sleep(0.02)
         return image
-    steps = [T.RandomResizedCrop(64)] + ([T.ToDtype("uint8"), slow] if {sleep} else [])
-    loader = DataLoader({folder!r}, 8, shuffle=True, transform=T.Compose(steps), num_workers=2)
-    print("ready", flush=True)
-    while True:
-        for batch in loader:
-            pass
+
+    def train(name, sleeps):
+        steps = [T.RandomResizedCrop(64)] + ([T.ToDtype("uint8"), slow] if sleeps else [])
+        loader = DataLoader(data, 8, shuffle=True, transform=T.Compose(steps), num_workers=2)
+        (out / name).touch()
+        while True:
+            for batch in loader:
+                pass
+
+    pids = []
+    for number, sleeps in enumerate([False, True] * 3):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            os.dup2(os.open(out / f"{number}.err", os.O_WRONLY | os.O_CREAT), 2)
+            train(str(number), sleeps)
+    print(json.dumps(pids), flush=True)
+    print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]))
 """
 
 
-def start(folder: Path, sleep: float) -> subprocess.Popen[str]:
-    script = textwrap.dedent(SCRIPT.format(folder=str(folder), sleep=sleep))
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
-
-
-@pytest.mark.parametrize("sleep", [0.0, 0.02])
-@pytest.mark.parametrize("delay", [0.05, 0.3, 0.6])
-def test_ctrl_c_leaves_at_once(folder: Path, delay: float, sleep: float) -> None:
-    process = start(folder, sleep)
-    time.sleep(delay)
-    process.send_signal(signal.SIGINT)
-    try:
-        _, errors_text = process.communicate(timeout=10)
-    finally:
-        process.kill()
-    assert process.returncode != 0
-    assert "KeyboardInterrupt" in errors_text
+def test_ctrl_c_leaves_at_once(folder: Path, tmp_path: Path) -> None:
+    """At several moments of the first second, with and without Python callables."""
+    delays = [delay for delay in (0.05, 0.3, 0.6) for _ in (False, True)]
+    command = [sys.executable, "-c", textwrap.dedent(LOOPS), str(folder), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        pids = json.loads(process.stdout.readline())
+        try:
+            for number, pid in enumerate(pids):
+                assert settled((tmp_path / str(number)).exists, True)
+                time.sleep(delays[number])
+                os.kill(pid, signal.SIGINT)
+            output, _ = process.communicate(timeout=HANG)
+        finally:
+            for pid in pids if process.poll() is None else ():
+                os.kill(pid, signal.SIGKILL)
+    assert json.loads(output) == [-signal.SIGINT] * len(pids)
+    for number in range(len(pids)):
+        assert "KeyboardInterrupt" in (tmp_path / f"{number}.err").read_text()
 
 
 def test_an_exception_in_the_training_step_lets_the_interpreter_exit(folder: Path) -> None:
@@ -181,7 +196,7 @@ def test_an_exception_in_the_training_step_lets_the_interpreter_exit(folder: Pat
         raise ValueError("the training step failed")
     """
     run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=HANG
     )
     assert run.returncode == 1
     assert run.stderr.rstrip().endswith("ValueError: the training step failed")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import inspect
 import pickle
-import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import torch
 from epochs import all_batches, same
 from pictures import encoded, jpegs, picture
 from plain_pack import plain_pack
-from process import left_over, tasks
+from process import left_over, settled, tasks
 
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
@@ -318,8 +317,8 @@ def test_formats_of_all_kinds_in_one_batch(tmp_path: Path) -> None:
         decoded = loader.stats()["decoded"]
         return [decoded[path] for path in ("jpeg", "png", "webp", "pil")]
 
-    limit = time.monotonic() + 20  # the next epochs' batches are in work
-    while (found := counts()) != [found[0]] * 3 + [3 * found[0]] and time.monotonic() < limit:
-        time.sleep(0.01)
-    assert found[0] > 0
-    assert found == [found[0]] * 3 + [3 * found[0]]
+    def are_even() -> bool:
+        first, *others = counts()
+        return first > 0 and others == [first, first, 3 * first]
+
+    assert settled(are_even, True), counts()  # the next epochs' batches are in work

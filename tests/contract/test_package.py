@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from house_sources import PACKAGE
+from process import HANG
 
 import fastload
 from fastload._native import _C
@@ -19,7 +20,9 @@ def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in ``folder``, which comes first in the import path."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     line = [sys.executable, "-c", code]
-    return subprocess.run(line, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        line, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=HANG
+    )
 
 
 def copy_sources(target: Path) -> Path:

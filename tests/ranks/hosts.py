@@ -42,7 +42,7 @@ class Host:
 
 
 def run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=20)
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=100)
 
 
 def build(names: list[str]) -> list[Host]:
@@ -88,7 +88,7 @@ def network(count: int) -> Iterator[list[Host]]:
 def remove(names: list[str]) -> None:
     for name in names:
         with contextlib.suppress(OSError):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=20)
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=100)
 
 
 @contextlib.contextmanager

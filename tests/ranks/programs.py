@@ -21,19 +21,27 @@ import torch.distributed as dist
 
 from fastload import DataLoader, errors
 from fastload import transforms as T
-from fastload.ranks import handshake
+from fastload.ranks import exchange, handshake
 
 CROP = T.RandomResizedCrop(8)
+HANG = 240  # seconds
 
 
-def join(patience: float = 60) -> int:
+def join(patience: float = HANG) -> int:
     """Join the process group that the launcher's variables describe; this rank.
 
     ``patience``: seconds that handshakes wait for the other ranks.
     """
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=90))
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=HANG))
     handshake.WAIT_SECONDS = patience
+    exchange._GATHER_SECONDS = HANG  # a busy machine lets ranks come late; all of them do come
     return dist.get_rank()
+
+
+def wait_for(*paths: Path) -> None:
+    """Until all of these files are there."""
+    while not all(path.exists() for path in paths):
+        time.sleep(0.02)
 
 
 def write(folder: str, rank: int, result: Any) -> None:
@@ -147,17 +155,26 @@ def handshakes(data: str, copy: str, other: str, folder: str) -> None:
 
 
 def absent(data: str, folder: str, policy: str) -> None:
-    """The last rank makes no loader; the others find out."""
-    rank = join(patience=5)
-    if rank == dist.get_world_size() - 1:
-        Path(folder, "absent").touch()
-        while not all(Path(folder, f"rank{other}.json").exists() for other in range(rank)):
-            time.sleep(0.05)
+    """The last rank makes no loader; the others find out, once they have found each other."""
+    rank = join(patience=0.5)
+    last = dist.get_world_size() - 1
+    if rank == last:
+        wait_for(*(Path(folder, f"rank{other}.json") for other in range(rank)))
         return
+    wait = handshake.Handshake._wait
+
+    def wait_longer(self: handshake.Handshake, met: exchange.Exchange) -> None:
+        while met.missing != [last]:
+            time.sleep(0.02)
+        wait(self, met)
+
+    handshake.Handshake._wait = wait_longer  # type: ignore[method-assign]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         error = first_batch(data, handshake=policy, seed=0)
     write(folder, rank, {"error": error, "warnings": [str(warning.message) for warning in caught]})
+    if rank == 0:  # the store's host
+        wait_for(*(Path(folder, f"rank{other}.json") for other in range(last)))
     os._exit(0)
 
 
@@ -165,8 +182,7 @@ def orphaned(data: str, folder: str) -> None:
     """The first rank, which hosts the store, dies while the others wait for it at the handshake."""
     rank = join()
     if rank == 0:
-        while not Path(folder, "waiting").exists():
-            time.sleep(0.02)
+        wait_for(Path(folder, "waiting"))
         time.sleep(0.3)
         os._exit(0)
     Path(folder, "waiting").touch()
@@ -176,11 +192,10 @@ def orphaned(data: str, folder: str) -> None:
 
 def late(data: str, folder: str) -> None:
     """The last rank comes after the others have gone on without it, and differs."""
-    rank = join(patience=3)
+    rank = join(patience=0.5)
     last = rank == dist.get_world_size() - 1
     if last:
-        while not all(Path(folder, f"passed{other}").exists() for other in range(rank)):
-            time.sleep(0.05)
+        wait_for(*(Path(folder, f"passed{other}") for other in range(rank)))
     warnings.simplefilter("ignore")
     loader = DataLoader(data, 1, num_workers=1, seed=int(last), transform=CROP)
     error = ""
@@ -192,7 +207,9 @@ def late(data: str, folder: str) -> None:
     except errors.WorldError as raised:
         error = str(raised)
     write(folder, rank, error)
-    os._exit(0)  # the store's host may be gone already
+    if rank == 0:  # the store's host
+        wait_for(*(Path(folder, f"rank{other}.json") for other in range(dist.get_world_size())))
+    os._exit(0)
 
 
 def groups(data: str, folder: str) -> None:
@@ -241,27 +258,40 @@ def meet_when_told(data: str, folder: str) -> None:
     """Join, wait for a sign, then come to the first batch."""
     rank = join(patience=4)
     Path(folder, f"joined{rank}").touch()
-    while not Path(folder, "go").exists():
-        time.sleep(0.02)
+    wait_for(Path(folder, "go"))
     write(folder, rank, first_batch(data, handshake="raise", seed=0))
     os._exit(0)
 
 
+def first_wait(loader: DataLoader[Any]) -> float:
+    """Seconds until the first batch, which count for nobody."""
+    return float(loader.stats()["first_batch_seconds"])
+
+
 def clocks(data: str, folder: str) -> None:
     """Two epochs in step; the last rank's batches take longer. All write their clocks down, then read."""
+    from fastload.diagnose import gathered
     from fastload.diagnose.gathered import gathered_stats
 
+    gathered._PATIENCE = HANG
     rank = join()
-    slow = rank == dist.get_world_size() - 1
+    last = dist.get_world_size() - 1
+    waits = [Path(folder, f"wait{other}") for other in range(last)]
 
     def collate(samples: list[Any]) -> Any:
-        time.sleep(0.25 if slow else 0.0)  # more than any rank of a busy machine waits
+        if rank == last:  # longer than all that any other has waited so far, on a busy machine too
+            others = [float(path.read_text()) for path in waits if path.exists()]
+            time.sleep(0.25 + 2 * max(others, default=0.0))
         return torch.stack([image for image, _ in samples])
 
     loader = DataLoader(data, batch_size=3, num_workers=1, transform=CROP, collate_fn=collate, seed=1)
     before = gathered_stats(loader)
     for _ in range(2):
         for _ in loader:
+            if rank != last:
+                part = waits[rank].with_suffix(".part")
+                part.write_text(str(loader.stats()["data_wait"]["seconds"] - first_wait(loader)))
+                part.rename(waits[rank])
             dist.all_reduce(torch.zeros(1))
     gathered_stats(loader)
     files = Path(folder) / "clocks"

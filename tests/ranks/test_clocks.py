@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -234,13 +235,16 @@ def test_what_is_old_is_not_of_now(numbered: Path, tmp_path: Path, monkeypatch: 
 def test_a_store_that_hangs_is_left(numbered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathered, "_PATIENCE", 0.05)
 
+    answered = threading.Event()
+
     class Hanging:
         def set(self, key: str, value: str) -> None:
-            time.sleep(1)
+            answered.wait(60)
 
     monkeypatch.setattr(gathered, "membership", lambda world, group: (Hanging(), [0, 1], 0))
     with DataLoader(numbered, batch_size=4, seed=0, rank=0, world_size=2, num_workers=1) as loader:
         found = gathered_stats(loader)
+    answered.set()
     assert found.silent
     assert list(found.clocks) == [0]
     assert found.missing == (1,)

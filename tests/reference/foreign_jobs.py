@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,13 +30,6 @@ def environment() -> dict[str, str]:
     own = [] if kept.get("FASTLOAD_TEST_INSTALLED") == "1" else [str(CHECKOUT)]
     path = os.pathsep.join([str(REFERENCE), *own, kept.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **NO_GPU}
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def torchrun(ranks: int) -> list[str]:

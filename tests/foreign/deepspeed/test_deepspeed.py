@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from foreign_jobs import Runs, check_epochs, check_equal, check_resumed, free_port, run_job
+from foreign_jobs import Runs, check_epochs, check_equal, check_resumed, run_job
 from foreign_runs import BATCH, COUNT, EPOCHS, SCENARIOS
+from ports import free_port
 
 # A checkpoint of DeepSpeed's has no half accumulated gradient: stopped after an even number of batches.
 STOPPED = {**SCENARIOS, "first": {"loader": "ours", "stop": 2}}
