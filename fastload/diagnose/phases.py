@@ -77,6 +77,7 @@ class Phases:
             one decides when it is over.
         watching: keeps what is seen.
         clock, sleep: seconds.
+        enough: called when enough was watched, before the loop is fed.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class Phases:
         watching: Diagnosis | None = None,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
+        enough: Callable[[], None] = lambda: None,
     ) -> None:
+        self._enough = enough
         self.watching = watching or Diagnosis(None, warm_up=_WARM_UP)
         self._limits = limits
         self._began = began
@@ -131,6 +134,7 @@ class Phases:
             record.end(iterator)
             self.watching.close()
             self._main = record
+            self._enough()
         elif loader is not self._main.loader:
             return proceed()
         if self._feed is None:

@@ -11,7 +11,7 @@ from fastload.ranks.exchange import in_words
 if TYPE_CHECKING:
     from fastload.diagnose.gathered import Gathered
 
-__all__ = ["gathered_of", "with_ranks"]
+__all__ = ["gathered_of", "later", "with_ranks"]
 
 _NAME = "doctor"
 
@@ -27,6 +27,17 @@ def gathered_of(loader: Any) -> Gathered | None:
         return gathered_stats(loader, name=_NAME)
     except WorldError:  # ranks without a process group
         return None
+
+
+def later(first: Gathered, found: Gathered | None, rank: int) -> Gathered:
+    """What others have written since ``first``, and rank ``rank``'s own clocks as they were then.
+
+    Args:
+        found: asked for later; None: there was nothing to ask by any more.
+    """
+    if found is None or rank not in first.clocks:
+        return first
+    return replace(found, clocks={**first.clocks, **found.clocks, rank: first.clocks[rank]})
 
 
 def with_ranks(verdict: Verdict, gathered: Gathered, rank: int) -> Verdict:

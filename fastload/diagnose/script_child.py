@@ -13,10 +13,15 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastload.diagnose.phases import Limits, Phases, Stopped
+from fastload.diagnose.rank_limit import gathered_of, later, with_ranks
 from fastload.diagnose.torch_loop import listen, stop_listening
+
+if TYPE_CHECKING:
+    from fastload.diagnose.facts import Verdict
+    from fastload.diagnose.gathered import Gathered
 
 __all__ = ["main"]
 
@@ -39,7 +44,10 @@ class _Child:
         self._name = str(asked["path"])
         self._began = 0.0
         limits = Limits.within(asked["seconds"])
-        self._phases = Phases(limits, self._first_batch, self._tell, stops=not asked["follow"])
+        self._ranks: Gathered | None = None  # as they were when this one's loop had been watched
+        self._phases = Phases(
+            limits, self._first_batch, self._tell, stops=not asked["follow"], enough=self._write_clocks
+        )
 
     def _say(self, name: str, value: Any = None) -> None:
         try:
@@ -58,6 +66,12 @@ class _Child:
         record = self._phases.record
         assert record is not None
         self._say("watched", (record.loop(), self._phases.step))
+
+    def _write_clocks(self) -> None:
+        """Before the loop is fed, which is no matter of its loader any more."""
+        record = self._phases.record
+        assert record is not None
+        self._ranks = gathered_of(record.loader)
 
     def run(self) -> None:
         """The script, then the experiments; leaves with the script's exit status."""
@@ -102,9 +116,16 @@ class _Child:
                 self._phases.step,
                 seconds=max(_LEAST_SHARE * self._asked["seconds"], rest),
             )
-            self._say("verdict", verdict)
+            self._say("verdict", self._with_ranks(verdict, record.loader))
         except Exception as error:
             self._say("unexamined", f"{type(error).__name__}: {error}")
+
+    def _with_ranks(self, verdict: Verdict, loader: Any) -> Verdict:
+        """With what the other ranks have written down in the meantime."""
+        if self._ranks is None:
+            return verdict
+        rank = loader._arranged.known()[0].rank
+        return with_ranks(verdict, later(self._ranks, gathered_of(loader), rank), rank)
 
     def _nothing(self) -> str:
         most = max((record.batches for record in self._phases.watching.all_records), default=None)

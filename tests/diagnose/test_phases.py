@@ -28,6 +28,7 @@ class Script:
         self.clock = FakeClock()
         self.meter = FakeMeter(self.clock)
         self.said: list[str] = []
+        self.enough: list[bool] = []  # whether the loop had not been fed yet
         watching = Diagnosis(None, meter=cast(Meter, self.meter), clock=self.clock, warm_up=1)
         self.phases = Phases(
             LIMITS,
@@ -37,6 +38,7 @@ class Script:
             watching=watching,
             clock=self.clock,
             sleep=self.clock.sleep,
+            enough=lambda: self.enough.append(self.phases.step is None),
         )
 
     def loader(self, samples: int) -> DataLoader[Any]:
@@ -73,6 +75,7 @@ def test_a_loop_is_watched_fed_and_left() -> None:
         except Stopped:
             left = True
     assert left
+    assert script.enough == [True]
     assert script.said == ["began", "watched"]
     record, step = script.phases.record, script.phases.step
     assert record is not None

@@ -21,7 +21,7 @@ from fastload import transforms as T
 from fastload.diagnose import gathered
 from fastload.diagnose.facts import Fix, Sentence, Verdict
 from fastload.diagnose.gathered import Gathered, clocks_between, gathered_stats
-from fastload.diagnose.rank_limit import gathered_of, with_ranks
+from fastload.diagnose.rank_limit import gathered_of, later, with_ranks
 from fastload.diagnose.rank_words import RankClocks, slow_ranks, why_words
 from fastload.diagnose.report import write_report
 from fastload.errors import WorldError
@@ -186,6 +186,16 @@ def test_a_slow_rank_keeps_what_would_help_it() -> None:
     assert str(said).startswith("Rank 1 (b) is slow:")
     assert str(said).endswith("This is rank 1, so what follows is about a slow one. Decoding limits.")
     assert said.fixes == local_verdict().fixes
+
+
+def test_ones_own_clocks_are_those_of_the_watched_loop() -> None:
+    """Others may have written theirs down later; one's own went on while the loop was fed."""
+    first = Gathered(ranks(rank(0)), (1, 2))
+    found = Gathered(ranks(rank(0, seconds=900.0), rank(1, wait=4.1)), (2,))
+    both = later(first, found, 0)
+    assert both.clocks == ranks(rank(0), rank(1, wait=4.1))
+    assert both.missing == (2,)
+    assert later(first, None, 0) is first
 
 
 def test_ranks_that_wait_alike_change_no_verdict() -> None:
