@@ -17,6 +17,10 @@ from measure import Run, Summary
 from small_photos import REPEATS, environment, write_photos
 
 BENCHMARKS = Path(bench_articles.__file__).parent
+TABLES = ("mnist", "lmdb", "batch", "threads", "ladder")
+Table = tuple[str, list[dict[str, Any]]]
+
+pytestmark = pytest.mark.timeout(600)  # the first one waits for all tables
 
 
 @pytest.fixture(scope="module")
@@ -27,31 +31,36 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(table: str, output: Path, *arguments: object) -> tuple[str, list[dict[str, Any]]]:
-    """One table as a user runs it: its Markdown and its good runs."""
+@pytest.fixture(scope="module")
+def tables(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Table]:
+    """All tables as a user runs them, at once: of each its Markdown and its good runs."""
+    output = tmp_path_factory.mktemp("tables")
     command = [
-        sys.executable, str(BENCHMARKS / "bench_articles.py"), *map(str, arguments), "--tables", table,
+        sys.executable, str(BENCHMARKS / "bench_articles.py"), str(photos), "--tables", ",".join(TABLES),
         "--quick", "--device", "cpu", "--threads", "1", "--batch", "4", "--size", "32",
         "--output", str(output),
     ]  # fmt: skip
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=280, env=environment(), check=False
+        command, capture_output=True, text=True, timeout=580, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
-    text = (output / f"{table}.md").read_text()
-    assert text in done.stdout
-    for suffix in (".png", ".svg"):
-        assert (output / table).with_suffix(suffix).stat().st_size > 1000
-    body = json.loads((output / f"{table}.json").read_text())
-    return text, [one for one in body["runs"] if not one["error"]]
+    found = {}
+    for table in TABLES:
+        text = (output / f"{table}.md").read_text()
+        assert text in done.stdout
+        for suffix in (".png", ".svg"):
+            assert (output / table).with_suffix(suffix).stat().st_size > 1000
+        body = json.loads((output / f"{table}.json").read_text())
+        found[table] = text, [one for one in body["runs"] if not one["error"]]
+    return found
 
 
 def names(runs: list[dict[str, Any]]) -> set[str]:
     return {one["name"] for one in runs}
 
 
-def test_mnist(tmp_path: Path) -> None:
-    text, runs = run("mnist", tmp_path)
+def test_mnist(tables: dict[str, Table]) -> None:
+    text, runs = tables["mnist"]
     assert names(runs) == {"torch, 0 workers", "torch, 8 workers", "fastload, PNG", "fastload, raw pixels"}
     assert len(runs) == 4 * REPEATS
     digits = bench_articles.QUICK["digits"]
@@ -60,8 +69,8 @@ def test_mnist(tmp_path: Path) -> None:
     assert "- torch, 8 workers, pinned: pinned memory needs a GPU" in text
 
 
-def test_lmdb(photos: Path, tmp_path: Path) -> None:
-    text, runs = run("lmdb", tmp_path, photos)
+def test_lmdb(tables: dict[str, Table]) -> None:
+    text, runs = tables["lmdb"]
     assert len(names(runs)) == 4
     for one in runs:
         for key in (
@@ -75,8 +84,8 @@ def test_lmdb(photos: Path, tmp_path: Path) -> None:
     assert "posix_fadvise(DONTNEED)" in text
 
 
-def test_parts_of_a_step(photos: Path, tmp_path: Path) -> None:
-    text, runs = run("batch", tmp_path, photos)
+def test_parts_of_a_step(tables: dict[str, Table]) -> None:
+    text, runs = tables["batch"]
     assert names(runs) == {"torch_pil", "fastload"}
     for one in runs:
         assert all(one["values"][part] >= 0 for part in ("load", "copy", "step"))
@@ -85,15 +94,15 @@ def test_parts_of_a_step(photos: Path, tmp_path: Path) -> None:
     assert "nothing to copy without a GPU" in text
 
 
-def test_threads(photos: Path, tmp_path: Path) -> None:
-    text, runs = run("threads", tmp_path, photos)
+def test_threads(tables: dict[str, Table]) -> None:
+    text, runs = tables["threads"]
     assert names(runs) == {"fastload 1", "torch_pil 1"}
     assert all(one["values"]["rate"] > 0 for one in runs)
     assert text.count("\n| 1 |") == 1
 
 
-def test_ladder(photos: Path, tmp_path: Path) -> None:
-    text, runs = run("ladder", tmp_path, photos)
+def test_ladder(tables: dict[str, Table]) -> None:
+    text, runs = tables["ladder"]
     rungs = list(ladder.RUNGS)
     assert names(runs) == set(rungs[:4])
     assert f"| {rungs[4]} | needs two GPUs, here are 0 |" in text
