@@ -171,6 +171,11 @@ SCENARIOS: tuple[Scenario, ...] = (
         lambda p: p.loader("plain", cache="2GB", cache_decoded=512), warm_up=3.0,
     ),
     Scenario(
+        "floats made on the CPU", ("decode", "transform"), "device-normalise",
+        lambda p: p.loader("plain", transform=crops(dtype="float32")), lambda p: p.loader("plain"),
+        notes="what the device does then is not in it",
+    ),
+    Scenario(
         "a Python callable", ("python",), "callable",
         lambda p: p.loader("plain", transform=crops(slow_python), num_workers=0),
         lambda p: p.loader("plain", transform=crops(), num_workers=0),
