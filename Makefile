@@ -55,12 +55,12 @@ fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each tar
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
-py-test:  ## pytest on the installed package, but for packing, stores, the doctor and the benchmarks
+py-test:  ## pytest on the installed package, but for packing, stores, ranks, the doctor and the benchmarks
 	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest \
-	  --ignore=benchmarks --ignore=diagnose --ignore=pack --ignore=remote
+	  --ignore=benchmarks --ignore=diagnose --ignore=pack --ignore=ranks --ignore=remote
 
-pack-test:  ## the same for packing and stores, which wait for disks and servers most of the time
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest pack remote
+pack-test:  ## the same for packing, stores and ranks, which wait for disks, servers and each other
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest pack remote ranks
 
 bench-test:  ## the same for what measures: the benchmarks, each once in its smallest form, and the doctor
 	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks diagnose

@@ -39,8 +39,8 @@ bool others_enter() {
 
 TEST(it_is_open_until_one_thread_closes_it_which_may_still_enter) {
   CHECK(holds_in_a_child([] {
-    return enters() && others_enter() && ExitGate::close(1s) && enters() && !others_enter() &&
-           ExitGate::close(1s);
+    return enters() && others_enter() && ExitGate::close(60s) && enters() && !others_enter() &&
+           ExitGate::close(60s);
   }));
 }
 
@@ -58,7 +58,7 @@ TEST(those_inside_are_waited_for_and_may_enter_again) {
     while (step < 1) std::this_thread::yield();
     const bool waited = !ExitGate::close(10ms);
     step = 2;
-    const bool left = ExitGate::close(10s);
+    const bool left = ExitGate::close(60s);
     inside.join();
     return waited && left && step == 3;
   }));
@@ -67,9 +67,9 @@ TEST(those_inside_are_waited_for_and_may_enter_again) {
 TEST(who_closes_it_from_within_does_not_wait_for_itself) {
   CHECK(holds_in_a_child([] {
     const bool entered = ExitGate::enter();
-    const bool closed = ExitGate::close(10s);
+    const bool closed = ExitGate::close(60s);
     ExitGate::leave();
-    return entered && closed && enters() && ExitGate::close(10s);
+    return entered && closed && enters() && ExitGate::close(60s);
   }));
 }
 
@@ -83,7 +83,7 @@ TEST(after_a_fork_only_the_thread_that_forked_is_inside) {
       ExitGate::leave();
     });
     while (step < 1) std::this_thread::yield();
-    const bool outside = holds_in_a_child([] { return enters() && ExitGate::close(10s); });
+    const bool outside = holds_in_a_child([] { return enters() && ExitGate::close(60s); });
     const bool inside = ExitGate::enter() && holds_in_a_child([] {
                           std::atomic<bool> closed{false};
                           std::thread closer([&] { closed = ExitGate::close(10ms); });

@@ -166,6 +166,16 @@ bool emptied(const ReadAhead& ahead) {
   return false;
 }
 
+// Until reading ahead is through with `count` records, so that decoding does not overtake it; at
+// most a minute.
+bool is_through(const ReadAhead& ahead, uint64_t count) {
+  for (int i = 0; i < 60'000; ++i, ::usleep(1000)) {
+    const ReadAhead::Counts counts = ahead.counts();
+    if (counts.ahead + counts.resident >= count) return true;
+  }
+  return false;
+}
+
 TEST(what_is_not_in_memory_is_read_within_the_budget) {
   const Reset reset;
   file_system.cold = true;
@@ -195,8 +205,8 @@ TEST(neighbours_are_read_together) {
   file_system.delay_us = 200;
   MadeSet set(2000, 2000, 10);
   ReadAhead ahead({8 << 20, 0}, find_in(set));
-  const Batches batches(ahead, shuffled_ids(2000, 4),
-                        100);  // all announced before the first is read
+  const Batches batches(ahead, shuffled_ids(2000, 4), 100);
+  CHECK(is_through(ahead, 2000));
   CHECK_EQ(read_all(ahead, set, batches, 1), 0u);
   const ReadAhead::Counts counts = ahead.counts();
   CHECK(counts.requests * 10 < counts.ahead);
@@ -207,11 +217,17 @@ TEST(a_slow_file_is_waited_for) {
   file_system.cold = true;
   file_system.delay_us = 2000;
   MadeSet set(200, 6000, 40000);  // gaps too large to read along
-  ReadAhead ahead({1 << 20, 0}, find_in(set));
-  const Batches batches(ahead, shuffled_ids(200, 4), 10);
-  CHECK_EQ(read_all(ahead, set, batches, 4), 0u);
-  CHECK(ahead.counts().waits > 0);
-  CHECK(ahead.counts().threads > 4);  // as many as keep the requests in flight
+  bool waited = false, shared = false;
+  // On a busy machine all may have been read before the first is asked for.
+  for (int round = 0; round < 100 && !(waited && shared); ++round) {
+    ReadAhead ahead({1 << 20, 0}, find_in(set));
+    const Batches batches(ahead, shuffled_ids(200, 4), 10);
+    CHECK_EQ(read_all(ahead, set, batches, 4), 0u);
+    waited = waited || ahead.counts().waits > 0;
+    shared = shared || ahead.counts().threads > 4;  // as many as keep the requests in flight
+  }
+  CHECK(waited);
+  CHECK(shared);
 }
 
 TEST(dropped_batches_give_their_buffers_back) {
@@ -328,16 +344,6 @@ TEST(network_file_systems_are_never_mapped) {
   const ReadAhead::Counts counts = ahead.counts();
   CHECK_EQ(counts.resident, 0u);
   CHECK_EQ(counts.ahead + counts.late, 300u);
-}
-
-// Until reading ahead is through with `count` records, so that decoding does not overtake it; at
-// most a minute.
-bool is_through(const ReadAhead& ahead, uint64_t count) {
-  for (int i = 0; i < 60'000; ++i, ::usleep(1000)) {
-    const ReadAhead::Counts counts = ahead.counts();
-    if (counts.ahead + counts.resident >= count) return true;
-  }
-  return false;
 }
 
 // preadv2() begins to read the page that it is asked for, so it is asked only where mincore() does
