@@ -7,8 +7,8 @@ disk, a CPU quota, a neighbour) is a context that is open while everything is me
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from doctor_sets import picture_folder, set_of
+from line import Line
 from page_cache import evict
 from throttle import busy_neighbour, quota_of_cpus, throttled
 
@@ -27,6 +28,8 @@ __all__ = ["SCENARIOS", "Place", "Scenario"]
 SIZE, BATCH = 224, 32
 FAST = 20_000.0  # samples a second of a step that hardly takes any time
 DISK = 12 << 20  # bytes a second of the slow disk
+LINE = 20e6  # bytes a second of the line to a store ...
+LATENCY = 0.02  # ... and the seconds of a request on it
 READS = 150  # requests a second of the one that is slow by its heads
 
 
@@ -36,6 +39,7 @@ class Place:
 
     images: Path
     work: Path
+    url: str = ""  # of a set in a store, while there is one
 
     def set(self, name: str) -> Path:
         """A packed set; see doctor_sets.py."""
@@ -45,7 +49,7 @@ class Place:
         """fastload's over a set; two threads, random crops, uint8."""
         given: dict[str, Any] = {"shuffle": True, "seed": 1, "num_workers": 2, "cache": "off"}
         given |= {"batch_size": BATCH, "drop_last": True, "transform": crops()} | options
-        return fastload.DataLoader(self.set(name), **given)
+        return fastload.DataLoader(self.url or self.set(name), **given)
 
     def torch_loader(self, **options: Any) -> Any:
         """torch's over the image folder, with Pillow and torchvision."""
@@ -125,6 +129,18 @@ def _disk(place: Place) -> AbstractContextManager[Any]:
 
 def _reads(place: Place) -> AbstractContextManager[Any]:
     return throttled(place.set("copies"), READS, reads=True)
+
+
+@contextmanager
+def _line(place: Place) -> Iterator[None]:
+    """The set of ordinary pictures in a store, behind a line."""
+    folder = place.set("plain")
+    with Line(folder.parent, latency=LATENCY, bandwidth=LINE) as line:
+        place.url = f"{line.url}/{folder.name}"
+        try:
+            yield
+        finally:
+            place.url = ""
 
 
 def _in_memory(place: Place) -> AbstractContextManager[Any]:
@@ -212,6 +228,10 @@ SCENARIOS: tuple[Scenario, ...] = (
         "a disk with few reads a second", ("storage",), "block",
         lambda p: p.loader("copies"), lambda p: p.loader("copies", shuffle="block"), trouble=_reads,
         prepare=lambda p: p.evict("copies"), warm_up=6.0, notes="its window is read first",
+    ),
+    Scenario(
+        "a store behind a line", ("storage",), "memory-cache",
+        lambda p: p.loader("plain"), lambda p: p.loader("plain", cache="2GB"), trouble=_line, warm_up=6.0,
     ),
     Scenario(
         "a CPU quota", ("quota",), "quota",

@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ _ROUNDS = 3  # of each loader: the median of fewer follows a disturbance
 _WARM_SHARE = 0.25  # of a run, before it is measured
 _LEAST_BATCHES = 3
 _NEAR = 4.0  # times: a step so much faster or slower than the loader leaves it its own rate
+_STEPS = 12  # in a run: fewer say nothing, and longer runs would take the seconds of other trials
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Trial:
     samples: int = 0
     serial: float = 0.0
     with_step: float = 0.0
+
+    @property
+    def batch(self) -> float:
+        """Samples a batch."""
+        return self.samples / max(1, len(self.gaps))
 
     @property
     def seconds(self) -> float:
@@ -207,7 +213,7 @@ def in_turns(
             for _ in range(rounds):
                 for name, runner in runners.items():
                     found[name].append(runner.run(seconds))
-            if step is not None and any(_is_near(step.rate, _median(trials)) for trials in found.values()):
+            if step is not None and _are_near(step, [_median(trials) for trials in found.values()], seconds):
                 paced = PacedStep(step)
                 for _ in range(rounds):
                     for name, runner in runners.items():
@@ -222,8 +228,10 @@ def in_turns(
     }
 
 
-def _is_near(step_rate: float, trial: Trial) -> bool:
-    return trial.rate / _NEAR < step_rate < trial.rate * _NEAR
+def _are_near(step: Stage, trials: Sequence[Trial], seconds: float) -> bool:
+    """Whether a step is about as fast as one of the loaders, and a run has several of them."""
+    near = any(trial.rate / _NEAR < step.rate < trial.rate * _NEAR for trial in trials)
+    return near and all(_STEPS * trial.batch <= step.rate * seconds for trial in trials)
 
 
 def starting_seconds(make: Callable[[], Any]) -> float:

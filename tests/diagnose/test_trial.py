@@ -15,7 +15,7 @@ from fastload.diagnose.paced import PacedStep
 from fastload.diagnose.trial import Runner, in_turns
 
 SECONDS = 0.02
-RUN = 0.06
+RUN = 0.24  # a dozen steps
 
 
 class Slow:
@@ -55,21 +55,29 @@ def test_every_batch_is_followed_by_a_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "tried"), [(0.5, True), (2.0, True), (100.0, False), (0.01, False), (None, False)]
+    ("rate", "run", "tried"),
+    [
+        (0.5, 1.0, True),
+        (0.5, 0.1, False),  # five steps
+        (2.0, 1.0, True),
+        (100.0, 1.0, False),
+        (0.01, 100.0, False),
+        (None, 1.0, False),
+    ],
 )
 def test_a_step_that_is_about_as_fast_is_tried_with_the_loaders(
-    rate: float | None, tried: bool, monkeypatch: pytest.MonkeyPatch
+    rate: float | None, run: float, tried: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fast, slow = 400.0, 200.0  # what the runs are said to reach
 
-    def run(self: Runner, seconds: float, step: Any = None, former: Any = Runner.run) -> Any:
+    def reached(self: Runner, seconds: float, step: Any = None, former: Any = Runner.run) -> Any:
         loader: Any = self._loader
         return replace(former(self, 0.0), rate=(50.0 if step else 1.0) * (fast if loader is first else slow))
 
     first, second = Slow(0.0), Slow(0.0)
-    monkeypatch.setattr(Runner, "run", run)
+    monkeypatch.setattr(Runner, "run", reached)
     step = None if rate is None else Stage("step", rate * fast)
-    found = in_turns({"first": lambda: first, "second": lambda: second}, 4, 0.0, step=step)
+    found = in_turns({"first": lambda: first, "second": lambda: second}, 4, run, step=step)
     assert (found["first"].rate, found["second"].rate) == (fast, slow)
     expected = (50 * fast, 50 * slow) if tried else (0.0, 0.0)
     assert (found["first"].with_step, found["second"].with_step) == expected
