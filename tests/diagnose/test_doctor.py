@@ -39,7 +39,9 @@ def packing_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastload.diagnose.doctor.REGISTRY", (repacked,))
 
 
-def three_times_as_fast(makers: Mapping[str, Callable[[], DataLoader]], *_: object) -> dict[str, Trial]:
+def three_times_as_fast(
+    makers: Mapping[str, Callable[[], DataLoader]], *_: object, step: object
+) -> dict[str, Trial]:
     """Made-up runs of loaders that do work: what is packed otherwise takes a third of the time."""
     found = {}
     for name, make in makers.items():
