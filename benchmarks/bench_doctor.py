@@ -30,7 +30,7 @@ def parse(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these scenarios")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each run of a loop")
     parser.add_argument("--rounds", type=int, default=3, help="of the loop as it is and mended, in turns")
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds that the doctor may take")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds that the doctor may take")
     parser.add_argument("--workdir", type=Path, help="keeps the sets that are made of the images")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "bench" / "doctor.json")
     return parser.parse_args(given)

@@ -160,7 +160,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=30.0, help="seconds that the doctor may take")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds that the doctor may take")
     given = parser.parse_args()
     scenario = next(one for one in SCENARIOS if one.name == given.name)
     try:

@@ -163,7 +163,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "one thread and a step", ("threads",), "threads",
-        lambda p: p.loader("plain", num_workers=1), lambda p: p.loader("plain"), step_rate=750,
+        lambda p: p.loader("plain", num_workers=1), lambda p: p.loader("plain"), step_rate=4000,
     ),
     Scenario(
         "progressive files", ("decode",), "baseline",
@@ -175,7 +175,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     ),
     Scenario(
         "large pictures and a step", ("decode",), "max-side",
-        lambda p: p.loader("large", batch_size=8), lambda p: p.loader("small", batch_size=8), step_rate=500,
+        lambda p: p.loader("large", batch_size=8), lambda p: p.loader("small", batch_size=8), step_rate=1500,
     ),
     Scenario(
         "no entry points", ("decode",), "entry-points",
@@ -207,11 +207,11 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(
         "uneven pictures", ("prefetch", "decode"), "max-side",
         lambda p: p.loader("uneven", batch_size=8, prefetch_factor=1),
-        lambda p: p.loader("uneven", batch_size=8, prefetch_factor=1),
+        lambda p: p.loader("even", batch_size=8, prefetch_factor=1),
         notes="the few large ones: prefetch or a smaller side",
     ),
     Scenario(
-        "tiny batches", ("decode", "threads", "transform"), "batch-size",
+        "tiny batches", ("batch",), "batch-size",
         lambda p: p.loader("small", batch_size=1), lambda p: p.loader("small", batch_size=4),
     ),
     Scenario(

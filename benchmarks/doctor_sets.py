@@ -66,6 +66,7 @@ SETS: dict[str, tuple[Callable[[Path, int], bytes], int | None, tuple[str, ...]]
     "large": (_large, LARGE_COUNT, ()),
     "small": (_large, LARGE_COUNT, ("--max-side", "512")),
     "uneven": (_uneven, 480, ()),
+    "even": (_uneven, 480, ("--max-side", "512")),
 }
 
 

@@ -96,7 +96,8 @@ class Examined:
         """A fix with which the loader did ``trial``.
 
         What was watched and what the arithmetic says of it differ by a few percent, so its answer is taken
-        relative to that for the loop as it is.
+        relative to that for the loop as it is; not where storage limits that, which has bursts, and is out
+        of the way then.
 
         Args:
             name, words, evidence, price: of the fix.
@@ -104,8 +105,9 @@ class Examined:
             base: the loader as it is, which took turns with it; None: that of the beginning.
             storage_rate: that storage lets through then; None: as now.
         """
-        if base is not None and trial.with_step and base.with_step:
-            stored = self.storage_rate if storage_rate is None else storage_rate
+        stored = self.storage_rate if storage_rate is None else storage_rate
+        freed = self.storage_rate < self.base.rate and stored >= trial.rate
+        if base is not None and trial.with_step and base.with_step and not freed:
             gain = min(trial.with_step, stored) / min(base.with_step, self.storage_rate) - 1
             evidence += (
                 f" With the step's time behind each batch: {shown(trial.with_step)} instead of "
@@ -114,7 +116,8 @@ class Examined:
         else:
             if base is not None:
                 trial = _scaled(trial, self.base, base, self.is_crowded)
-            gain = self.whole(trial, storage_rate) / self.whole(self.base) - 1
+            reached = min(trial.with_step, stored) if freed and trial.with_step else self.whole(trial, stored)
+            gain = reached / (self.now if freed else self.whole(self.base)) - 1
         return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
 
 

@@ -137,7 +137,9 @@ def _fetched_share(subject: Subject) -> float:
 
 def _as_watched(storage: Storage | None, subject: Subject, loop: Loop | None, base: Trial) -> Storage | None:
     """What storage gave in the loop itself, if that waited for it."""
-    if storage is None or loop is None or not loop.read_bytes or loop.wait_share < _WAITED:
+    if storage is None or subject.in_store or loop is None or not loop.read_bytes:
+        return storage  # what comes from a store is no read of the system's
+    if loop.wait_share < _WAITED:
         return storage
     given = loop.read_bytes / loop.seconds
     if loop.rate > _WAITED * base.rate or given > storage.bytes:

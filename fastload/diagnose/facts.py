@@ -114,7 +114,7 @@ class Verdict:
     Args:
         limit: "step" (the best answer), "storage", "decode", "transform", "python", "collate", "transfer",
             "threads" (too few for the CPUs there are), "quota" (fewer CPUs than threads), "neighbour",
-            "prefetch" (uneven batches), "ranks" or "unknown".
+            "prefetch" (uneven batches), "batch" (small ones), "ranks" or "unknown".
         rate: of the loop as it is.
         loader_rate, step_rate: of each alone; 0 where unknown.
         sentences: the verdict; the first one says what limits.

@@ -22,6 +22,7 @@ from fastload.diagnose.words import (
 __all__ = ["judge"]
 
 _IDLE = 0.3  # of their time at work: threads that cannot be what limits
+_FULL = 0.8  # of their time at work: threads that something else may hold up
 
 
 def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
@@ -59,8 +60,11 @@ def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
     found = machine_limit(fixes)
     if found is not None:
         return found
+    ahead = gains.get("prefetch", 0.0)
+    if case.base.busy < _FULL and gains.get("batch-size", 0.0) >= max(CLEAR, ahead):
+        return "batch"
     enough = case.step is not None and case.whole(case.base) >= ENOUGH * case.step_rate
-    if enough or gains.get("prefetch", 0.0) >= CLEAR:
+    if enough or ahead >= CLEAR:
         return "prefetch"
     if case.base.threads and case.base.busy < _IDLE:
         return "unknown"
@@ -95,6 +99,12 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
     if limit == "prefetch":
         return Sentence(
             f"Uneven samples limit: {threads} at {base.busy:.2f} of their time, waiting for room ahead.",
+            of["loader"].evidence,
+        )
+    if limit == "batch":
+        return Sentence(
+            f"Small batches limit: {threads} at {base.busy:.2f} of their time; the rest is what a batch "
+            f"costs, whatever is in it, and each has {case.subject.batch_size}.",
             of["loader"].evidence,
         )
     if limit in ("decode", "transform"):

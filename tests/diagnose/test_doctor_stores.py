@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 import torch
 from cache_folder import memory_folder
-from doctor_cases import BASE, STORAGE, case
+from doctor_cases import BASE, STORAGE, case, loop
 from fault_server import FaultServer
 from watched_loops import FakeClock
 
 from fastload import DataLoader, PackedDataset, mix
 from fastload import transforms as T
 from fastload._native import _C
-from fastload.diagnose.doctor import _fetched_share, examine
+from fastload.diagnose.doctor import _as_watched, _fetched_share, examine
 from fastload.diagnose.facts import Stage
 from fastload.diagnose.fixes import disk_tier
 from fastload.diagnose.line import Fetching, measure_line
@@ -226,3 +226,12 @@ def test_views_and_sets_of_other_fields_have_no_replica(packed: PackedDataset) -
     assert can_be_replicated(mix([packed, packed]))
     assert not can_be_replicated(torch.utils.data.Subset(packed, [1, 2]))
     assert not can_be_replicated(SimpleNamespace(parts=(packed,)))
+
+
+def test_what_the_system_read_is_not_the_lines() -> None:
+    watched = replace(loop(0.5, 0.01), read_bytes=1000)
+    for in_store, expected in ((True, STORAGE.bytes), (False, 1000 / watched.seconds)):
+        subject: Any = SimpleNamespace(in_store=in_store)
+        found = _as_watched(STORAGE, subject, watched, BASE)
+        assert found is not None
+        assert found.bytes == expected

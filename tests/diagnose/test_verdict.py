@@ -35,6 +35,10 @@ def gain(name: str, by: float) -> Fix:
         ({}, [gain("quota", 1.0)], "quota"),
         ({}, [gain("neighbour", 0.4)], "neighbour"),
         ({}, [gain("prefetch", 0.4)], "prefetch"),
+        ({"base": replace(BASE, busy=0.5)}, [gain("batch-size", 0.4), gain("prefetch", 0.2)], "batch"),
+        ({"base": replace(BASE, busy=0.5)}, [gain("batch-size", 0.4), gain("prefetch", 0.5)], "prefetch"),
+        ({"base": replace(BASE, busy=0.5)}, [gain("batch-size", 0.05)], "decode"),
+        ({}, [gain("batch-size", 0.4)], "decode"),
         ({"storage": STORAGE, "cold": 1.0}, [], "storage"),
         ({"storage": STORAGE, "cold": 0.1}, [], "decode"),
         ({"step": Stage("step", 50.0)}, [], "step"),
@@ -101,6 +105,27 @@ def test_loaders_that_were_tried_with_the_step_are_compared_so() -> None:
         "x", "do x", trial, "Tried.", base=turned, storage_rate=120.0
     )
     assert stored.gain == pytest.approx(120 / 80 - 1)  # storage lets no more through, now and then
+
+
+def test_storage_that_is_out_of_the_way_takes_its_bursts_along() -> None:
+    of = case(
+        storage=STORAGE, cold=1.0, loop=loop(0.24, 0.01), step=None
+    )  # 40 a second, where storage has 80
+    freed = of.fix("x", "do x", BASE, "Tried.", storage_rate=float("inf"))
+    assert freed.rate == pytest.approx(200)
+    assert freed.gain == pytest.approx(200 / 40 - 1)
+    tried = of.fix(
+        "x", "do x", replace(BASE, with_step=150.0), "Tried.", base=BASE, storage_rate=float("inf")
+    )
+    assert tried.rate == pytest.approx(150)
+    idle = of.fix("x", "do x", replace(BASE, rate=300.0, cpu=0.005), "Tried.")
+    assert (idle.rate, idle.gain) == (pytest.approx(40), pytest.approx(0))
+
+
+@pytest.mark.parametrize(("cpu", "expected"), [(0.004, 400.0), (0.008, 250.0)])
+def test_cpus_give_no_more_than_a_samples_time_lets_through(cpu: float, expected: float) -> None:
+    of = case(spare=1.0, step=None, base=replace(BASE, cpu=cpu))
+    assert [fix.rate for fix in no_neighbours(of)] == [pytest.approx(expected)]
 
 
 def test_work_in_the_loops_own_thread_adds_up() -> None:

@@ -21,7 +21,7 @@ def larger_quota(case: Examined) -> Iterator[Fix]:
     if quota is None or quota >= mask or case.base.rate * case.base.cpu < _BUSY * min(case.spare, quota):
         return
     held = _note(case, "throttled_seconds")
-    times = mask / quota
+    times = _more(case, mask, mask / quota)
     yield Fix(
         "quota",
         f"A CPU quota of {mask} instead of {quota:g} (cpu.max; docker's --cpus, Kubernetes' limits)",
@@ -38,7 +38,7 @@ def no_neighbours(case: Examined) -> Iterator[Fix]:
     """Others' work on the same CPUs: computed."""
     if not case.is_crowded or case.base.rate * case.base.cpu < _BUSY * case.spare:
         return
-    times = case.cpus / case.spare
+    times = _more(case, case.cpus, case.cpus / case.spare)
     yield Fix(
         "neighbour",
         f"The CPUs alone (other processes, or other machines on the same host, take "
@@ -96,6 +96,11 @@ def pinned(case: Examined) -> Iterator[Fix]:
         yield Fix(
             "pin-memory", words, 0.0, 0.0, "The loop has a GPU and its batches are not pinned. Not measured."
         )
+
+
+def _more(case: Examined, cpus: float, times: float) -> float:
+    """How many times as many samples: no more than so many CPUs can do, by the CPU time of a sample."""
+    return max(1.0, min(times, cpus / (case.base.cpu * case.now))) if case.base.cpu > 0 else times
 
 
 def _note(case: Examined, name: str) -> float:

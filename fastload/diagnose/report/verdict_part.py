@@ -24,6 +24,7 @@ _LIMITS = {
     "quota": "Fewer CPUs than threads",
     "neighbour": "Other processes take the CPUs",
     "prefetch": "Uneven batches: too few are ready ahead",
+    "batch": "Small batches: each costs something of its own",
     "ranks": "Another rank is waited for",
     "unknown": "No single limit was found",
 }
