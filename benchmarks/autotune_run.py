@@ -138,7 +138,7 @@ class Judge:
 
     def loop(self, **forced: Any) -> Loop:
         """A loop whose loader has these options."""
-        place = Forced(self._place.images, self._place.work, forced)
+        place = Forced(self._place.images, self._place.work, self._place.url, forced)
         return Loop(self._scenario.before(place), self._step)
 
     def started(self) -> Loop:
