@@ -25,14 +25,29 @@ bool is_finalizing() noexcept {
 #endif
 }
 
+[[noreturn]] void wait_for_ever() noexcept {
+  nb::set_leak_warnings(false);  // of what this thread will never let go of
+  for (;;) ::pause();
+}
+
 // Returns where somebody may be waiting for this thread.
 void wait_for_the_end() noexcept {
   for (int look = 0; !is_finalizing(); ++look) {
     if (look == kLooks) return;
     ::usleep(kLook);
   }
-  nb::set_leak_warnings(false);  // of what this thread will never let go of
-  for (;;) ::pause();
+  wait_for_ever();
+}
+
+// Takes the GIL by `take`. CPython may begin to end this thread meanwhile: nothing says beforehand
+// that finalization will not begin while it waits.
+template <class Take>
+void take_gil(Take take) noexcept {
+  try {
+    take();
+  } catch (...) {  // pthread_exit() unwinds; whoever ends it here must not go on
+    wait_for_ever();
+  }
 }
 
 bool close_gate(double seconds) {
@@ -43,7 +58,7 @@ bool close_gate(double seconds) {
 }  // namespace
 
 GilAcquire::GilAcquire(std::nothrow_t /*unused*/) noexcept {
-  if (nb::is_alive() && ExitGate::enter()) gil_.emplace();
+  if (nb::is_alive() && ExitGate::enter()) take_gil([this] { gil_.emplace(); });
 }
 
 GilAcquire::GilAcquire(const char* what) : GilAcquire(std::nothrow) {
@@ -64,7 +79,7 @@ GilRelease::GilRelease() noexcept : state_(PyEval_SaveThread()) {}
 GilRelease::~GilRelease() {
   const bool entered = ExitGate::enter();
   if (!entered) wait_for_the_end();
-  PyEval_RestoreThread(state_);
+  take_gil([this] { PyEval_RestoreThread(state_); });
   if (entered) ExitGate::leave();
 }
 

@@ -10,7 +10,8 @@
 //
 // A thread of Python's that comes back from the core then waits until finalization begins, and
 // there for ever, as those of Python 3.14 do. If it does not begin soon, a function runs that
-// atexit was given before ours, and may be waiting for this thread, which goes on.
+// atexit was given before ours, and may be waiting for this thread, which goes on. If finalization
+// begins while it waits for the GIL, the unwinding ends here, and the thread waits for ever.
 //
 // In the binding files these stand for nanobind's gil_scoped_acquire and gil_scoped_release.
 #pragma once

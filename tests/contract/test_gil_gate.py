@@ -67,6 +67,22 @@ for _ in range(3):
 time.sleep(0.02)
 """
 
+# They have gone on, because nothing ended for a while, and wait for the GIL when it does.
+GONE_ON = (
+    WAITING
+    + """
+import atexit
+
+@atexit.register
+def late():
+    _C.close_gil_gate()
+    sys.setswitchinterval(1000)  # nobody gets the GIL before the interpreter ends
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        pass
+"""
+)
+
 # A decoder that is in the middle of a picture is waited for. Which picture that is, the machine says.
 HELD_UP = """
 inside, left = threading.Event(), []
@@ -148,6 +164,7 @@ assert ended
 PROGRAMS = {
     "decoders": DECODERS,
     "waiting": WAITING,
+    "gone on": GONE_ON,
     "held up": HELD_UP,
     "too long": TOO_LONG,
     "forked": FORKED,
