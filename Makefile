@@ -56,13 +56,14 @@ fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each tar
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
 py-test:  ## pytest on the installed package, but for packing, stores, ranks, the doctor and the benchmarks
-	BIN=$(BIN) $(REQUIRED) tools/pytest.sh core --ignore=benchmarks --ignore=diagnose --ignore=pack --ignore=ranks --ignore=remote
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest \
+	  --ignore=benchmarks --ignore=diagnose --ignore=pack --ignore=ranks --ignore=remote
 
 pack-test:  ## the same for packing, stores and ranks, which wait for disks, servers and each other
-	BIN=$(BIN) $(REQUIRED) tools/pytest.sh pack pack remote ranks
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest pack remote ranks
 
 bench-test:  ## the same for what measures: the benchmarks, each once in its smallest form, and the doctor
-	BIN=$(BIN) $(REQUIRED) tools/pytest.sh bench benchmarks diagnose
+	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks diagnose
 
 foreign:  ## the tests of one framework in an environment of its own: make foreign NAME=ray (without NAME: which)
 	@if [ -z "$(NAME)" ]; then tests/foreign/run.sh --list; else PYTHON=$(BIN)/python tests/foreign/run.sh $(NAME); fi
