@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from fastload.diagnose.facts import Fix, Loop, Stage
 from fastload.diagnose.model import together
@@ -11,8 +13,11 @@ from fastload.diagnose.python_part import Function, lanes
 from fastload.diagnose.storage import Storage
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.trial import Budget, Trial
+from fastload.errors import FastloadError
 
-__all__ = ["Case", "Examined", "shown"]
+__all__ = ["Case", "Examined", "proposals", "shown"]
+
+ExaminedT = TypeVar("ExaminedT", bound="Examined")
 
 CROWDED = 0.85  # of the CPUs: who gets less shares them with others
 _AT_WORK = 0.9  # of the threads' time
@@ -119,6 +124,21 @@ class Examined:
             reached = min(trial.with_step, stored) if freed and trial.with_step else self.whole(trial, stored)
             gain = reached / (self.now if freed else self.whole(self.base)) - 1
         return Fix(name, words, min(self.now * (1 + gain), self.step_rate), gain, evidence, price)
+
+
+def proposals(registry: Iterable[Callable[[ExaminedT], Iterator[Fix]]], case: ExaminedT) -> list[Fix]:
+    """All fixes that are proposed. What the machine does not let one of them try (no room in memory or on the
+    disk, a store that is gone) is noted in the budget, and costs no other its say."""
+    found: list[Fix] = []
+    for propose in registry:
+        try:
+            for fix in propose(case):
+                found.append(fix)
+        except (FastloadError, OSError, MemoryError) as error:
+            case.budget.failed.append(
+                (propose.__name__.replace("_", " "), f"{type(error).__name__}: {error}")
+            )
+    return found
 
 
 def _scaled(trial: Trial, base: Trial, turned: Trial, crowded: bool) -> Trial:

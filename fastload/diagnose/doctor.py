@@ -16,7 +16,7 @@ import numpy as np
 from fastload.cache.disk import planned_disk_bytes
 from fastload.cache.opening import planned_bytes
 from fastload.cache.streams import FIRST
-from fastload.diagnose.case import Case
+from fastload.diagnose.case import Case, proposals
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.diagnose.fixes import REGISTRY
 from fastload.diagnose.line import measure_line
@@ -71,7 +71,7 @@ def examine(
             budget, folder, *cpus_here(budget), base, loop, step, subject, memory, functions, storage, cold
         )
         stages = measured_stages(case)
-        fixes = [fix for propose in REGISTRY for fix in propose(case)]
+        fixes = proposals(REGISTRY, case)
         return judge(case, stages, fixes)
 
 

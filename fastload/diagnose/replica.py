@@ -85,7 +85,11 @@ class Replica:
         path, offset, _ = self.place(sample)
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            os.pwrite(descriptor, data, offset)
+            view = memoryview(data)
+            while view:  # a disk that is all but full takes a part
+                view = view[os.pwrite(descriptor, view, offset + len(data) - len(view)) :]
+        except OSError as error:
+            raise OSError(error.errno, f"{error.strerror}, for records of trials", str(path)) from error
         finally:
             os.close(descriptor)
         return len(data)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fastload.diagnose.case import shown
+from fastload.diagnose.case import proposals, shown
 from fastload.diagnose.facts import Fix, Loop, Sentence, Stage, Verdict
 from fastload.diagnose.fixes.torch_loader import TORCH_REGISTRY, TorchCase
 from fastload.diagnose.spare import cpus_here
@@ -41,7 +41,7 @@ def examine_torch(
         base = replace(base, rate=loop.rate)
     case = TorchCase(budget, folder, *cpus_here(budget), base, loop, step, subject, parts, collate)
     stages = tuple(_stages(case))
-    fixes = [fix for propose in TORCH_REGISTRY for fix in propose(case)]
+    fixes = proposals(TORCH_REGISTRY, case)
     limit = _limit(case, fixes)
     worth = worth_saying(fixes, limit)
     sentences = (rate_sentence(case, limit), _cause(case, limit), *fix_sentences(worth), *left_out(case))

@@ -75,6 +75,8 @@ class Budget:
         self._began = time.monotonic()
         #: What there was no time for, by name.
         self.left_out: list[str] = []
+        #: What could not be tried on this machine: name, and why.
+        self.failed: list[tuple[str, str]] = []
 
     @property
     def left(self) -> float:
@@ -192,6 +194,7 @@ def in_turns(
     seconds: float,
     rounds: int = _ROUNDS,
     step: Stage | None = None,
+    pace: Callable[[int], None] = lambda samples: None,
 ) -> dict[str, Trial]:
     """The median run of each loader; they take turns, so that a disturbance is everybody's.
 
@@ -202,6 +205,7 @@ def in_turns(
         rounds: of turns.
         step: the loaders are tried with its time behind each batch, too, where it is about as fast as one of
             them: then they hold each other up, and no arithmetic says how much.
+        pace: follows each batch of all runs, and gets its samples.
     """
     found: dict[str, list[Trial]] = {name: [] for name in makers}
     together: dict[str, list[float]] = {name: [] for name in makers}
@@ -212,7 +216,7 @@ def in_turns(
                 runners[name] = Runner(make(), batch_size)
             for _ in range(rounds):
                 for name, runner in runners.items():
-                    found[name].append(runner.run(seconds))
+                    found[name].append(runner.run(seconds, pace))
             if step is not None and _are_near(step, [_median(trials) for trials in found.values()], seconds):
                 paced = PacedStep(step)
                 for _ in range(rounds):

@@ -99,8 +99,10 @@ def fix_sentences(fixes: Sequence[Fix]) -> Iterator[Sentence]:
 
 
 def left_out(case: Examined) -> Iterator[Sentence]:
-    """What there was no time for."""
+    """What there was no time for, and what this machine did not let the doctor try."""
     if case.budget.left_out:
         names = ", ".join(case.budget.left_out)
         more = f"There were {case.budget.seconds:.0f} s; with more of them more is tried."
         yield Sentence(f"Not tried, for lack of time: {names}.", more)
+    for name, why in case.budget.failed:
+        yield Sentence(f"Could not be tried here: {name}. {why}")

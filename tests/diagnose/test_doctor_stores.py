@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
@@ -125,6 +127,24 @@ def test_a_replica_has_the_records_that_were_asked_for(packed: PackedDataset, tm
     assert replica.fill(np.arange(52), 60.0, 1).tolist() == list(
         range(32)
     )  # a wave, and its bytes are enough
+
+
+def test_a_replica_writes_on_after_a_short_write_and_names_the_file_where_there_is_no_room(
+    packed: PackedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, data[:100], at))
+    replica = Replica(packed, tmp_path / "short")
+    assert replica.fill(np.array([3]), 60.0, 1 << 30).tolist() == [3]
+    part, number = replica.dataset().locate(3)
+    assert part.reader.read(number) == packed.reader.read(3)
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match=r"No space left on device, for records of trials: '.*/short/part0/0'"):
+        replica.fill(np.array([4]), 60.0, 1 << 30)
 
 
 def test_trials_of_a_set_in_a_store_ask_it_for_nothing(

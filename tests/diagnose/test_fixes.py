@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from watched_loops import FakeClock
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.diagnose.case import Case
+from fastload.diagnose.case import Case, proposals
 from fastload.diagnose.facts import Fix, Loop, Stage
 from fastload.diagnose.fixes import batches, delivery, threads
 from fastload.diagnose.stages import measured_stages
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.trial import Budget, Trial
 from fastload.diagnose.verdict import judge
+from fastload.errors import CacheError
 
 BASE = Trial(200.0, 0.01, 1.0, 2, {"shard": 0.0, "decode": 0.008, "transform": 0.002}, (0.04,) * 8)
 FLOATS = T.Compose([T.RandomResizedCrop(32), T.ToDtype("float32", scale=True)])
@@ -49,8 +49,9 @@ def trials(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]
     def put(module: ModuleType, **rates: float) -> list[dict[str, Any]]:
         made: list[dict[str, Any]] = []
 
-        def in_turns(makers: Any, size: int, seconds: float, step: Any = None) -> dict[str, Trial]:
+        def in_turns(makers: Any, size: int, seconds: float, step: Any = None, pace: Any = None) -> Any:
             made.append({name: make() for name, make in makers.items()})
+            made[-1] |= {"pace": pace} if pace is not None else {}
             return {name: replace(BASE, rate=rates[name], cpu=0.0) for name in makers}
 
         monkeypatch.setattr(module, "in_turns", in_turns)
@@ -99,14 +100,17 @@ def test_bursts_are_long_waits_among_short_ones(wait: Any, expected: bool) -> No
 
 
 def test_prefetch_is_tried_with_a_pause_for_the_step_where_waits_come_in_bursts(
-    packed: PackedDataset, trials: Any
+    packed: PackedDataset, trials: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = trials(batches, now=50.0, more=60.0)
     step = Stage("step", 100.0)
     of = case(packed, prefetch_factor=2, loop=loop(BURSTS), step=step)
     found = named(list(batches.deeper_prefetch(of)))
+    pauses: list[float] = []
+    monkeypatch.setattr(batches.time, "sleep", pauses.append)
+    made[0].pop("pace")(3)
+    assert pauses == [pytest.approx(4 / 100)]
     assert {name: loader.prefetch_factor for name, loader in made[0].items()} == {"now": 2, "more": 4}
-    assert made[0]["now"]._pause == pytest.approx(4 / 100)
     prefetch = found["prefetch"]
     assert prefetch.words == "prefetch_factor=4"
     assert prefetch.gain == pytest.approx(0.2)
@@ -153,25 +157,33 @@ def test_idle_threads_are_tried_without_a_step(packed: PackedDataset, trials: An
     assert isinstance(made[0]["now"], DataLoader)
 
 
-def test_a_pause_follows_each_batch() -> None:
-    clock = FakeClock()
-    closed = []
+def test_what_cannot_be_tried_is_said_and_costs_nothing_else(packed: PackedDataset) -> None:
+    def no_room(case: Case) -> Iterator[Fix]:
+        yield Fix("before", "something", 300.0, 0.5, "tried")
+        raise CacheError("/dev/shm has 1 MB.")
 
-    class Loader:
-        prefetch_factor = 3
+    def disk_full(case: Case) -> Iterator[Fix]:
+        raise OSError(28, "No space left on device")
+        yield
 
-        def __iter__(self) -> Any:
-            return iter("ab")
+    def last(case: Case) -> Iterator[Fix]:
+        yield Fix("behind", "more", 400.0, 1.0, "tried, too")
 
-        def close(self) -> None:
-            closed.append(True)
+    of = case(packed)
+    found = proposals((no_room, disk_full, last), of)
+    assert [fix.name for fix in found] == ["before", "behind"]
+    said = [sentence.text for sentence in judge(of, measured_stages(of), found).sentences]
+    assert "Could not be tried here: no room. CacheError: /dev/shm has 1 MB." in said
+    assert "Could not be tried here: disk full. OSError: [Errno 28] No space left on device" in said
 
-    paced = batches._Paced(Loader(), 0.5, clock.sleep)
-    assert [(batch, clock()) for batch in paced] == [("a", 100.0), ("b", 100.5)]
-    assert clock() == 101.0
-    paced.close()
-    assert closed == [True]
-    assert paced.prefetch_factor == 3
+
+def test_a_mistake_in_a_fix_is_not_taken_for_the_machine(packed: PackedDataset) -> None:
+    def wrong(case: Case) -> Iterator[Fix]:
+        raise TypeError("a mistake")
+        yield
+
+    with pytest.raises(TypeError, match="a mistake"):
+        proposals((wrong,), case(packed))
 
 
 def test_uint8_is_what_the_loader_gives_without_its_last_step(packed: PackedDataset, trials: Any) -> None:

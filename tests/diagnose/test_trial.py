@@ -72,7 +72,10 @@ def test_a_step_that_is_about_as_fast_is_tried_with_the_loaders(
 
     def reached(self: Runner, seconds: float, step: Any = None, former: Any = Runner.run) -> Any:
         loader: Any = self._loader
-        return replace(former(self, 0.0), rate=(50.0 if step else 1.0) * (fast if loader is first else slow))
+        return replace(
+            former(self, 0.0),
+            rate=(50.0 if isinstance(step, PacedStep) else 1.0) * (fast if loader is first else slow),
+        )
 
     first, second = Slow(0.0), Slow(0.0)
     monkeypatch.setattr(Runner, "run", reached)
@@ -81,6 +84,13 @@ def test_a_step_that_is_about_as_fast_is_tried_with_the_loaders(
     assert (found["first"].rate, found["second"].rate) == (fast, slow)
     expected = (50 * fast, 50 * slow) if tried else (0.0, 0.0)
     assert (found["first"].with_step, found["second"].with_step) == expected
+
+
+def test_a_pace_follows_the_batches_of_all_runs() -> None:
+    taken: list[int] = []
+    found = in_turns({"one": lambda: Slow(0.0)}, 4, 0.0, rounds=2, pace=taken.append)["one"]
+    assert set(taken) == {4}
+    assert sum(taken) >= 2 * found.samples
 
 
 def test_a_loader_and_a_step_in_one_thread_take_the_sum_of_their_times() -> None:

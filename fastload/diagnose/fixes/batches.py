@@ -49,9 +49,10 @@ def deeper_prefetch(case: Case) -> Iterator[Fix]:
     makers: dict[str, Callable[[], Any]] = {}
     for name, ahead in (("now", depth), ("more", wanted)):
         makers[name] = partial(subject.make, batch_size=size, prefetch_factor=ahead)
-        if pause is not None:
-            makers[name] = partial(_paced, makers[name], pause)
-    found = in_turns(makers, size, seconds, step=case.step if pause is None else None)
+    if pause is None:
+        found = in_turns(makers, size, seconds, step=case.step)
+    else:
+        found = in_turns(makers, size, seconds, pace=partial(_rest, pause))
     now, more = found["now"], found["more"]
     rates = f"{depth} batches ahead gave {shown(now.rate)} images/s, {wanted} {shown(more.rate)}, in turns"
     price = f"{(wanted - depth) * slot / 1e6:.0f} MB of memory"
@@ -98,33 +99,9 @@ def _pause(case: Case) -> float | None:
     return case.subject.batch_size / step.rate
 
 
-class _Paced:
-    """A loader behind each of whose batches nothing happens for a while, as while a device works.
-
-    Args:
-        loader: whose batches they are.
-        pause: seconds.
-        sleep: lets them pass.
-    """
-
-    num_workers = 1
-
-    def __init__(self, loader: Any, pause: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        self.prefetch_factor = loader.prefetch_factor
-        self._loader, self._pause, self._sleep = loader, pause, sleep
-
-    def __iter__(self) -> Iterator[Any]:
-        for batch in self._loader:
-            yield batch
-            self._sleep(self._pause)
-
-    def close(self) -> None:
-        """Of the loader itself."""
-        self._loader.close()
-
-
-def _paced(make: Callable[[], Any], pause: float) -> _Paced:
-    return _Paced(make(), pause)
+def _rest(seconds: float, samples: int) -> None:
+    """Stands for a step, of however many samples, in which a device works and this process does not."""
+    time.sleep(seconds)
 
 
 def larger_batches(case: Case) -> Iterator[Fix]:
