@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,9 @@ class Options:
     local_ranks: tuple[int, int] = (0, 1)  # rank and number of ranks on this node
     fields: Sequence[str] | None = None  # None: all; else batches are dicts
     sizes: str | tuple[int, int] = "stack"  # of pictures that differ; see fastload.sample.planned.Sizes
+    collate: Any = None  # what is made of each batch, behind everything else
+    masks: str = "packed"  # outlines and run lengths: as they were packed, or drawn ("dense")
+    objects: Mapping[str, Sequence[str]] | None = None  # rows that go together, where the schema is silent
 
     @property
     def most_prefetch(self) -> int:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.selection import Selection
 from fastload.sampler.mixed import MixedOrder, shares
-from fastload.shard.dataset import PackedFiles, checked_id
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.opened import checked_id
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Schema

@@ -15,7 +15,8 @@ import torch.utils.data
 from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
-from fastload.shard.dataset import PackedFiles, as_integer
+from fastload.shard.dataset import PackedFiles
+from fastload.shard.opened import as_integer
 from fastload.shard.tickets import deliver
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.compose import is_ours

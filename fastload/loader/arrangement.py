@@ -207,9 +207,15 @@ class Arrangement:
 
     def start(self, sampler: RankSampler) -> Backend:
         """A back end."""
-        return make_backend(
+        backend = make_backend(
             self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.given
         )
+        collate = self.given["collate"]
+        if not callable(collate):
+            return backend
+        from fastload.backends.collated import CollatedBackend
+
+        return CollatedBackend(backend, lambda batch, _: collate(batch))
 
     def before_iteration(self, sampler: RankSampler) -> Handshake | None:
         """The handshake with the other ranks, if it is the first iteration.

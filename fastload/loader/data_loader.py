@@ -7,17 +7,15 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from typing_extensions import Self, TypeVar
 
-from fastload.backends.faults import SampleReport
 from fastload.backends.lanes import Lanes
 from fastload.backends.place_state import check_kept, keeps_state
 from fastload.backends.state import LoaderState
-from fastload.backends.stats import stage_stats
 from fastload.cache.settings import CacheSetting
 from fastload.dataset.kind import Kind
 from fastload.loader.arrangement import Arrangement
@@ -31,6 +29,7 @@ from fastload.loader.frameworks import (
 )
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.loader.rebuilt import own_collate, source_of, wraps_ours
+from fastload.loader.told import Told
 from fastload.loader.torch_attributes import Found, set_attributes
 from fastload.loader.values import Block, Cache, Dali
 from fastload.prefetch.feeder import BatchKey
@@ -38,16 +37,12 @@ from fastload.ranks.handshake import site_of_loader
 from fastload.ranks.preemption import Callbacks
 from fastload.sampler import KeyedSampler, check_position, order_name
 
-if TYPE_CHECKING:
-    from fastload.loader.explain import Explanation
-    from fastload.loader.reported import Shown
-
 __all__ = ["DataLoader"]
 
 T_co = TypeVar("T_co", covariant=True, default=Any)  # or every loader would need an annotation
 
 
-class DataLoader(TorchDataLoader[T_co]):
+class DataLoader(Told, TorchDataLoader[T_co]):
     """Feeds a training loop with batches: ``torch.utils.data.DataLoader``'s parameters, packed data, threads.
 
     Args:
@@ -123,6 +118,12 @@ class DataLoader(TorchDataLoader[T_co]):
         sizes: of pictures that the transform leaves at different sizes: "stack" takes none; "pad": one
             tensor, filled up to the batch's largest height and width, rounded up to 32; (height, width):
             always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
+        collate: what batches are: "stack", "pad": what these ``sizes`` say; or a callable that is given each
+            batch (a dict by field, or the pair) and returns what is delivered. For packed datasets.
+        masks: of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects, height,
+            width) of the picture's size in the batch.
+        objects: of sets whose schema does not say it: which fields have a row for each row of another one,
+            ``{"boxes": ["labels", "area"]}``.
 
     It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of
     its code. ``docs/drop-in.md`` says what is the same and what is not.
@@ -196,6 +197,9 @@ class DataLoader(TorchDataLoader[T_co]):
         fields: Sequence[str] | None = None,
         sizes: Literal["stack", "pad", "list"] | tuple[int, int] = "stack",
         storage_options: Mapping[str, Any] | None = None,
+        collate: str | Callable[[Any], Any] | None = None,
+        masks: Literal["packed", "dense"] = "packed",
+        objects: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         given["collate_fn"] = own_collate(given["collate_fn"])
@@ -237,11 +241,6 @@ class DataLoader(TorchDataLoader[T_co]):
             return None
         let_skip()
         return RankBatches(self.sampler, arranged.batch_size, bool(self.drop_last), owner=self)
-
-    @property
-    def errors(self) -> list[SampleReport]:
-        """The bad samples met so far (the first 10,000)."""
-        return [report for backend in self._epochs.lanes.backends for report in backend.errors]
 
     def __repr__(self) -> str:
         return self._arranged.described_in_words()
@@ -318,44 +317,6 @@ class DataLoader(TorchDataLoader[T_co]):
         """
         self._callbacks.add(callback)
 
-    def stats(self) -> dict[str, Any]:
-        """Clocks and counts since the loader was made; see :func:`fastload.backends.stats.stage_stats`."""
-        parts = self._arranged.dataset.parts if self._arranged.packed else ()
-        damaged = sum(part.entries.damaged for part in parts if part.entries is not None)
-        return stage_stats(self._epochs.clock, self._epochs.lanes.counts(), damaged)
-
-    def explain(self) -> Explanation:
-        """Each step: where it runs, and why. To be printed."""
-        return self._arranged.explain(self._sampler.core)
-
-    def report(self, verdict: Any = None, **more: Any) -> Shown:
-        """Where the time goes, as charts, for a notebook or ``.save("report.html")``; takes some ten seconds.
-
-        Args:
-            verdict: of the doctor, to be on top; None: what the clocks say.
-            more: see :class:`fastload.diagnose.report.Report`, which needs ``fastload[report]``.
-        """
-        from fastload.loader.reported import reported
-
-        return reported(self, verdict, more)
-
-    def memory_plan(self) -> dict[str, int]:
-        """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
-        ``read_ahead_bytes`` at most for records that are not in memory, ``source_bytes`` at most for whole
-        pictures that operations before the crop work on, in all threads, and ``total``.
-
-        Where batches differ in size, ``slot_bytes`` is a bound, of the set's longest values and largest
-        pictures, whose sizes are all looked at. Batches take what they need.
-        ``pinned_bytes`` of these are page-locked. On a device, for the loader's whole life: ``device_slots``
-        and ``device_bytes``; ``batch_bytes`` is what each batch takes besides, of torch's allocator.
-        ``cache_bytes``: of the node cache, once for all processes of the node, and not in ``total``.
-
-        Raises:
-            ValueError: for a torch Dataset, whose workers allocate as they like; a bound is not known.
-            CacheError: an explicit ``cache`` that cannot be had.
-        """
-        return self._arranged.plan_memory(self._sampler.core)
-
     def close(self) -> None:
         """End all threads and let go of the cache now; the loader cannot be used afterwards. Idempotent."""
         self._callbacks.clear()
@@ -373,10 +334,6 @@ class DataLoader(TorchDataLoader[T_co]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["arguments"])  # type: ignore[misc]
         self.load_state_dict(state["state"])
-
-    @property
-    def _sampler(self) -> RankSampler:
-        return self.sampler  # type: ignore[return-value]
 
     def _fetch(self, key: BatchKey) -> Any:
         """The batch ``key``, for a loader that a framework built from this one's attributes."""

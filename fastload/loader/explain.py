@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastload.backends.erasing import erases_batches
@@ -173,6 +173,11 @@ def _of_torch(dataset: Any, kind: Kind, options: Options) -> Iterator[Explained]
 
 
 def _behind(options: Options) -> Iterator[Explained]:
+    if callable(options.collate):
+        yield from _behind(replace(options, collate=None))
+        where = "Python, in the thread that asks for batches"
+        yield Explained("collate", name_of(options.collate), where, "once a batch, behind everything else")
+        return
     device = options.device
     if device is not None and str(device) != "cpu":
         yield Explained("device", f"to {device}", "a copy on a stream of the loader's own")

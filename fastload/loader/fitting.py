@@ -169,6 +169,7 @@ def _check_fields(dataset: Packed | None, plan: Plan, options: Options) -> None:
     if delivers_pairs(dataset, options.fields, options.sizes, plan):
         if options.batch_transform is not None and not runs_python(plan, options):
             _check_unnamed(options.batch_transform)
+        _check_pairs(options)
         return
     from fastload.loader.fitting_fields import check_fields
 
@@ -185,8 +186,18 @@ def _check_unnamed(batch_transform: Any) -> None:
         )
 
 
+def _check_pairs(options: Options) -> None:
+    for name, default in (("masks", "packed"), ("objects", None)):
+        given = getattr(options, name)
+        if given != default:
+            raise ValueError(
+                f"{name}={given!r} is for sets of other fields than an image and a label; this one has those."
+            )
+
+
 def _check_no_fields(options: Options) -> None:
-    for name, default in (("fields", None), ("sizes", "stack")):
+    mine = (("collate", None), ("fields", None), ("sizes", "stack"), ("masks", "packed"), ("objects", None))
+    for name, default in mine:
         given = getattr(options, name)
         if given != default:
             raise ValueError(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 
 from fastload.backends.fields import of_channels, viewed
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
-from fastload.sample.fields import Image
+from fastload.sample.fields import Image, Polygons
 from fastload.sample.planned import chosen
+from fastload.sample.schema import Field
 from fastload.transforms.plan import Plan
 
 __all__ = ["check_fields"]
@@ -27,6 +29,7 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
     """
     fields = chosen(dataset.schema, options.fields)
     viewed(fields, plan)
+    _check_rows(dataset, fields, options)
     why = "batches are dicts here: the dataset has other fields, or fields=, sizes= or Views was passed"
     if options.backend == "dali":
         raise ValueError(
@@ -53,3 +56,17 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
             "The transform changes colours or erases, which is for RGB pictures of 8 bits. Found: "
             f"{odd[0]}. Leave the field out by fields=[...], or the operation."
         )
+
+
+def _check_rows(dataset: Packed, fields: Sequence[Field], options: Options) -> None:
+    """Refuse ``masks`` and ``objects`` that name what there is not."""
+    if options.masks == "dense" and not any(isinstance(field.kind, Polygons) for field in fields):
+        have = ", ".join(map(str, fields))
+        raise ValueError(
+            f"masks='dense' draws outlines and run lengths, and batches have none. Found: {have}."
+        )
+    for leader, followers in (options.objects or {}).items():
+        chosen(dataset.schema, (leader, *followers))
+    for name, default in (("masks", "packed"), ("objects", None)):
+        if getattr(options, name) != default:
+            raise ValueError(f"{name}={getattr(options, name)!r} cannot be had yet. Leave it out.")

@@ -27,7 +27,9 @@ _MODES = {
     "handshake": ("warn", "raise", "off"),
     "device_memory": ("fresh", "reuse", "poison"),  # fastload.transfer.outputs says what they mean
     "backend": ("native", "dali"),
+    "masks": ("packed", "dense"),
 }
+_COLLATES = ("stack", "pad")  # words that ``collate=`` may be
 _FLAGS = ("drop_last", "drop_padding", "pin_memory", "persistent_workers", "autotune", "in_order")
 _WAYS = ("__fspath__", "__getitem__", "__getitems__", "__iter__")  # of getting at a dataset's samples
 
@@ -43,7 +45,7 @@ def resolve(given: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: values out of range, or arguments that exclude each other.
         WorldError: rank and world size contradict each other.
     """
-    found = unfolded(given)
+    found = _sized(unfolded(given))
     _check_types(found)
     _check_batching(found)
     _check_numbers(found)
@@ -157,6 +159,8 @@ def _check_fields(given: Mapping[str, Any]) -> None:
         from fastload.sample.planned import Sizes
 
         Sizes.of(given["sizes"])
+    if given["objects"] is not None:
+        _check_objects(given["objects"])
     fields = given["fields"]
     if fields is None:
         return
@@ -164,6 +168,45 @@ def _check_fields(given: Mapping[str, Any]) -> None:
         raise TypeError(f"fields must be a list of names. Found: {fields!r}.")
     if not fields or len(set(fields)) < len(fields):
         raise ValueError(f"fields must name some fields, each once. Found: {list(fields)}.")
+
+
+def _check_objects(objects: Any) -> None:
+    legal = 'objects must be a dict of lists of names, {"boxes": ["labels"]}.'
+    if not isinstance(objects, Mapping):
+        raise TypeError(f"{legal} Found: {objects!r}.")
+    for leader, names in objects.items():
+        listed = isinstance(names, (list, tuple)) and all(isinstance(name, str) for name in names)
+        if not isinstance(leader, str) or not listed:
+            raise TypeError(f"{legal} Found: {objects!r}.")
+    followers = [name for names in objects.values() for name in names]
+    for name in followers:
+        if name in objects or followers.count(name) > 1:
+            raise ValueError(
+                f"objects: {name!r} follows two others, or one that follows. Found: {objects!r}."
+            )
+
+
+def _sized(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, with ``collate`` as the ``sizes`` that are meant, where it is a word for these.
+
+    Raises:
+        TypeError, ValueError: it is something else, or excludes another argument.
+    """
+    collate, sizes = given["collate"], given["sizes"]
+    if collate is None:
+        return given
+    if not callable(collate) and collate not in _COLLATES:
+        error = ValueError if isinstance(collate, str) else TypeError
+        raise error(f"collate must be one of {', '.join(_COLLATES)}, or a callable. Found: {collate!r}.")
+    if given["collate_fn"] is not None:
+        raise ValueError("collate takes whole batches, collate_fn lists of samples: they exclude each other.")
+    if given["batch_size"] is None and given["batch_sampler"] is None:
+        raise ValueError("batch_size=None gives samples one by one, of which collate makes no batch.")
+    if callable(collate):
+        return given
+    if sizes != "stack" and not (collate == "pad" and isinstance(sizes, (tuple, list))) and sizes != collate:
+        raise ValueError(f"collate={collate!r} and sizes={sizes!r} contradict each other. Leave one out.")
+    return given if sizes != "stack" else {**given, "sizes": collate}
 
 
 def _check_transforms(given: Mapping[str, Any]) -> None:

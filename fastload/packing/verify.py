@@ -23,11 +23,12 @@ from fastload.packing.record_checks import RecordChecks, overlaps_across
 from fastload.packing.spans import opened_once, spans_of
 from fastload.packing.summary import Summary
 from fastload.remote.opening import place_of, shared_store
-from fastload.shard.dataset import PackedFiles, check_fields
+from fastload.shard.dataset import PackedFiles
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
 from fastload.shard.node_copy import copy_as_it_is, read_manifest
+from fastload.shard.opened import check_fields
 
 __all__ = ["Problem", "has_entries", "manifest_at", "verify"]
 

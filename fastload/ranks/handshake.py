@@ -67,6 +67,9 @@ def describe(
         "transform's tail": ", ".join(map(_name, plan.tail)),
         "fields": None if options.fields is None else list(options.fields),
         "sizes": str(options.sizes),
+        "masks": options.masks,
+        "objects": str(options.objects),
+        "collate": options.collate if isinstance(options.collate, str) else _name(options.collate),
         "batch_transform": _batch_transform(options.batch_transform),
         "fastload": __version__,
     }

@@ -37,6 +37,7 @@ USED = {"random_resized_crop", "random_horizontal_flip"}
 # A name ends where a module or a room does.
 OTHERS = [
     "backends.callables",
+    "backends.collated",
     "backends.dali",
     "backends.device",
     "backends.bounds",

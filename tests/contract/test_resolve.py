@@ -76,6 +76,16 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"backend": "dali", "gpu_memory_limit": 0}, ValueError, "gpu_memory_limit must be >= 1"),
     ({"cache_decoded": 0}, ValueError, "cache_decoded must be 1 to 65500"),
     ({"storage_options": {"key": "a"}}, ValueError, "storage_options are for URLs of stores"),
+    ({"collate": "rows"}, ValueError, "collate must be one of stack, pad, or a callable. Found: 'rows'"),
+    ({"collate": 5}, TypeError, "collate must be one of"),
+    ({"collate": "pad", "collate_fn": list}, ValueError, "exclude each other"),
+    ({"collate": "pad", "sizes": "list"}, ValueError, "collate='pad' and sizes='list' contradict"),
+    ({"collate": "stack", "sizes": (5, 5)}, ValueError, "contradict"),
+    ({"collate": list, "batch_size": None}, ValueError, "one by one"),
+    ({"masks": "drawn"}, ValueError, "masks must be one of packed, dense"),
+    ({"objects": ["boxes"]}, TypeError, "objects must be a dict of lists of names"),
+    ({"objects": {"boxes": "labels"}}, TypeError, "objects must be a dict of lists of names"),
+    ({"objects": {"boxes": ["a"], "points": ["a"]}}, ValueError, "objects: 'a' follows two others"),
     ({"storage_options": 5}, TypeError, "storage_options must be a dict"),
 ]
 # What can be anything, as far as can be said without a dataset.
