@@ -69,6 +69,8 @@ class Feeder:
         self._epoch = 0  # of the batch taken last
         #: Told of each batch before it is taken; None: nobody is.
         self.on_take: Callable[[BatchKey], None] | None = None
+        #: Told of each batch when it is submitted, in that order; None: nobody is.
+        self.on_submit: Callable[[BatchKey, BatchIds], None] | None = None
 
     def take(self, key: BatchKey) -> Pending:
         """The batch ``key``, perhaps still being filled; the ones after it are submitted."""
@@ -209,4 +211,6 @@ class Feeder:
         self._announced.taken()
         self._queue.append(Pending(key, batch, slot, ticket))
         self._last = key
+        if self.on_submit is not None:
+            self.on_submit(key, batch)
         return True

@@ -178,9 +178,9 @@ TEST(sources_are_read_as_one) {
   const TinyDataset first(10), second(20);
   const Sources sources({{first.reader(), nullptr, {}, 0}, {second.reader(), nullptr, {}, 0}});
   CHECK_EQ(sources.find(9).id, 9u);
-  CHECK(sources.find(9).source.reader == first.reader());
+  CHECK(sources.find(9).source->reader == first.reader());
   CHECK_EQ(sources.find(10).id, 0u);
-  CHECK(sources.find(29).source.reader == second.reader());
+  CHECK(sources.find(29).source->reader == second.reader());
   CHECK_EQ(sources.find(30).id, 20u);
   const Source mapped{first.reader(), nullptr, {7, 5}, 0};
   CHECK_EQ(mapped.label(0), 7);

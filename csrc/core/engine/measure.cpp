@@ -13,7 +13,7 @@ int64_t rows_of(const Sources& sources, const FieldPlan& field, int64_t id) {
   if (id < 0) return 0;
   try {
     const auto [source, own] = sources.find(static_cast<uint64_t>(id));
-    return static_cast<int64_t>(source.columns[field.part]->length(own) / field.width);
+    return static_cast<int64_t>(source->columns[field.part]->length(own) / field.width);
   } catch (const Error&) {
     return 0;
   }
@@ -32,7 +32,7 @@ Decoder& Measurer::decoder() {
 // Measures what depends on the sample's views.
 void Measurer::add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measured>& all) {
   const Sources::Home home = sources_.find(id);
-  const Record record = home.source.reader->index().record(home.id);
+  const Record record = home.source->reader->index().record(home.id);
   Extent size{record.width, record.height};
   if (size.width == 0 || size.height == 0) size = first_size(home, record, decoder(), scratch_);
   if (plan_.decoded_side != 0) size = bounded(size, plan_.decoded_side);

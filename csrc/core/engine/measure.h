@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/producer.h"
+#include "engine/sample_plan.h"
 #include "engine/sources.h"
 #include "sample/field_place.h"
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "base/loaded_bytes.h"
-#include "engine/producer.h"
+#include "engine/sample_plan.h"
+#include "engine/sources.h"
 #include "read_ahead/read_ahead.h"
 
 namespace fastload {

@@ -1,343 +1,47 @@
 #include "engine/producer.h"
 
-#include <algorithm>
-#include <cstring>
 #include <exception>
 #include <new>
-#include <optional>
 #include <string>
 
 #include "base/clock.h"
-#include "decode/rows.h"
-#include "engine/views.h"
+#include "engine/values.h"
 #include "io/guarded_range.h"
-#include "sample/points.h"
-#include "transform/timed_sink.h"
 
 namespace fastload {
-namespace {
-
-WholeSize whole_size(Extent size, Extent drawn) {
-  const auto of = [](uint32_t side) { return static_cast<int>(side); };
-  return {of(size.width), of(size.height), {of(drawn.width), of(drawn.height)}};
-}
-
-}  // namespace
 
 Producer::Producer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
                    ThreadStats& stats, Scratch& scratch, ReadAhead& ahead)
     : sources_(sources),
       plan_(plan),
       stats_(stats),
-      decoder_(scratch.decoder),
-      cutter_(scratch.cutter),
-      views_(plan.fields.views().size()),
-      motions_(plan.fields.views().size()),
-      scratch_(scratch.record),
-      entries_(scratch.entries),
-      bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
-      shared_(scratch.shared),
-      ahead_(ahead),
-      counted_(scratch.decoder.counts()) {
-  decoder_.configure(plan.limits, fallback);
-}
-
-ImageInfo Producer::open(Bytes bytes, const Record& record, const PixelFormat& format) {
-  if (static_cast<Codec>(record.codec) != Codec::kRaw) return decoder_.open(bytes, format);
-  const bool wide = (record.flags & ImageInfo::kSixteenBit) != 0;
-  const PixelFormat stored{record.channels == 0 ? 3 : record.channels, wide ? 16 : 8, false};
-  return decoder_.open_raw(bytes, record.width, record.height, stored, format);
-}
-
-// Opens what the pixel cache has of the picture. What the index says of its size is all that is
-// known of a record that is not read, so it must keep the limits that the record itself would.
-bool Producer::open_stored(Job& job, ImageInfo& info, Bytes& pixels) {
-  const auto& [source, own] = job.home;
-  const Record& record = job.record;
-  const uint32_t longer = std::max(record.width, record.height);
-  const bool allowed = longer <= plan_.limits.max_side &&
-                       uint64_t{record.width} * record.height <= plan_.limits.max_pixels;
-  if (source.pixels == nullptr || !allowed) return false;
-  job.stored = {record.width, record.height};
-  const Extent size = bounded(job.stored, plan_.decoded_side);
-  pixels = source.pixels->find(own, size.width, size.height);
-  if (pixels.empty()) return false;
-  info = decoder_.open_raw(pixels, size.width, size.height);
-  return true;
-}
-
-// Opens the record; true if the bounded picture is open in its place, false where that is the same
-// and has no room.
-bool Producer::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format,
-                            ImageInfo& info) {
-  const Record& record = job.record;
-  info = open(bytes, record, format);
-  const Extent size{info.width, info.height};
-  job.stored = size;
-  if (plan_.decoded_side == 0) return false;
-  const auto& [source, own] = job.home;
-  const Extent target = bounded(size, plan_.decoded_side);
-  PixelCache* const cache = source.pixels.get();
-  const bool keep = cache != nullptr && size == Extent{record.width, record.height} &&
-                    cache->wants(own, target.width, target.height);
-  if (target == size && !keep) return false;
-  Bytes pixels;
-  try {
-    pixels = bounded_.make(size, target, entries_of(source, own), resize_ns_);
-  } catch (const Error&) {
-    if (target != size) throw;
-    info = open(bytes, record, format);  // the crop may do without what is damaged
-    return false;
-  }
-  if (keep) {
-    confirm(job.home, 0, bytes, held, entries_of(source, own));
-    if (loss_count() == losses_) cache->store(own, pixels);
-  }
-  info = decoder_.open_raw(pixels, target.width, target.height);
-  return true;
-}
-
-// Draws the sample's views of its first picture; `drawn` is the size of what is cut from.
-void Producer::draw(Job& job, Extent drawn) {
-  if (job.batch.epoch() != epoch_) {
-    epoch_ = job.batch.epoch();
-    key_ = epoch_key(plan_.seed, epoch_);
-  }
-  job.drawn = drawn;
-  const std::vector<ViewPlan>& plans = plan_.fields.views();
-  for (size_t i = 0; i < plans.size(); ++i) {
-    views_[i] = draw_view(plans[i].geometry, static_cast<int>(drawn.width),
-                          static_cast<int>(drawn.height), rng(job, static_cast<uint32_t>(i)));
-    if (!plan_.fields.has_points()) continue;
-    motions_of(plans[i], views_[i], drawn, rng(job, static_cast<uint32_t>(i)), drawn_, motions_[i]);
-  }
-}
-
-SampleRng Producer::rng(const Job& job, uint32_t view) const {
-  return {key_, job.id, job.batch.draw(job.position), static_cast<uint8_t>(view)};
-}
-
-// The views where no field is of the first stream.
-void Producer::draw_by_index(Job& job) {
-  job.stored = first_size(job.home, job.record, decoder_, scratch_);
-  draw(job, plan_.decoded_side == 0 ? job.stored : bounded(job.stored, plan_.decoded_side));
-}
+      pictures_(plan, fallback, stats, scratch, ahead),
+      samples_(plan.fields.views().size()) {}
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
   const uint64_t start = now_ns();
+  if (batch.epoch() != epoch_) {
+    epoch_ = batch.epoch();
+    key_ = epoch_key(plan_.seed, epoch_);
+  }
   const Sources::Home home = sources_.find(id);
-  Job job{batch, position, id, home, home.source.reader->index().record(home.id), start};
-  resize_ns_ = 0;
+  Job job{batch, position, id,   home, home.source->reader->index().record(home.id),
+          key_,  samples_, start};
+  pictures_.begin(losses_);
   const FieldsPlan& plan = plan_.fields;
   if (plan.has_views() && (plan.streams().empty() || plan.streams().front().number != 0)) {
-    draw_by_index(job);
+    pictures_.draw_by_index(job);
   }
   uint64_t decode_ns = 0;
   for (uint32_t slot = 0; slot < plan.streams().size(); ++slot) {
-    produce_stream(job, plan.streams()[slot], slot);
+    pictures_.produce(job, plan.streams()[slot], slot);
     const uint64_t now = now_ns();
     decode_ns += now - job.start;
     job.start = now;
   }
-  for (uint32_t field = 0; field < plan.fields().size(); ++field) {
-    if (plan.fields()[field].form != FieldPlan::Form::kPicture) copy_value(job, field);
-  }
-  stats_.add_time(Stage::kTransform, resize_ns_);
-  stats_.add_time(Stage::kDecode, decode_ns - resize_ns_);
-}
-
-// Reads a record and cuts its pictures' fields; `slot` counts the streams that are read.
-void Producer::produce_stream(Job& job, const FieldsPlan::Stream& stream, uint32_t slot) {
-  const auto& [source, own] = job.home;
-  const bool first = stream.number == 0;
-  const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
-  std::shared_ptr<const void> held;  // the bytes' owner, where they were read ahead
-  ImageInfo info;
-  Bytes bytes;
-  bool recut = false;
-  const auto streams = static_cast<uint32_t>(plan_.fields.streams().size());
-  const uint32_t request = job.position * streams + slot;
-  void* const ahead = job.batch.ahead().get();
-  if (first && open_stored(job, info, bytes)) {
-    ahead_.skip(ahead, request);
-    job.start = count_read(job.start, 0);
-  } else {
-    const ReadAhead::Origin origin = origin_of(job.home, stream.number);
-    std::optional<LoadedBytes> loaded;
-    bytes = ahead_.read(ahead, request, origin, scratch_, held, first ? &loaded : nullptr);
-    job.start = count_read(job.start, bytes.size());
-    if (loaded) {
-      if (produce_parts(job, stream, bytes, *loaded)) return;
-      held.reset();
-      bytes = ahead_.read_whole(origin, scratch_);
-      job.start = count_read(job.start, bytes.size());
-    }
-    if (first) {
-      recut = open_bounded(job, bytes, held != nullptr, format, info);
-    } else {
-      info = open(bytes, source.stream(stream.number).index().record(own), format);
-    }
-  }
-  const EntryPoints entries = first ? entries_of(source, own) : EntryPoints{};
-  if (first) draw(job, {info.width, info.height});
-  cut_fields(job, stream, info, bytes, entries);
-  confirm(job.home, stream.number, bytes, held != nullptr, entries);
-  if (recut) ++recut_;
-}
-
-// The same of parts of the record; false: they do not do.
-bool Producer::produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
-                             const LoadedBytes& loaded) try {
-  const auto& [source, own] = job.home;
-  const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
-  const ImageInfo info = decoder_.open_part(bytes, loaded, format);
-  job.stored = {info.width, info.height};
-  const EntryPoints entries = entries_of(source, own);
-  draw(job, job.stored);
-  cut_fields(job, stream, info, bytes, entries);
-  static_cast<void>(source.entries->is_there(entries.packed));
-  return true;
-} catch (const NeedsWhole&) {
-  return false;
-}
-
-// Finds out whether what was used was the files', which loss_count() tells then.
-void Producer::confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
-                       const EntryPoints& entries) {
-  const auto& [source, own] = home;
-  const bool stored = stream == 0 && source.pixels != nullptr && source.pixels->has(bytes);
-  static_cast<void>(stored ? source.pixels->is_there(bytes)
-                           : held || source.stream(stream).is_there(own, bytes, scratch_));
-  if (stream == 0 && source.entries != nullptr) {
-    static_cast<void>(source.entries->is_there(entries.packed));
-  }
-}
-
-uint64_t Producer::count_read(uint64_t start, size_t bytes) {
-  const uint64_t now = now_ns();
-  stats_.add_time(Stage::kShard, now - start);
-  ThreadStats::add(stats_.bytes, bytes);
-  return now;
-}
-
-// Cuts the stream's fields from the open picture.
-void Producer::cut_fields(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
-                          Bytes bytes, const EntryPoints& entries) {
-  const Extent size{info.width, info.height};
-  if (stream.fields.size() > 1 && decode_shared(job, stream, info, bytes, entries)) {
-    const auto from_memory = [&](Rect part, RowSink& sink) { shared_.give(part, sink); };
-    for (const uint32_t field : stream.fields) cut(job, field, size, from_memory);
-    return;
-  }
-  const auto decode = [&](Rect part, RowSink& sink) { decoder_.decode(part, sink, entries); };
-  for (const uint32_t field : stream.fields) cut(job, field, size, decode);
-}
-
-// Decodes what the stream's fields need together; false: nothing, because it is not cheaper, or
-// because it is damaged, perhaps where none of them needs it.
-bool Producer::decode_shared(const Job& job, const FieldsPlan::Stream& stream,
-                             const ImageInfo& info, Bytes bytes, const EntryPoints& entries) {
-  if (plan_.once == DecodeOnce::kNever) return false;
-  parts_.clear();
-  for (const uint32_t field : stream.fields) {
-    const FieldPlan& plan = plan_.fields.fields()[field];
-    const View view = scaled(views_[plan.view], job.drawn, {info.width, info.height});
-    const bool whole = plan_.fields.cut(field).may_take_whole(rng(job, plan.view), drawn_);
-    parts_.push_back(whole ? Rect{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}
-                     : plan.picture.nearest ? view.crop
-                                            : source_rect(view, view.filter));
-  }
-  const size_t pixel_bytes =
-      plan_.fields.fields()[stream.fields.front()].picture.format.pixel_bytes();
-  if (plan_.once == DecodeOnce::kCheaper &&
-      !pays_once(info, bytes.size(), parts_, entries, pixel_bytes)) {
-    return false;
-  }
-  const Rect all = around(parts_);
-  shared_.begin(all, pixel_bytes);
-  try {
-    decoder_.decode(all, shared_, entries);
-  } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kDecode) throw;
-    return false;
-  }
-  return true;
-}
-
-// Cuts the field's view of the open picture, of `size`, into the slot; `decode(part, sink)` hands
-// over the pixels.
-template <class Decode>
-void Producer::cut(const Job& job, uint32_t field, Extent size, const Decode& decode) {
-  const FieldPlan& plan = plan_.fields.fields()[field];
-  const FieldPlace& place = job.batch.place(field);
-  const View view = scaled(views_[plan.view], job.drawn, size);
-  check_room(view, place, job.position, plan_.fields.is_measured(plan));
-  const bool dense = !plan.picture.store.channels_last;
-  cutter_.begin(view, plan_.fields.cut(field),
-                {place.at(job.position), dense ? 0 : place.row_bytes_at(job.position, plan)},
-                rng(job, plan.view), whole_size(size, job.drawn));
-  TimedSink sink(cutter_);
-  decode(cutter_.source(), sink);
-  resize_ns_ += sink.spent();
-  if (!plan_.fields.cut(field).spec().works_at_end()) {
-    cutter_.end();  // looks at the clock would take as long as a small picture
-  } else {
-    const uint64_t before = now_ns();
-    cutter_.end();
-    resize_ns_ += now_ns() - before;
-  }
-  fill_padding(place, plan, job.position, {view.window.height, view.window.width});
-}
-
-// Copies a field that is no picture, as its view has it, into the slot.
-void Producer::copy_value(const Job& job, uint32_t field) {
-  const FieldPlan& plan = plan_.fields.fields()[field];
-  const FieldPlace& place = job.batch.place(field);
-  const auto& [source, own] = job.home;
-  if (plan.form == FieldPlan::Form::kLabel) {
-    const int64_t label = label_of(job.home, job.record, plan);
-    std::memcpy(place.at(job.position), &label, sizeof(label));
-  } else if (plan.form == FieldPlan::Form::kFixed) {
-    source.columns[plan.part]->copy(own, place.at(job.position), plan.width);
-  } else {
-    const std::span<uint8_t> rows = place.rows(job.position, plan.width);
-    if (plan.is_areas()) return copy_areas(job, plan, rows);
-    source.columns[plan.part]->copy(own, rows.data(), rows.size());
-    if (plan.form != FieldPlan::Form::kPoints) return;
-    const PointMap map(views_[plan.view], job.stored.width, job.stored.height, job.drawn.width,
-                       job.drawn.height, motions_[plan.view]);
-    map.move(rows, plan.points, plan.relative);
-  }
-}
-
-void Producer::copy_areas(const Job& job, const FieldPlan& plan, std::span<uint8_t> room) {
-  const std::vector<uint8_t> areas =
-      areas_of(job.home, plan, views_[plan.view], job.drawn, motions_[plan.view]);
-  if (areas.size() != room.size()) {
-    throw Error(ErrorKind::kFormat, "its areas have " + std::to_string(areas.size()) +
-                                        " bytes under the view, and had " +
-                                        std::to_string(room.size()) +
-                                        " when they were measured: the picture's size is not the "
-                                        "one in the index. Pack again");
-  }
-  std::copy(areas.begin(), areas.end(), room.begin());
-}
-
-EntryPoints Producer::entries_of(const Source& source, uint64_t id) {
-  if (source.entries == nullptr) return {};
-  return {source.entries->find(id, entries_), static_cast<int>(source.entries->spacing())};
-}
-
-void Producer::count_paths() {
-  const DecodeCounts& now = decoder_.counts();
-  counted_[static_cast<size_t>(Codec::kRaw)] += recut_;
-  for (size_t path = 0; path < kPaths; ++path) {
-    if (now[path] != counted_[path]) {
-      ThreadStats::add(stats_.records[path], now[path] - counted_[path]);
-    }
-  }
-  counted_ = now;
-  recut_ = 0;
+  copy_values(plan, job, samples_);
+  stats_.add_time(Stage::kTransform, pictures_.resize_ns());
+  stats_.add_time(Stage::kDecode, decode_ns - pictures_.resize_ns());
 }
 
 void Producer::fill(Batch& batch, uint32_t position) noexcept {
@@ -375,10 +79,7 @@ bool Producer::produce_or_say(Batch& batch, uint32_t position, SampleFault& faul
     produce(batch, position, static_cast<uint64_t>(fault.sample));
     if (loss_count() != losses_) [[unlikely]]
       return false;
-    count_paths();
-    bounded_.trim();
-    shared_.trim();
-    cutter_.trim(kKeepScratch);
+    pictures_.end();
     ThreadStats::add(stats_.samples, 1);
     return true;
   } catch (const std::bad_alloc&) {

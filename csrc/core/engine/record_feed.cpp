@@ -79,7 +79,7 @@ RecordFeed::RecordFeed(Sources sources, const Plan& plan, const ReadAheadPlan& r
       checker_(plan.limits),
       ahead_(read_ahead, [this](uint64_t id) {
         const auto [source, own] = sources_.find(id);
-        return ReadAhead::Origin{source.reader, source.entries, own};
+        return ReadAhead::Origin{source->reader, source->entries, own};
       }) {}
 
 bool RecordFeed::is_wanted(const RecordRequest& request, const PhiloxKey& key, size_t i) const {
@@ -156,16 +156,16 @@ bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t 
                      uint64_t& bytes, RecordBatch& batch) {
   const auto id = static_cast<uint64_t>(request.ids[i]);
   const auto [source, own] = sources_.find(id);
-  if (static_cast<Codec>(source.reader->index().record(own).codec) == Codec::kRaw) return false;
+  if (static_cast<Codec>(source->reader->index().record(own).codec) == Codec::kRaw) return false;
   std::vector<uint8_t> scratch;
   std::shared_ptr<const void> held;
   const Bytes record = ahead_.read(group, static_cast<uint32_t>(i),
-                                   {source.reader, source.entries, own}, scratch, held);
+                                   {source->reader, source->entries, own}, scratch, held);
   const ImageInfo info = probe(record);
   if (!is_plain_jpeg(info) || !is_within(info, plan_.limits) || !is_whole(record)) return false;
   const uint64_t decoded = uint64_t{3} * info.width * info.height;
   if (bytes + decoded > request.most_bytes) return false;
-  if (!has_all_rows(source, own, id, record, info)) return false;
+  if (!has_all_rows(*source, own, id, record, info)) return false;
   const uint32_t draw = request.draws.empty() ? 0 : request.draws[i];
   const View view = draw_view(plan_.geometry, static_cast<int>(info.width),
                               static_cast<int>(info.height), {key, id, draw});

@@ -52,8 +52,8 @@ class Sources {
   }
 
   struct Home {
-    const Source& source;
-    uint64_t id;  // in that source
+    const Source* source = nullptr;
+    uint64_t id = 0;  // in that source
   };
   // How many samples there are.
   [[nodiscard]] uint64_t size() const { return total_; }
@@ -62,7 +62,7 @@ class Sources {
   [[nodiscard]] Home find(uint64_t id) const {
     size_t i = sources_.size() - 1;
     while (id < sources_[i].first) --i;
-    return {sources_[i], id - sources_[i].first};
+    return {&sources_[i], id - sources_[i].first};
   }
 
  private:

@@ -20,7 +20,7 @@ std::string size_text(int width, int height) {
 Extent first_size(const Sources::Home& home, const Record& record, Decoder& decoder,
                   std::vector<uint8_t>& scratch) {
   if (record.width != 0 && record.height != 0) return {record.width, record.height};
-  const ImageInfo info = decoder.open(home.source.reader->read(home.id, scratch));
+  const ImageInfo info = decoder.open(home.source->reader->read(home.id, scratch));
   return {info.width, info.height};
 }
 
@@ -61,7 +61,7 @@ void motions_of(const ViewPlan& plan, const View& view, Extent of, const SampleR
 
 std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
                               Extent drawn, const Motions& motions) {
-  Column& column = *home.source.columns[field.part];
+  Column& column = *home.source->columns[field.part];
   std::vector<uint8_t> value(column.length(home.id));
   column.copy(home.id, value.data(), value.size());
   const auto view_at = [&](int width, int height) {
@@ -86,8 +86,8 @@ void check_column(const Column& column, const FieldPlan& field) {
 
 int64_t label_of(const Sources::Home& home, const Record& record, const FieldPlan& field) {
   const auto& [source, own] = home;
-  if (field.part == FieldPlan::kIndex) return source.label(record.label);
-  Column& column = *source.columns[field.part];
+  if (field.part == FieldPlan::kIndex) return source->label(record.label);
+  Column& column = *source->columns[field.part];
   if (column.width() == sizeof(int32_t)) {
     int32_t label = 0;
     column.copy(own, reinterpret_cast<uint8_t*>(&label), sizeof(label));

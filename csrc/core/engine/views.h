@@ -46,7 +46,7 @@ void check_column(const Column& column, const FieldPlan& field);
 
 // Where the reading ahead finds a sample's record of a stream.
 inline ReadAhead::Origin origin_of(const Sources::Home& home, uint32_t stream) {
-  const Source& source = home.source;
+  const Source& source = *home.source;
   if (stream == 0) return {source.reader, source.entries, home.id, source.pixels.get()};
   return {&source.stream(stream), nullptr, home.id, nullptr};
 }

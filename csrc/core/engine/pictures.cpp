@@ -1,0 +1,280 @@
+#include "engine/pictures.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "decode/rows.h"
+#include "engine/views.h"
+#include "io/guarded_range.h"
+#include "transform/timed_sink.h"
+
+namespace fastload {
+namespace {
+
+WholeSize whole_size(Extent size, Extent drawn) {
+  const auto of = [](uint32_t side) { return static_cast<int>(side); };
+  return {of(size.width), of(size.height), {of(drawn.width), of(drawn.height)}};
+}
+
+}  // namespace
+
+Pictures::Pictures(const SamplePlan& plan, const FallbackDecode& fallback, ThreadStats& stats,
+                   Scratch& scratch, ReadAhead& ahead)
+    : plan_(plan),
+      stats_(stats),
+      decoder_(scratch.decoder),
+      cutter_(scratch.cutter),
+      drawer_(plan.fields),
+      scratch_(scratch.record),
+      entries_(scratch.entries),
+      bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
+      shared_(scratch.shared),
+      ahead_(ahead),
+      counted_(scratch.decoder.counts()) {
+  decoder_.configure(plan.limits, fallback);
+}
+
+void Pictures::begin(uint64_t losses) {
+  resize_ns_ = 0;
+  losses_ = losses;
+}
+
+void Pictures::end() {
+  count_paths();
+  bounded_.trim();
+  shared_.trim();
+  cutter_.trim(kKeepScratch);
+}
+
+ImageInfo Pictures::open(Bytes bytes, const Record& record, const PixelFormat& format) {
+  if (static_cast<Codec>(record.codec) != Codec::kRaw) return decoder_.open(bytes, format);
+  const bool wide = (record.flags & ImageInfo::kSixteenBit) != 0;
+  const PixelFormat stored{record.channels == 0 ? 3 : record.channels, wide ? 16 : 8, false};
+  return decoder_.open_raw(bytes, record.width, record.height, stored, format);
+}
+
+// Opens what the pixel cache has of the picture. What the index says of its size is all that is
+// known of a record that is not read, so it must keep the limits that the record itself would.
+bool Pictures::open_stored(Job& job, ImageInfo& info, Bytes& pixels) {
+  const auto& [source, own] = job.home;
+  const Record& record = job.record;
+  const uint32_t longer = std::max(record.width, record.height);
+  const bool allowed = longer <= plan_.limits.max_side &&
+                       uint64_t{record.width} * record.height <= plan_.limits.max_pixels;
+  if (source->pixels == nullptr || !allowed) return false;
+  job.stored = {record.width, record.height};
+  const Extent size = bounded(job.stored, plan_.decoded_side);
+  pixels = source->pixels->find(own, size.width, size.height);
+  if (pixels.empty()) return false;
+  info = decoder_.open_raw(pixels, size.width, size.height);
+  return true;
+}
+
+// Opens the record; true if the bounded picture is open in its place, false where that is the same
+// and has no room.
+bool Pictures::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format,
+                            ImageInfo& info) {
+  const Record& record = job.record;
+  info = open(bytes, record, format);
+  const Extent size{info.width, info.height};
+  job.stored = size;
+  if (plan_.decoded_side == 0) return false;
+  const auto& [source, own] = job.home;
+  const Extent target = bounded(size, plan_.decoded_side);
+  PixelCache* const cache = source->pixels.get();
+  const bool keep = cache != nullptr && size == Extent{record.width, record.height} &&
+                    cache->wants(own, target.width, target.height);
+  if (target == size && !keep) return false;
+  Bytes pixels;
+  try {
+    pixels = bounded_.make(size, target, entries_of(job.home), resize_ns_);
+  } catch (const Error&) {
+    if (target != size) throw;
+    info = open(bytes, record, format);  // the crop may do without what is damaged
+    return false;
+  }
+  if (keep) {
+    confirm(job.home, 0, bytes, held, entries_of(job.home));
+    if (loss_count() == losses_) cache->store(own, pixels);
+  }
+  info = decoder_.open_raw(pixels, target.width, target.height);
+  return true;
+}
+
+// Draws the sample's views of its first picture; `drawn` is the size of what is cut from.
+void Pictures::draw(Job& job, Extent drawn) {
+  for (uint32_t view = 0; view < job.samples.size(); ++view) {
+    drawer_.draw(view, job.home, job.record, job.stored, drawn, job.rng(view), job.samples[view]);
+  }
+}
+
+void Pictures::draw_by_index(Job& job) {
+  job.stored = first_size(job.home, job.record, decoder_, scratch_);
+  draw(job, plan_.decoded_side == 0 ? job.stored : bounded(job.stored, plan_.decoded_side));
+}
+
+void Pictures::produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot) {
+  const auto& [source, own] = job.home;
+  const bool first = stream.number == 0;
+  const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
+  std::shared_ptr<const void> held;  // the bytes' owner, where they were read ahead
+  ImageInfo info;
+  Bytes bytes;
+  bool recut = false;
+  const auto streams = static_cast<uint32_t>(plan_.fields.streams().size());
+  const uint32_t request = job.position * streams + slot;
+  void* const ahead = job.batch.ahead().get();
+  if (first && open_stored(job, info, bytes)) {
+    ahead_.skip(ahead, request);
+    job.start = count_read(job.start, 0);
+  } else {
+    const ReadAhead::Origin origin = origin_of(job.home, stream.number);
+    std::optional<LoadedBytes> loaded;
+    bytes = ahead_.read(ahead, request, origin, scratch_, held, first ? &loaded : nullptr);
+    job.start = count_read(job.start, bytes.size());
+    if (loaded) {
+      if (produce_parts(job, stream, bytes, *loaded)) return;
+      held.reset();
+      bytes = ahead_.read_whole(origin, scratch_);
+      job.start = count_read(job.start, bytes.size());
+    }
+    if (first) {
+      recut = open_bounded(job, bytes, held != nullptr, format, info);
+    } else {
+      info = open(bytes, source->stream(stream.number).index().record(own), format);
+    }
+  }
+  const EntryPoints entries = first ? entries_of(job.home) : EntryPoints{};
+  if (first) draw(job, {info.width, info.height});
+  cut_fields(job, stream, info, bytes, entries);
+  confirm(job.home, stream.number, bytes, held != nullptr, entries);
+  if (recut) ++recut_;
+}
+
+// The same of parts of the record; false: they do not do.
+bool Pictures::produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
+                             const LoadedBytes& loaded) try {
+  const auto& [source, own] = job.home;
+  const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
+  const ImageInfo info = decoder_.open_part(bytes, loaded, format);
+  job.stored = {info.width, info.height};
+  const EntryPoints entries = entries_of(job.home);
+  draw(job, job.stored);
+  cut_fields(job, stream, info, bytes, entries);
+  static_cast<void>(source->entries->is_there(entries.packed));
+  return true;
+} catch (const NeedsWhole&) {
+  return false;
+}
+
+// Finds out whether what was used was the files', which loss_count() tells then.
+void Pictures::confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
+                       const EntryPoints& entries) {
+  const auto& [source, own] = home;
+  const bool stored = stream == 0 && source->pixels != nullptr && source->pixels->has(bytes);
+  static_cast<void>(stored ? source->pixels->is_there(bytes)
+                           : held || source->stream(stream).is_there(own, bytes, scratch_));
+  if (stream == 0 && source->entries != nullptr) {
+    static_cast<void>(source->entries->is_there(entries.packed));
+  }
+}
+
+uint64_t Pictures::count_read(uint64_t start, size_t bytes) {
+  const uint64_t now = now_ns();
+  stats_.add_time(Stage::kShard, now - start);
+  ThreadStats::add(stats_.bytes, bytes);
+  return now;
+}
+
+// Cuts the stream's fields from the open picture.
+void Pictures::cut_fields(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
+                          Bytes bytes, const EntryPoints& entries) {
+  const Extent size{info.width, info.height};
+  if (stream.fields.size() > 1 && decode_shared(job, stream, info, bytes, entries)) {
+    const auto from_memory = [&](Rect part, RowSink& sink) { shared_.give(part, sink); };
+    for (const uint32_t field : stream.fields) cut(job, field, size, from_memory);
+    return;
+  }
+  const auto decode = [&](Rect part, RowSink& sink) { decoder_.decode(part, sink, entries); };
+  for (const uint32_t field : stream.fields) cut(job, field, size, decode);
+}
+
+// Decodes what the stream's fields need together; false: nothing, because it is not cheaper, or
+// because it is damaged, perhaps where none of them needs it.
+bool Pictures::decode_shared(const Job& job, const FieldsPlan::Stream& stream,
+                             const ImageInfo& info, Bytes bytes, const EntryPoints& entries) {
+  if (plan_.once == DecodeOnce::kNever) return false;
+  parts_.clear();
+  for (const uint32_t field : stream.fields) {
+    const FieldPlan& plan = plan_.fields.fields()[field];
+    const Tile& tile = job.samples[plan.view].tiles.front();
+    const View view = scaled(tile.view, tile.drawn, {info.width, info.height});
+    const bool whole = plan_.fields.cut(field).may_take_whole(job.rng(plan.view), drawn_);
+    parts_.push_back(whole ? Rect{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}
+                     : plan.picture.nearest ? view.crop
+                                            : source_rect(view, view.filter));
+  }
+  const size_t pixel_bytes =
+      plan_.fields.fields()[stream.fields.front()].picture.format.pixel_bytes();
+  if (plan_.once == DecodeOnce::kCheaper &&
+      !pays_once(info, bytes.size(), parts_, entries, pixel_bytes)) {
+    return false;
+  }
+  const Rect all = around(parts_);
+  shared_.begin(all, pixel_bytes);
+  try {
+    decoder_.decode(all, shared_, entries);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDecode) throw;
+    return false;
+  }
+  return true;
+}
+
+// Cuts the field's view of the open picture, of `size`, into the slot; `decode(part, sink)` hands
+// over the pixels.
+template <class Decode>
+void Pictures::cut(const Job& job, uint32_t field, Extent size, const Decode& decode) {
+  const FieldPlan& plan = plan_.fields.fields()[field];
+  const FieldPlace& place = job.batch.place(field);
+  const Tile& tile = job.samples[plan.view].tiles.front();
+  const View view = scaled(tile.view, tile.drawn, size);
+  check_room(view, place, job.position, plan_.fields.is_measured(plan));
+  const bool dense = !plan.picture.store.channels_last;
+  cutter_.begin(view, plan_.fields.cut(field),
+                {place.at(job.position), dense ? 0 : place.row_bytes_at(job.position, plan)},
+                job.rng(plan.view), whole_size(size, tile.drawn));
+  TimedSink sink(cutter_);
+  decode(cutter_.source(), sink);
+  resize_ns_ += sink.spent();
+  if (!plan_.fields.cut(field).spec().works_at_end()) {
+    cutter_.end();  // looks at the clock would take as long as a small picture
+  } else {
+    const uint64_t before = now_ns();
+    cutter_.end();
+    resize_ns_ += now_ns() - before;
+  }
+  fill_padding(place, plan, job.position, {view.window.height, view.window.width});
+}
+
+EntryPoints Pictures::entries_of(const Sources::Home& home) {
+  const auto& [source, id] = home;
+  if (source->entries == nullptr) return {};
+  return {source->entries->find(id, entries_), static_cast<int>(source->entries->spacing())};
+}
+
+void Pictures::count_paths() {
+  const DecodeCounts& now = decoder_.counts();
+  counted_[static_cast<size_t>(Codec::kRaw)] += recut_;
+  for (size_t path = 0; path < kPaths; ++path) {
+    if (now[path] != counted_[path]) {
+      ThreadStats::add(stats_.records[path], now[path] - counted_[path]);
+    }
+  }
+  counted_ = now;
+  recut_ = 0;
+}
+
+}  // namespace fastload

@@ -1,0 +1,73 @@
+// One thread's way from a sample's records to its pictures in the slot: read, decode, cut.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "decode/decode.h"
+#include "engine/scratch.h"
+#include "engine/shared_picture.h"
+#include "engine/stats.h"
+#include "engine/tiles.h"
+#include "read_ahead/read_ahead.h"
+#include "transform/cut.h"
+
+namespace fastload {
+
+// Not thread-safe. Cheap to make: its memory is in the thread's scratch.
+class Pictures {
+ public:
+  // All must outlive it; `scratch` is used by nobody else meanwhile.
+  Pictures(const SamplePlan& plan, const FallbackDecode& fallback, ThreadStats& stats,
+           Scratch& scratch, ReadAhead& ahead);
+
+  // Before a sample; `losses`: loss_count().
+  void begin(uint64_t losses);
+  // Reads the record of a stream and cuts its pictures' fields; `slot` counts the streams that are
+  // read. With the first stream's the sample's views are drawn, and job.start follows the clock.
+  void produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot);
+  // Draws the views where no field is of the first stream.
+  void draw_by_index(Job& job);
+  // ns of begin() until now in which pixels were transformed.
+  [[nodiscard]] uint64_t resize_ns() const { return resize_ns_; }
+  // After a sample that went well.
+  void end();
+
+ private:
+  bool produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes bytes,
+                     const LoadedBytes& loaded);
+  ImageInfo open(Bytes bytes, const Record& record, const PixelFormat& format);
+  bool open_stored(Job& job, ImageInfo& info, Bytes& pixels);
+  bool open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format, ImageInfo& info);
+  void confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
+               const EntryPoints& entries);
+  uint64_t count_read(uint64_t start, size_t bytes);
+  void draw(Job& job, Extent drawn);
+  void cut_fields(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
+                  Bytes bytes, const EntryPoints& entries);
+  bool decode_shared(const Job& job, const FieldsPlan::Stream& stream, const ImageInfo& info,
+                     Bytes bytes, const EntryPoints& entries);
+  template <class Decode>
+  void cut(const Job& job, uint32_t field, Extent size, const Decode& decode);
+  EntryPoints entries_of(const Sources::Home& home);
+  void count_paths();
+
+  const SamplePlan& plan_;
+  ThreadStats& stats_;
+  Decoder& decoder_;
+  Cutter& cutter_;
+  TileDrawer drawer_;
+  DrawnPixels drawn_;
+  std::vector<uint8_t>& scratch_;
+  std::vector<uint8_t>& entries_;
+  BoundedPicture bounded_;
+  SharedPicture shared_;
+  std::vector<Rect> parts_;  // of the picture in work, one a field
+  ReadAhead& ahead_;
+  DecodeCounts counted_;
+  uint64_t recut_ = 0;      // pictures that were opened a second time, as raw pixels, to cut from
+  uint64_t resize_ns_ = 0;  // of the sample in work
+  uint64_t losses_ = 0;     // loss_count() before it was begun
+};
+
+}  // namespace fastload

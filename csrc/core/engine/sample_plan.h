@@ -1,0 +1,22 @@
+// What is the same for all samples of a loader.
+#pragma once
+
+#include <cstdint>
+
+#include "decode/decode.h"
+#include "engine/shared_picture.h"
+#include "sample/field_plan.h"
+
+namespace fastload {
+
+struct SamplePlan {
+  FieldsPlan fields;
+  uint64_t seed = 0;
+  DecodeLimits limits = {};
+  // Crops are cut from the picture scaled to this longest side: kUnbounded, or pixels; 0: as the
+  // record has it. Of the first stream's pictures.
+  uint32_t decoded_side = 0;
+  DecodeOnce once = DecodeOnce::kCheaper;
+};
+
+}  // namespace fastload

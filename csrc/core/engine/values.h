@@ -1,0 +1,13 @@
+// The fields of a sample that are no pictures: labels, values, rows, and what moves with a view.
+#pragma once
+
+#include "engine/tiles.h"
+
+namespace fastload {
+
+// Copies them into the batch, as the sample's views have them, which are drawn where any field
+// depends on one. Throws as Column::copy, PointMap::move() and move_areas(); Error(kFormat) where
+// there is not the room that was measured.
+void copy_values(const FieldsPlan& plan, const Job& job, std::span<const Sample> samples);
+
+}  // namespace fastload
