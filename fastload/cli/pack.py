@@ -23,7 +23,7 @@ from fastload.errors import PackError
 from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.cluster.ray_pack import pack_on_ray
 from fastload.packing.entries import DEFAULT_SPACING
-from fastload.packing.options import PackOptions, parse_bytes, parse_pixels
+from fastload.packing.options import EXIF, LAYOUTS, PackOptions, parse_bytes, parse_pixels
 from fastload.packing.packer import DryRun, PackResult, dry_run, pack
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.shard.formats import FORMATS
@@ -33,7 +33,7 @@ __all__ = ["add", "run"]
 _SOURCE = (
     "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), a .csv, "
     ".jsonl, .parquet or .arrow table: path and label, or any columns; Parquet and Arrow files in a folder, "
-    "or on the Hub (hf://datasets/OWNER/NAME)"
+    "or on the Hub (hf://datasets/OWNER/NAME); annotated images: folders images and masks"
 )
 
 
@@ -61,6 +61,16 @@ def add(verbs: Any) -> None:
         help="what a table's column holds, where it is not what --dry-run prints: image, mask, label, text, "
         "bytes, json, scalar(float32), array(float32, (None, 5)), boxes(xywh), polygons(rle), keypoints(17), "
         "or none to leave it out; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--as", dest="layout", choices=LAYOUTS, help="what SOURCE is (default: found)")
+    parser.add_argument(
+        "--annotations", action="append", default=[], metavar="FILE",
+        help="of a folder of images: a file of their annotations (default: found); may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--masks", metavar="FOLDER", help="of a folder of images: the folder of their masks")
+    parser.add_argument(
+        "--exif", choices=EXIF, default="refuse",
+        help="annotated images that EXIF turns: list them, or take annotations as of the pixels as stored",
     )  # fmt: skip
     parser.add_argument("--limit", type=int, metavar="N", help="only the first N images (of each split)")
     parser.add_argument(
@@ -106,6 +116,10 @@ def run(arguments: argparse.Namespace) -> int:
         on_error=arguments.on_error,
         restart=arguments.restart,
         fields=tuple(map(_field, arguments.field)),
+        layout=arguments.layout,
+        annotations=tuple(arguments.annotations),
+        masks=arguments.masks,
+        exif=arguments.exif,
         storage_options=options_for(arguments, arguments.source) or options_for(arguments, arguments.output),
     )
     if arguments.dry_run:
@@ -153,7 +167,10 @@ def _rows(result: PackResult) -> list[tuple[str, str]]:
     rows += _baseline_rows(result) + entry_rows(result.entries)
     if manifest.skipped:
         rows.append(("skipped", f"{manifest.skipped}, listed with reasons in {result.output / SKIPPED_NAME}"))
-        rows += [("", f"{count} x {reason}") for reason, count in result.skip_reasons()]
+    if manifest.left_out:
+        said = counted(manifest.left_out, "annotation")
+        rows.append(("left out", f"{said}, listed with reasons in {result.output / SKIPPED_NAME}"))
+    rows += [("", f"{count} x {reason}") for reason, count in result.skip_reasons()]
     return rows
 
 
@@ -174,6 +191,7 @@ def _facts(result: PackResult) -> dict[str, Any]:
         "transcoded": manifest.options.get("transcoded"),
         "entries": entry_json(result.entries),
         "skipped": manifest.skipped,
+        "left_out": manifest.left_out,
         "skip_reasons": dict(result.skip_reasons()),
         "was_complete": result.was_complete,
         "seconds": round(result.seconds, 3),

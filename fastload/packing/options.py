@@ -13,8 +13,10 @@ from fastload.packing.entries import DEFAULT_SPACING
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 
-__all__ = ["PackOptions", "parse_bytes", "parse_pixels"]
+__all__ = ["EXIF", "LAYOUTS", "PackOptions", "parse_bytes", "parse_pixels"]
 
+LAYOUTS = ("coco", "yolo", "voc", "pairs")  # of annotated pictures; see packing/annotations
+EXIF = ("refuse", "ignore")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side
 
@@ -67,6 +69,11 @@ class PackOptions:
         schema: of a table: all of its fields, each from the column of its name; other columns are left out.
         storage_options: of the stores that URLs name: credentials, endpoint and so on.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
+        layout: what the source is, one of :data:`LAYOUTS`; None: found by what lies in it.
+        annotations: files of annotations, where the source is a folder of pictures; (): found.
+        masks: the folder of masks that go with a folder of pictures.
+        exif: pictures that EXIF turns, in sets whose annotations may be of the turned ones: "refuse", or
+            "ignore" where annotations are of the pictures as stored.
     """
 
     format: str = "arrow"
@@ -84,6 +91,10 @@ class PackOptions:
     fields: tuple[tuple[str, str], ...] = ()
     schema: Schema | None = None
     storage_options: Mapping[str, Any] | None = None
+    layout: str | None = None
+    annotations: tuple[str, ...] = ()
+    masks: str | None = None
+    exif: str = "refuse"
 
     def __post_init__(self) -> None:
         checks = [
@@ -94,6 +105,8 @@ class PackOptions:
             (1 <= self.quality <= 100, f"quality is {self.quality}, must be in [1, 100]"),
             (self.on_error in ("raise", "skip"), f"on_error is '{self.on_error}', must be raise or skip"),
             (self.size is None or self.raw, "size needs raw"),
+            (self.layout in (None, *LAYOUTS), f"'{self.layout}' is not one of {', '.join(LAYOUTS)}"),
+            (self.exif in EXIF, f"exif is '{self.exif}', must be {' or '.join(EXIF)}"),
             (self.schema is None or not self.fields, "schema and fields exclude each other"),
             (not (self.baseline and self.raw), "baseline and raw exclude each other"),
             (self.size is None or self.max_side is None, "size and max_side exclude each other"),
@@ -114,6 +127,11 @@ class PackOptions:
         facts["quality"] = self.quality if self.max_side and not self.raw else None
         facts["baseline"] = self.baseline or None  # None: as in packs of before there was the option
         return facts
+
+    @property
+    def says_what(self) -> str:
+        """The first of the options that only annotated pictures have; "": none is given."""
+        return next((name for name in ("layout", "annotations", "masks") if getattr(self, name)), "")
 
     @property
     def transcodes(self) -> bool:

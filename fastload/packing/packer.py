@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
+from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.complete import check_complete, remove_scans
 from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import EntryFacts, entry_facts
@@ -29,6 +30,7 @@ from fastload.packing.plan import (
 from fastload.packing.pool import write_shards
 from fastload.packing.publish import publish_dataset
 from fastload.packing.result import Observer, PackResult
+from fastload.packing.samples.given import AnnotatedSource
 from fastload.packing.samples.rows import table_suffix
 from fastload.packing.samples.run import pack_given
 from fastload.packing.samples.table import Table, has_fields, kinds_of, of_same_classes, open_table
@@ -46,9 +48,9 @@ __all__ = [
     "bad_files",
     "dry_run",
     "fitting_processes",
+    "known_samples",
     "pack",
     "refuse_nesting",
-    "tables_of",
 ]
 
 _PROCESS_BYTES = 512 << 20  # packed in about the time in which a process starts and imports
@@ -88,11 +90,13 @@ def pack(
         from fastload.packing.cluster.store_pack import pack_into_store
 
         return pack_into_store(source, str(output), options, observer)
-    tables = tables_of(source, options)
-    if tables:
+    known = known_samples(source, options)
+    if known:
+        if not all(isinstance(samples, Table) for _, samples in known):
+            refuse_nesting(source, Path(output).absolute())
         return [
-            pack_given(table, Path(output) / split, table.schema, options, observer)
-            for split, table in tables
+            pack_given(samples, Path(output) / split, samples.schema, options, observer)
+            for split, samples in known
         ]
     sources = open_sources(source, options.storage_options)
     folder = Path(output).absolute()
@@ -111,9 +115,14 @@ def pack(
     return results
 
 
-def tables_of(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Table]]:
-    """Split and samples of each table that has more than paths and labels, or whose columns are said; of
-    anything else nothing."""
+def known_samples(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, AnnotatedSource]]:
+    """Split and samples of annotated pictures, and of each table that has more than paths and labels or whose
+    columns are said; of anything else nothing."""
+    found = annotated_sources(source, options)
+    return found if found else [*_tables(source, options)]
+
+
+def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Table]]:
     named = kinds_of(dict(options.fields))
     sets = table_sets(source, options.storage_options)
     if sets:
@@ -140,9 +149,9 @@ def dry_run(
     options = options or PackOptions()
     if is_url(output):
         raise PackError(f"a dry run takes a folder of this machine as output. Found: {output}.")
-    tables = tables_of(source, options)
-    if tables:
-        return [_dry_table(table, Path(output).absolute() / split, options) for split, table in tables]
+    known = known_samples(source, options)
+    if known:
+        return [_dry_samples(samples, Path(output).absolute() / split, options) for split, samples in known]
     plans = []
     for part in open_sources(source, options.storage_options):
         target = Path(output).absolute() / part.split
@@ -162,12 +171,12 @@ def _free(target: Path) -> int:
     return status.f_bavail * status.f_frsize
 
 
-def _dry_table(table: Table, target: Path, options: PackOptions) -> DryRun:
-    size = table.file_bytes() + table.rows.size()
-    label = table.schema.label_field
+def _dry_samples(samples: AnnotatedSource, target: Path, options: PackOptions) -> DryRun:
+    size, schema = samples.needed_bytes(), samples.schema
+    label = schema.label_field
     classes = len(label.kind.classes) if label is not None else 0  # type: ignore[attr-defined]
     shards = -(-size // options.shard_size)
-    return DryRun(target, len(table), size, classes, shards, size + (1 << 20), _free(target), table.schema)
+    return DryRun(target, len(samples), size, classes, shards, size + (1 << 20), _free(target), schema)
 
 
 def refuse_nesting(given: str | os.PathLike[str], output: Path) -> None:

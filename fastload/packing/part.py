@@ -41,11 +41,13 @@ class ShardPart:
     further: tuple[Chunk, ...] = ()  # the values of the schema's columns; not read by read()
     stop: int = 0  # of samples: one past the last position that the shard covers
     plan: str = ""  # PackPlan.digest of the plan that the shard was written by
+    left_out: Sequence[tuple[str, str, str]] = ()  # annotations: key, which, reason
 
     def write(self, path: Path) -> None:
         """Publish atomically; from then on the shard counts as finished."""
         ends = np.cumsum([len(key) for key in self.keys], dtype=np.uint64)
         facts = {"skipped": self.skipped, "shard_bytes": self.shard_bytes, "transcoded": self.transcoded}
+        facts |= {"left_out": list(self.left_out)}
         texts = json.dumps({**facts, "stop": self.stop, "plan": self.plan}).encode()
         columns: dict[str, Any] = {}
         for number, chunk in enumerate(self.further):
@@ -82,7 +84,9 @@ class ShardPart:
             skipped = [(str(key), str(reason)) for key, reason in texts["skipped"]]
             transcoded, stop = int(texts.get("transcoded", 0)), int(texts.get("stop", 0))
             plan = str(texts.get("plan", ""))
-            return cls(records, keys, skipped, int(texts["shard_bytes"]), transcoded, stop=stop, plan=plan)
+            left_out = [(str(key), str(which), str(why)) for key, which, why in texts.get("left_out", ())]
+            size = int(texts["shard_bytes"])
+            return cls(records, keys, skipped, size, transcoded, (), stop, plan, left_out)
         except _DAMAGE as error:
             raise _damaged(path, error) from None
 

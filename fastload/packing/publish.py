@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,7 @@ def make_manifest(
     options: dict[str, Any],
     skipped: int,
     fields: Entries = (),
+    left_out: int = 0,
 ) -> Manifest:
     """The manifest of records that ``summary`` has seen; ``index`` is the index's size and digest."""
     return Manifest(
@@ -127,17 +128,21 @@ def make_manifest(
         skipped=skipped,
         writer=f"fastload {__version__}",
         fields=fields,
+        left_out=left_out,
     )
 
 
-def write_skipped(output: Path, skipped: list[tuple[str, str]]) -> None:
-    """List what was left out, with reasons, in ``skipped.jsonl``; no such file if nothing was."""
+def write_skipped(
+    output: Path, skipped: list[tuple[str, str]], left_out: Sequence[tuple[str, str, str]] = ()
+) -> None:
+    """List what was left out, files and annotations of others, with reasons, in ``skipped.jsonl``; no such
+    file if nothing was."""
     final = output / SKIPPED_NAME
-    if not skipped:
+    if not skipped and not left_out:
         final.unlink(missing_ok=True)
         return
-    lines = [
-        json.dumps({"path": key, "reason": reason}, ensure_ascii=False) + "\n" for key, reason in skipped
-    ]
-    temporary_of(final).write_text("".join(lines), encoding="utf-8")
+    lines = [{"path": key, "reason": reason} for key, reason in skipped]
+    lines += [{"path": key, "annotation": which, "reason": reason} for key, which, reason in left_out]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    temporary_of(final).write_text(text, encoding="utf-8")
     publish(temporary_of(final), final)

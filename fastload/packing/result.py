@@ -64,8 +64,8 @@ class PackResult:
         return self.summary is None
 
     def skip_reasons(self) -> list[tuple[str, int]]:
-        """Why files were skipped, and how many for each reason; commonest first."""
-        if not self.manifest.skipped:
+        """Why files were skipped and annotations left out, and how many for each reason; commonest first."""
+        if not self.manifest.skipped and not self.manifest.left_out:
             return []
         if isinstance(self.output, Location):
             return Counter(json.loads(line)["reason"] for line in self.skipped_lines).most_common()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,11 +34,11 @@ _SPOT_CHECKS = 16  # records a shard whose bytes are read back
 
 
 class BadFiles(PackError):
-    """Files of a shard cannot be packed."""
+    """Files of a shard, or annotations of them, cannot be packed."""
 
-    def __init__(self, failures: list[tuple[str, str]]) -> None:
+    def __init__(self, failures: list[tuple[str, str]], annotations: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(f"{counted(len(failures), 'file')} cannot be packed")
-        self.failures = failures
+        self.failures, self.annotations = failures, annotations
 
 
 def part_path(output: Path, shard: str) -> Path:

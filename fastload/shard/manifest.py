@@ -75,6 +75,7 @@ class Manifest:
     skipped: int = 0
     writer: str = ""
     fields: Entries = ()  # version 1.1: the fields; (): an image and a label, version 1.0
+    left_out: int = 0
 
     @cached_property
     def schema(self) -> Schema:
@@ -115,8 +116,9 @@ class Manifest:
         if wrong:
             raise FormatError(wrong)
         body = {"fastload": list(self.version), "id": self.id, **asdict(self)}
-        if not self.fields:
-            del body["fields"]
+        for name in ("fields", "left_out"):
+            if not body[name]:
+                del body[name]
         temporary = folder / f".tmp-{MANIFEST_NAME}"
         with open(temporary, "w", encoding="utf-8") as file:
             json.dump(body, file, indent=1, ensure_ascii=False)
@@ -185,6 +187,7 @@ class Manifest:
                 skipped=int(body["skipped"]),
                 writer=str(body["writer"]),
                 fields=tuple(body.get("fields", ())),
+                left_out=int(body.get("left_out", 0)),
             )
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             if isinstance(error, FormatError):

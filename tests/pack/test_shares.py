@@ -334,7 +334,7 @@ def test_entry_points_are_made_with_the_shards(
 def test_a_table_of_fields_is_packed_alone(tmp_path: Path) -> None:
     table = make_tree(tmp_path, {"a.jpg": encoded(1)}) / "table.csv"
     table.write_text("path,label,score\na.jpg,x,1.5\n")
-    with pytest.raises(PackError, match="is a table of fields"):
+    with pytest.raises(PackError, match="has samples of fields"):
         some(table, tmp_path / "set", "0")
 
 

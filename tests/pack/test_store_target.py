@@ -262,5 +262,5 @@ def test_samples_are_packed_on_this_machine(tmp_path: Path) -> None:
         fastload.pack([{"image": encoded(1)}], "s3://bucket/set")
     table = make_tree(tmp_path, {"a.jpg": encoded(1)}) / "table.csv"
     table.write_text("path,label,score\na.jpg,x,1.5\n")
-    with pytest.raises(PackError, match="is a table of fields"):
+    with pytest.raises(PackError, match="has samples of fields"):
         pack(table, "s3://bucket/set", options())

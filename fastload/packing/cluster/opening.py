@@ -14,7 +14,7 @@ from fastload.errors import PackError
 from fastload.packing.lock import PLAN_LOCK_NAME, Claim, claim, folder_lock, holder_of, share_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
-from fastload.packing.packer import refuse_nesting, tables_of
+from fastload.packing.packer import known_samples, refuse_nesting
 from fastload.packing.plan import PLAN_NAME, PackPlan, check_options, resume_plan
 from fastload.packing.result import Observer
 from fastload.packing.source import Source, open_sources, planned_source
@@ -51,9 +51,9 @@ def targets_of(
     Raises:
         PackError: nothing there that could be packed, or not in shares.
     """
-    if tables_of(source, options):
+    if known_samples(source, options):
         raise PackError(
-            f"{source} is a table of fields, whose rows one pack reads in order; --shards, --publish and "
+            f"{source} has samples of fields, which one pack reads in order; --shards, --publish and "
             "--plan-only take folders of images, and tables of path and label."
         )
     folder = Path(output).absolute()

@@ -19,7 +19,7 @@ from fastload.packing.cluster.store_job import StoreJob
 from fastload.packing.cluster.store_publish import publish_target, require_shards
 from fastload.packing.cluster.store_target import StoreTarget, target_at
 from fastload.packing.options import PackOptions
-from fastload.packing.packer import bad_files, fitting_processes, tables_of
+from fastload.packing.packer import bad_files, fitting_processes, known_samples
 from fastload.packing.plan import PackPlan, check_options
 from fastload.packing.pool import write_shards
 from fastload.packing.result import Observer, PackResult
@@ -50,8 +50,8 @@ def _opened(
 ) -> Iterator[list[_Split]]:
     """All splits with their plans, made where there are none (``plans`` False: that is an error), and a
     folder of this machine for each, which goes in the end."""
-    if tables_of(source, options):
-        raise PackError(f"{source} is a table of fields, which is packed into a folder of this machine.")
+    if known_samples(source, options):
+        raise PackError(f"{source} has samples of fields, which are packed into a folder of this machine.")
     try:
         root = Location.parse(output)
     except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import CODECS, JPEG, RAW, SIXTEEN_BIT
 from fastload.shard.index import RECORD
 
-__all__ = ["Encoded", "Encoder", "Failed"]
+__all__ = ["Encoded", "Encoder", "Failed", "Lessened"]
 
 MOST_SAMPLES, MOST_BYTES = 256, 16 << 20  # of one Encoded; one larger sample makes a larger one
 _NO_FILE = b""
@@ -34,6 +34,15 @@ class Failed:
     """What a source gives in place of a sample that it cannot make."""
 
     error: Exception
+    path: bytes = _NO_FILE  # of its picture from the root on, where that is known
+
+
+@dataclass(frozen=True)
+class Lessened:
+    """What a source gives in place of a sample some of whose annotations cannot be packed."""
+
+    sample: Mapping[str, Any]  # without them
+    left_out: Sequence[tuple[str, str]]  # which annotation, reason
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,7 @@ class Encoded:
     fields: list[Chunk]  # in the schema's order
     stop: int  # one past the last position that was looked at
     failures: list[tuple[int, str, str]] = field(default_factory=list)  # position, key, reason
+    left_out: list[tuple[int, str, str, str]] = field(default_factory=list)  # with the annotation before it
 
     @property
     def sizes(self) -> npt.NDArray[np.uint64]:
@@ -70,7 +80,9 @@ class Encoder:
     strings: bool = False
     transcoder: Transcoder | None = None
 
-    def encode(self, start: int, samples: Iterable[Mapping[str, Any] | Failed]) -> Iterator[Encoded]:
+    def encode(
+        self, start: int, samples: Iterable[Mapping[str, Any] | Failed | Lessened]
+    ) -> Iterator[Encoded]:
         """The samples from position ``start`` on, in pieces of bounded size."""
         piece = _Piece(self, start)
         for position, sample in enumerate(samples, start):
@@ -149,14 +161,17 @@ class _Piece:
         self._values: list[list[Picture | bytes]] = []
         self._bytes = 0
         self._failures: list[tuple[int, str, str]] = []
+        self._left_out: list[tuple[int, str, str, str]] = []
 
     @property
     def is_full(self) -> bool:
         return self.stop - self.start >= MOST_SAMPLES or self._bytes >= MOST_BYTES
 
-    def add(self, position: int, sample: Mapping[str, Any] | Failed) -> None:
+    def add(self, position: int, sample: Mapping[str, Any] | Failed | Lessened) -> None:
         self.stop = position + 1
-        path = _NO_FILE
+        path = sample.path if isinstance(sample, Failed) else _NO_FILE
+        left_out = sample.left_out if isinstance(sample, Lessened) else ()
+        sample = sample.sample if isinstance(sample, Lessened) else sample
         try:
             if isinstance(sample, Failed):
                 raise sample.error
@@ -166,6 +181,7 @@ class _Piece:
         except Exception as error:  # Pillow and users' code raise anything
             self._failures.append((position, self._name(position, path), _words(error)))
             return
+        self._left_out += [(position, self._name(position, path), *one) for one in left_out]
         self._positions.append(position)
         self._paths.append(path)
         self._values.append(values)
@@ -196,7 +212,9 @@ class _Piece:
         assert index is not None
         keys = self._keys(kept, index)
         positions = np.array([self._positions[i] for i in kept], np.int64)
-        return Encoded(positions, keys, chunks, self.stop, sorted(self._failures))
+        failed = {position for position, _, _ in self._failures}
+        left_out = [one for one in self._left_out if one[0] not in failed]
+        return Encoded(positions, keys, chunks, self.stop, sorted(self._failures), left_out)
 
     def _keys(self, kept: list[int], records: npt.NDArray[np.void]) -> list[bytes]:
         keys = []

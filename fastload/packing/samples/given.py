@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from fastload.errors import PackError
-from fastload.packing.samples.encode import Encoder, Failed
+from fastload.packing.samples.encode import Encoder, Failed, Lessened
 
-__all__ = ["Given", "Positions", "Stream", "at_least", "given"]
+if TYPE_CHECKING:
+    from fastload.sample.schema import Schema
+
+__all__ = ["AnnotatedSource", "Given", "Positions", "Sample", "Stream", "at_least", "given"]
 
 _LOOKED_AT = 16  # samples that tell one sequence from another, and whose fields are guessed from
 Sample = Mapping[str, Any]
@@ -31,7 +34,7 @@ class Given(Protocol):
     def first(self) -> list[Sample]:
         """Some samples to guess the schema from; they come again."""
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed | Lessened]:
         """Those from position ``start`` to before ``stop`` (None: all)."""
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
@@ -45,6 +48,15 @@ class Given(Protocol):
 
     def newest_ns(self) -> int:
         """The latest modification time of the files that they are known to come from; 0: there are none."""
+
+
+class AnnotatedSource(Given, Protocol):
+    """Samples whose fields are known before any of them is made: of tables and of annotated pictures."""
+
+    schema: Schema
+
+    def needed_bytes(self) -> int:
+        """Bytes of the files that they are made of."""
 
 
 class Stream:

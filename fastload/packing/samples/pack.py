@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fastload.errors import PackError
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import PackOptions, parse_bytes
 from fastload.packing.packer import pack as pack_source
@@ -53,6 +55,10 @@ def pack(
     baseline: bool = False,
     raw: bool = False,
     size: tuple[int, int] | None = None,
+    as_: str | None = None,
+    annotations: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    masks: str | os.PathLike[str] | None = None,
+    exif: str = "refuse",
     observer: Observer | None = None,
 ) -> PackResult | list[PackResult]:
     """Pack samples of any fields into ``output``.
@@ -66,7 +72,7 @@ def pack(
             processes, something with ``__getitem__`` and ``__len__``, as torch's map-style datasets have.
             Pictures are paths, bytes of image files, ``{"bytes", "path"}``, PIL images, or arrays (height,
             width) or (height, width, channels); other values what :meth:`fastload.Field.encode` takes. Or a
-            path: a folder of images or a table, which is packed as ``fastload pack`` does.
+            path: a folder of images, annotated or not, or a table, which is packed as ``fastload pack`` does.
         output: the folder to make.
         schema: :class:`fastload.Schema`, or what ``Schema.of`` takes, as ``{"image": Image(), "boxes":
             Boxes("xywh")}``. Other keys, or columns of a table, are left out. None: guessed, from all
@@ -87,6 +93,11 @@ def pack(
         baseline: progressive JPEGs are stored as baseline ones of the same pixels.
         raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
         size: with ``raw``, (width, height) that every image and mask is scaled to.
+        as_: what a path is, where that is not found: "coco", "yolo", "voc" or "pairs" (images beside masks).
+        annotations: of a folder of images, the files of annotations.
+        masks: of a folder of images, the folder of their masks.
+        exif: images that EXIF turns, beside annotations in numbers: "refuse", or "ignore", where the
+            annotations are of the pixels as stored.
         observer: hears how far it is.
 
     Returns:
@@ -97,13 +108,18 @@ def pack(
         TypeError, ValueError: arguments that are wrong.
     """
     most = parse_bytes(shard_size) if isinstance(shard_size, str) else shard_size
+    files = [annotations] if isinstance(annotations, (str, os.PathLike)) else annotations
     options = PackOptions(
         format=format, shard_size=most, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
+        layout=as_, annotations=tuple(os.fspath(file) for file in files), exif=exif,
+        masks=None if masks is None else os.fspath(masks),
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
     if isinstance(samples, (str, os.PathLike)):
         return pack_source(samples, output, replace(options, schema=wanted), observer)
+    if options.says_what:
+        raise PackError(f"{options.says_what} is of a folder of images. Found: {type(samples).__name__}.")
     source = given(samples, os.fsencode(Path.cwd()), limit)
     if wanted is None:
         wanted = guess_schema(source)

@@ -49,12 +49,14 @@ def publish_samples(
         PackError: not one sample could be packed.
     """
     skipped: list[tuple[str, str]] = []
+    left_out: list[tuple[str, str, str]] = []
     kept: list[int] = []
     sizes: list[tuple[int, int]] = []
     summary = Summary()
     for number in range(shards.number):
         part = ShardPart.read(shards.part_path(number))
         skipped += part.skipped
+        left_out += part.left_out
         if len(part.records):
             kept.append(number)
             sizes.append((part.shard_bytes, len(part.records)))
@@ -70,7 +72,7 @@ def publish_samples(
             entries = entries_of(schema, _write_columns(folder.path, schema, parts, summary.records))
             keys = _Each(lambda _, path: ShardPart.read(path).keys, parts)
             index = publish_index(folder.path, _Each(_records, parts), keys, fields_digest(entries))
-            write_skipped(folder.path, skipped)
+            write_skipped(folder.path, skipped, left_out)
     except BaseException:
         for temporary in folder.path.glob(".tmp-*"):
             remove(temporary)
@@ -83,7 +85,7 @@ def publish_samples(
     label = schema.label_field
     classes = label.kind.classes if label is not None else ()  # type: ignore[attr-defined]
     manifest = make_manifest(
-        format_name, summary, classes, listed, index, identity, len(skipped), fields=tuple(entries)
+        format_name, summary, classes, listed, index, identity, len(skipped), tuple(entries), len(left_out)
     )
     manifest.write(folder.path)
     return manifest, summary

@@ -110,7 +110,7 @@ class _Run:
         try:
             shards.write(encoded(self.given, self._encoder(), first, processes if by_position else 1))
         except BadFiles as error:
-            raise PackError(_bad_samples(error.failures)) from None
+            raise PackError(_bad_samples(error)) from None
         if not shards.number:
             raise PackError("there are no samples to pack.")
         manifest, summary = publish_samples(folder, shards, self.schema, self.options.format, identity)
@@ -210,9 +210,11 @@ class _Run:
         return known
 
 
-def _bad_samples(failures: list[tuple[str, str]]) -> str:
+def _bad_samples(bad: BadFiles) -> str:
+    counts = (len(bad.failures), "sample"), (len(bad.annotations), "annotation")
+    what = " and ".join(counted(count, name) for count, name in counts if count)
     return (
-        f"{counted(len(failures), 'sample')} cannot be packed:\n{listed(failures)}\n"
+        f"{what} cannot be packed:\n{listed([*bad.failures, *bad.annotations])}\n"
         "Mend or remove them, or leave them out with on_error='skip' (--on-error skip). Finished shards "
         "are kept."
     )

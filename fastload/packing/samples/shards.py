@@ -52,6 +52,7 @@ class Shards:
         self._schema, self._shard_size, self._skip, self._advance = schema, shard_size, skip, advance
         self._raw = raw
         self._failures: list[tuple[int, str, str]] = []
+        self._left_out: list[tuple[int, str, str, str]] = []
         self._open: _Open | None = None
         self.number = 0  # of the shard that comes next
 
@@ -77,16 +78,20 @@ class Shards:
         """Write all samples.
 
         Raises:
-            BadFiles: some cannot be packed, and they are not to be skipped.
+            BadFiles: some or their annotations cannot be packed, and they are not to be skipped.
             PackError: no room, or what was written does not read back.
         """
         stop = 0
         try:
             for piece in pieces:
                 self._failures += piece.failures
+                self._left_out += piece.left_out
                 stop = piece.stop
-                if self._failures and not self._skip:
-                    raise BadFiles([(key, reason) for _, key, reason in self._failures])
+                if (self._failures or self._left_out) and not self._skip:
+                    raise BadFiles(
+                        [(key, reason) for _, key, reason in self._failures],
+                        [(f"{key}, {which}", reason) for _, key, which, reason in self._left_out],
+                    )
                 self._add(piece)
             if self._open is not None or self._failures:
                 self._finish(stop)
@@ -128,11 +133,13 @@ class Shards:
         part = self._open.finish()
         self._open = None
         mine = [(key, reason) for position, key, reason in self._failures if position < stop]
+        lost = [one[1:] for one in self._left_out if one[0] < stop]
         self._failures = [failure for failure in self._failures if failure[0] >= stop]
+        self._left_out = [one for one in self._left_out if one[0] >= stop]
         path = self.part_path(self.number)
         try:
             with failed_writes_reported(path, self._shard_size):  # it holds the values of the columns
-                replace(part, skipped=mine, stop=stop).write(path)
+                replace(part, skipped=mine, left_out=lost, stop=stop).write(path)
         except BaseException:
             remove(temporary_of(path))
             remove(self.path(self.number))

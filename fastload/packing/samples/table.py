@@ -123,6 +123,10 @@ class Table:
         """Bytes of the files that it names."""
         return sum(status.st_size for _, status in self._files() if status is not None)
 
+    def needed_bytes(self) -> int:
+        """Bytes of the table and of the files that it names."""
+        return self.file_bytes() + self.rows.size()
+
     def _files(self) -> Iterator[tuple[bytes, os.stat_result | None]]:
         """The files that the table names, and what the system says of them."""
         pairs = zip(self.schema, self.columns, strict=True)

@@ -1,0 +1,136 @@
+"""What a place is: annotated pictures in one of the formats that others write, or none of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fastload.errors import PackError
+from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
+from fastload.packing.options import PackOptions
+from fastload.packing.samples.given import AnnotatedSource
+from fastload.packing.source import SPLITS
+from fastload.remote.location import is_url
+from fastload.sample.fields import Image, Mask
+from fastload.sample.kind_words import kind_of
+from fastload.sample.schema import Schema
+from fastload.shard.manifest import MANIFEST_NAME
+
+__all__ = ["annotated_sources", "schema_asked"]
+
+Sources = list[tuple[str, AnnotatedSource]]  # split ("": there is one only) and samples
+
+
+@dataclass(frozen=True)
+class _Find:
+    """One thing that a place may be."""
+
+    layout: str  # one of options.LAYOUTS
+    what: str  # where it is
+    open: Callable[[], Sources]
+
+
+def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> Sources:
+    """Split and samples of annotated pictures; of anything else nothing.
+
+    Raises:
+        PackError: a place that is several things, or not what ``options`` say it is.
+    """
+    if is_url(source):
+        if options.says_what:
+            raise PackError(f"{source} is in a store; annotated pictures are packed from this machine.")
+        return []
+    place = Path(source).absolute()
+    if options.says_what and not place.exists():
+        raise PackError(f"{place} does not exist.")
+    if (place / MANIFEST_NAME).exists():
+        return []
+    finds = [find for find in _finds(place, options) if options.layout in (None, find.layout)]
+    if len(finds) > 1:
+        listed = "\n".join(f"  {find.layout}: {find.what}" for find in finds)
+        raise PackError(
+            f"{place} can be taken for several sets:\n{listed}\nSay which: --as LAYOUT, --masks FOLDER or "
+            "--annotations FILE; in Python as_=, masks= or annotations=."
+        )
+    if finds:
+        found = finds[0].open()
+        for _, samples in found:
+            samples.schema = schema_asked(samples.schema, options)
+        return found
+    found = _splits(place, options)
+    if options.says_what and not found:
+        raise PackError(f"{place} is no set of this kind. {_expected(options.layout)}")
+    return found
+
+
+def schema_asked(schema: Schema, options: PackOptions) -> Schema:
+    """The fields of annotated pictures that are to be packed, by ``options``: some may be left out, and
+    pictures be of other settings.
+
+    Raises:
+        PackError: fields that there are not, or of other kinds.
+    """
+    if options.schema is not None:
+        asked = {field.name: field.kind for field in options.schema}
+        wanted = [field.name for field in options.schema]
+    else:
+        try:
+            words = {name: word.strip() for name, word in options.fields}
+            asked = {name: kind_of(word) for name, word in words.items() if word != "none"}
+        except (ValueError, TypeError) as error:
+            raise PackError(str(error)) from None
+        wanted = [name for name in schema.names if words.get(name) != "none"]
+        asked |= {name: schema[name].kind for name in words if name in schema and name not in asked}
+    for name, kind in asked.items():
+        if name not in schema:
+            raise PackError(f"there is no field {name!r} in these samples, only {', '.join(schema.names)}.")
+        if kind != schema[name].kind and not (
+            type(kind) is type(schema[name].kind) and isinstance(kind, _OPEN)
+        ):
+            raise PackError(f"the field {name!r} is {schema[name]}, and cannot be packed as {kind}.")
+    try:
+        return Schema(
+            tuple(replace(schema[name], kind=asked.get(name, schema[name].kind)) for name in wanted)
+        )
+    except ValueError as error:
+        raise PackError(str(error)) from None
+
+
+_OPEN = (Image, Mask)  # kinds whose settings say what the files hold
+
+
+def _finds(place: Path, options: PackOptions) -> list[_Find]:
+    """All that a place may be."""
+    if options.masks is not None:
+        if options.annotations or options.layout not in (None, "pairs"):
+            raise PackError("--masks goes with a folder of images alone, without --annotations.")
+        return [_pairs(options.masks, pairing_of(place, Path(options.masks)), options)]
+    if not place.is_dir():
+        return []
+    return [_pairs(what, pairing, options) for what, pairing in pairings_below(place)]
+
+
+def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:
+    return _Find("pairs", what, lambda: [*pairs_source(pairing, options.limit)])
+
+
+def _splits(place: Path, options: PackOptions) -> Sources:
+    """A parent of train/ and val/ each of which is a set of its own, without splits."""
+    if not place.is_dir():
+        return []
+    names = sorted(os.fsdecode(name) for name in SPLITS if (place / os.fsdecode(name)).is_dir())
+    opened = {name: annotated_sources(place / name, replace(options, layout=None)) for name in names}
+    found: Sources = []
+    for name, sources in opened.items():
+        found += [(f"{name}-{split}" if split else name, samples) for split, samples in sources]
+    return found
+
+
+def _expected(layout: str | None) -> str:
+    """What a place of that layout must have."""
+    return {
+        None: "Give a folder of annotated pictures.",
+        "pairs": "There must be folders images and masks (or annotations), or leftImg8bit and gtFine.",
+    }.get(layout, "")

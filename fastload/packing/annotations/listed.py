@@ -1,0 +1,133 @@
+"""Samples that are files: each a picture, and the files that say something of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.packing.folders import Problem, walk_images
+from fastload.packing.names import printable
+from fastload.packing.samples.encode import Encoder, Failed
+from fastload.packing.samples.given import Sample, at_least
+from fastload.sample.schema import Schema
+
+__all__ = ["FileSamples", "Paths", "pictures_below", "stem_of"]
+
+_LOOKED_AT = 16
+
+
+class Paths:
+    """Paths in their order, as one string of bytes: a million of them take what they are long."""
+
+    def __init__(self, paths: Iterable[bytes]) -> None:
+        self._ends = array("q")
+        text = bytearray()
+        for path in paths:
+            text += path
+            self._ends.append(len(text))
+        self._text = bytes(text)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, number: int) -> bytes:
+        if not 0 <= number < len(self._ends):
+            raise IndexError(number)
+        return self._text[self._ends[number - 1] if number else 0 : self._ends[number]]
+
+
+class FileSamples:
+    """What packs of listed files have in common; see :class:`fastload.packing.samples.given.Given`.
+
+    Subclasses say what a sample is (:meth:`sample`), and which files it is made of (:meth:`files`).
+
+    Args:
+        root: the folder that all paths start from.
+        schema: the fields.
+        count: how many samples there are.
+        settings: what else decides the samples; JSON values.
+    """
+
+    def __init__(self, root: bytes, schema: Schema, count: int, settings: Mapping[str, Any]) -> None:
+        self.root, self.schema = root, schema
+        self._count, self._settings = count, settings
+        self._facts: tuple[str, int, int] | None = None
+
+    def sample(self, position: int) -> Sample:
+        """One sample. What it raises is the reason why it cannot be packed."""
+        raise NotImplementedError
+
+    def files(self, position: int) -> Iterator[bytes]:
+        """The files that a sample is made of, from ``root`` on, whether they are there or not."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return self._count
+
+    def first(self) -> list[Sample]:
+        found = self.samples(0, _LOOKED_AT)
+        return [sample for sample in found if not isinstance(sample, Failed)]
+
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed]:
+        for position in range(start, self._count if stop is None else min(stop, self._count)):
+            try:
+                yield self.sample(position)
+            except (OSError, ValueError, TypeError) as error:
+                yield Failed(error)
+
+    def identity(self, encoder: Encoder) -> dict[str, Any] | None:
+        return {"samples": self._count, "files": self._looked()[0], **self._settings}
+
+    def compared(self) -> int:
+        return self._count
+
+    def newest_ns(self) -> int:
+        return self._looked()[1]
+
+    def about_bytes(self, encoder: Encoder) -> int:
+        if encoder.transcoder is not None:
+            return at_least(encoder, self.first(), self._count)
+        return self.needed_bytes()
+
+    def needed_bytes(self) -> int:
+        """Bytes of the files."""
+        return self._looked()[2]
+
+    def _looked(self) -> tuple[str, int, int]:
+        """A digest of names and sizes, the latest change in ns, and the bytes of all files; looks once."""
+        if self._facts is None:
+            hashed, newest, total = hashlib.blake2b(digest_size=16), 0, 0
+            for path in (path for position in range(self._count) for path in self.files(position)):
+                size = -1
+                try:
+                    status = os.stat(os.path.join(self.root, path))
+                    size, newest = status.st_size, max(newest, status.st_mtime_ns)
+                    total += size
+                except (OSError, ValueError):
+                    pass  # said where it is read
+                hashed.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
+            self._facts = hashed.hexdigest(), newest, total
+        return self._facts
+
+
+def pictures_below(root: bytes, folder: bytes) -> Iterator[bytes]:
+    """The image files of ``root/folder`` in ImageFolder's order, their paths from ``root`` on.
+
+    Raises:
+        PackError: a folder that cannot be read.
+    """
+    problems: list[Problem] = []
+    for path, _, _ in walk_images(root, folder, problems):
+        yield path
+    if problems:
+        path, reason = problems[0]
+        raise PackError(f"{printable(os.path.join(root, path))}: {reason}.")
+
+
+def stem_of(path: bytes) -> bytes:
+    """A path without its last suffix."""
+    return os.path.splitext(path)[0]

@@ -1,0 +1,218 @@
+"""Pictures in one folder and masks in another, of the same names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastload.errors import PackError
+from fastload.packing.annotations.listed import FileSamples, Paths, pictures_below, stem_of
+from fastload.packing.names import printable
+from fastload.packing.samples.given import Sample
+from fastload.packing.source import SPLITS
+from fastload.sample.fields import Image, Kind, Mask
+from fastload.sample.schema import Field, Schema
+
+__all__ = ["Pairing", "pairing_of", "pairings_below", "pairs_source"]
+
+#: Names of folders that are looked for. ADE20K's are images and annotations.
+_PICTURES = ("images", "image", "imgs", "img")
+_MASKS = ("masks", "mask", "annotations", "labels", "segmentation", "segmentations")
+_CITIES, _FINE = "leftImg8bit", ("gtFine", "gtCoarse")  # Cityscapes'
+#: What Cityscapes writes behind a name, and the fields that become of it.
+_ENDINGS = {"mask": "labelIds", "train_ids": "labelTrainIds", "instances": "instanceIds"}
+_LOOKED_AT = 16  # masks whose bits are looked at
+_COLOURS = {2: "colours", 4: "gray and alpha", 6: "colours and alpha"}  # PNG's colour types
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Which folder has the pictures and which the masks; paths from ``root`` on.
+
+    Args:
+        cities: of Cityscapes: which of its masks, gtFine or gtCoarse; empty: masks are called as pictures.
+    """
+
+    root: bytes
+    pictures: bytes
+    masks: bytes
+    cities: bytes = b""
+
+    def below(self, name: str) -> Pairing:
+        """The same of a split's folders."""
+        pictures, masks = (os.path.join(folder, os.fsencode(name)) for folder in (self.pictures, self.masks))
+        return Pairing(self.root, pictures, masks, self.cities)
+
+
+def pairing_of(pictures: Path, masks: Path) -> Pairing:
+    """The pairing of two folders that are named.
+
+    Raises:
+        PackError: they are no folders.
+    """
+    for folder in (pictures, masks):
+        if not folder.is_dir():
+            raise PackError(f"{folder} is no folder; images and masks must lie in a folder each.")
+    root = os.path.commonpath([os.fsencode(pictures.absolute()), os.fsencode(masks.absolute())])
+    one, two = (os.path.relpath(os.fsencode(folder.absolute()), root) for folder in (pictures, masks))
+    cities = os.fsencode(masks.name) if pictures.name == _CITIES and masks.name in _FINE else b""
+    return Pairing(root, b"" if one == b"." else one, b"" if two == b"." else two, cities)
+
+
+def pairings_below(place: Path) -> list[tuple[str, Pairing]]:
+    """What is known by the names of two folders in ``place``; more than one: it must be said which."""
+    pictures = [name for name in _PICTURES if (place / name).is_dir()]
+    masks = [name for name in _MASKS if pictures and (place / name).is_dir() and _has_pictures(place / name)]
+    pairs = [(one, two) for one in pictures for two in masks]
+    if (place / _CITIES).is_dir():
+        pairs += [(_CITIES, name) for name in _FINE if (place / name).is_dir()]
+    return [(f"{one} and {two}", pairing_of(place / one, place / two)) for one, two in pairs]
+
+
+def pairs_source(pairing: Pairing, limit: int | None = None) -> list[tuple[str, PairSamples]]:
+    """Split ("": there is one only) and samples of each.
+
+    Raises:
+        PackError: no pictures, or folders that cannot be read.
+    """
+    names = [
+        {os.fsdecode(entry.name) for entry in os.scandir(os.path.join(pairing.root, folder))}
+        for folder in (pairing.pictures, pairing.masks)
+    ]
+    splits = sorted(names[0])
+    if splits and SPLITS.issuperset(map(os.fsencode, splits)):
+        missing = sorted(names[0] - names[1])
+        if missing:
+            where = printable(os.path.join(pairing.root, pairing.masks))
+            raise PackError(f"{where} has no folder {missing[0]!r}, as the pictures have.")
+        parts = {name: pairing.below(name) for name in splits}
+    else:
+        parts = {"": pairing}
+    listed = {name: _matched(part) for name, part in parts.items()}
+    kinds = _kinds(pairing.root, [paths for _, paths in listed.values()])
+    return [
+        (name, PairSamples(pairing.root, {field: kinds[field] for field in masks}, pictures, masks, limit))
+        for name, (pictures, masks) in listed.items()
+    ]
+
+
+class PairSamples(FileSamples):
+    """Pictures with the masks of their names; one without the other is a sample that cannot be packed."""
+
+    def __init__(
+        self,
+        root: bytes,
+        kinds: Mapping[str, Kind],
+        pictures: Paths,
+        masks: Mapping[str, Paths],
+        limit: int | None,
+    ) -> None:
+        schema = Schema((Field("image", Image()), *(Field(name, kind) for name, kind in kinds.items())))
+        count = len(pictures) if limit is None else min(len(pictures), limit)
+        super().__init__(root, schema, count, {"pairs": list(kinds)})
+        self._pictures, self._masks = pictures, masks
+
+    def sample(self, position: int) -> Sample:
+        picture = self._pictures[position]
+        masks = {name: paths[position] for name, paths in self._masks.items()}
+        found = {name: path for name, path in masks.items() if path}
+        if not picture:
+            raise ValueError(f"{printable(next(iter(found.values())))}: there is no picture of this name")
+        missing = [name for name in self._masks if name not in found]
+        if missing:
+            said = "mask" if missing[0] == "mask" else f"mask of {missing[0]}"
+            raise ValueError(f"{printable(picture)}: there is no {said} of this name")
+        for path in found.values():
+            _check_ids(os.path.join(self.root, path), path)
+        return {"image": os.fsdecode(picture), **{name: os.fsdecode(path) for name, path in found.items()}}
+
+    def files(self, position: int) -> Iterator[bytes]:
+        for paths in (self._pictures, *self._masks.values()):
+            if paths[position]:
+                yield paths[position]
+
+
+def _has_pictures(folder: Path) -> bool:
+    return next(pictures_below(os.fsencode(folder), b""), None) is not None
+
+
+def _matched(pairing: Pairing) -> tuple[Paths, dict[str, Paths]]:
+    """Pictures in their order, behind them an empty path for each name that only masks have; the same of
+    masks, where a path is empty if there is none.
+
+    Raises:
+        PackError: there are no pictures, or two of one name.
+    """
+    endings = {"mask": b""}
+    if pairing.cities:
+        endings = {name: b"_" + pairing.cities + b"_" + end.encode() for name, end in _ENDINGS.items()}
+    masks: dict[str, dict[bytes, bytes]] = {name: {} for name in endings}
+    for path in pictures_below(pairing.root, pairing.masks):
+        stem = stem_of(path)
+        for name, ending in endings.items():
+            if stem.endswith(ending):
+                _add(masks[name], _inside(pairing.masks, stem.removesuffix(ending)), path)
+    masks = {name: found for name, found in masks.items() if found}
+    pictures: dict[bytes, bytes] = {}
+    ending = b"_" + _CITIES.encode() if pairing.cities else b""
+    for path in pictures_below(pairing.root, pairing.pictures):
+        stem = stem_of(path)
+        if stem.endswith(ending):
+            _add(pictures, _inside(pairing.pictures, stem.removesuffix(ending)), path)
+    if not pictures or not masks:
+        folder, what = (pairing.masks, "masks") if pictures else (pairing.pictures, "images")
+        called = f" called *{next(iter(endings.values())).decode()}.png" if pairing.cities else ""
+        where = printable(os.path.join(pairing.root, folder))
+        raise PackError(f"{where} has no {what}{called if pictures else ''}.")
+    names = [*pictures, *dict.fromkeys(n for found in masks.values() for n in found if n not in pictures)]
+    return (
+        Paths(pictures.get(name, b"") for name in names),
+        {field: Paths(found.get(name, b"") for name in names) for field, found in masks.items()},
+    )
+
+
+def _inside(folder: bytes, path: bytes) -> bytes:
+    return path.removeprefix(folder + b"/") if folder else path
+
+
+def _add(found: dict[bytes, bytes], name: bytes, path: bytes) -> None:
+    if name in found:
+        raise PackError(
+            f"{printable(found[name])} and {printable(path)} have one name, so nobody knows which goes with "
+            "the other folder's. Remove or rename one."
+        )
+    found[name] = path
+
+
+def _kinds(root: bytes, splits: Sequence[Mapping[str, Paths]]) -> dict[str, Kind]:
+    """Kinds of the fields of masks: 16 bits where one of those looked at has so many."""
+    kinds: dict[str, Kind] = {}
+    for name in dict.fromkeys(name for masks in splits for name in masks):
+        deep = False
+        for paths in (masks[name] for masks in splits):
+            step = max(1, len(paths) // _LOOKED_AT)
+            some = (paths[number] for number in range(0, len(paths), step))
+            deep = deep or any(_header(os.path.join(root, path))[0] == 16 for path in some if path)
+        kinds[name] = Mask(16, ignore=65535) if deep else Mask()
+    return kinds
+
+
+def _header(path: bytes) -> tuple[int, int]:
+    """Bits a channel and colour type of a PNG; 0, 0 of what is none."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(26)
+    except OSError:
+        return 0, 0  # said where it is read
+    return (head[24], head[25]) if head.startswith(b"\x89PNG") and len(head) == 26 else (0, 0)
+
+
+def _check_ids(path: bytes, shown: bytes) -> None:
+    colour = _header(path)[1]
+    if colour in _COLOURS:
+        raise ValueError(
+            f"{printable(shown)} is a PNG of {_COLOURS[colour]}, and has no ids; a mask must have one "
+            "channel, or a palette"
+        )
