@@ -121,7 +121,9 @@ def _collated(field: FieldLayout | None, values: list[Any]) -> Any:
     if field.form == "objects":
         return values
     tensors = all(isinstance(value, torch.Tensor) for value in values)
-    if field.form == "rows" and tensors:
+    if field.form == "masks" and (field.mode == "list" or len({value.shape[1:] for value in values}) > 1):
+        return values
+    if field.form in ("rows", "masks") and tensors:
         from fastload.sample.ragged import Ragged
 
         return Ragged.from_list(values)

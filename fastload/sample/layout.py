@@ -9,6 +9,7 @@ core has measured before anything is decoded: rows, bytes, and sizes of pictures
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,19 +20,19 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from fastload.sample.planner import Measured, Place, Planner
+
 if TYPE_CHECKING:
     from fastload.sample.ragged import Ragged
 
 __all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Measured", "Place", "SampleLayout", "sizes_name"]
 
 #: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
-#: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels.
-Form: TypeAlias = Literal["fixed", "rows", "objects", "picture"]
+#: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels. ``masks``: pixels of each
+#: of the sample's objects, where they differ in size from sample to sample or batch to batch.
+Form: TypeAlias = Literal["fixed", "rows", "objects", "picture", "masks"]
 #: The key of a batch under which it says which of its positions are samples.
 VALID = "valid"
-_ALIGN = 64  # bytes; a cache line, and every dtype's
-
-Measured: TypeAlias = "npt.NDArray[np.int64] | None"
 Cut: TypeAlias = Callable[[int, int], torch.Tensor]
 
 
@@ -49,9 +50,9 @@ class FieldLayout:
         form: see :data:`Form`.
         dtype: of the numbers; of objects uint8, their bytes.
         shape: of a sample (fixed), of a row (rows), or of a picture: (height, width) or (channels, height,
-            width), with height and width 0 where they are measured.
+            width), with height and width 0 where they are measured; of masks (0, 0).
         blank: what a position without a sample has; rows and objects have nothing there.
-        mode: of pictures that differ in size: "pad" to one size, or "list"; "stack": they do not differ.
+        mode: of pictures or masks that differ in size: "pad" to one size, or "list"; "stack": they do not.
         multiple: "pad": the batch's largest height and width are rounded up to multiples of it.
         most: "pad": always to this height and width; None: to the batch's largest.
         decode: makes an object of its bytes.
@@ -120,29 +121,6 @@ class FieldLayout:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a batch's part of one field lies.
-
-    Args:
-        begin: first byte.
-        nbytes: bytes of all samples.
-        stride: bytes from one sample to the next; 0 where they differ.
-        size: height and width of pictures in one tensor.
-        offsets: (n + 1,) of rows or objects, in rows or bytes; of a list of pictures (n,), in bytes.
-        sizes: (n, 2) height and width of pictures that differ.
-        numbers_at: where ``offsets`` or ``sizes`` lie in the batch's memory.
-    """
-
-    begin: int
-    nbytes: int
-    stride: int = 0
-    size: tuple[int, int] = (0, 0)
-    offsets: Measured = None
-    sizes: Measured = None
-    numbers_at: int = 0
-
-
-@dataclass(frozen=True)
 class SampleLayout:
     """What a batch holds of each sample: the fields in their order."""
 
@@ -164,20 +142,21 @@ class SampleLayout:
         """The layout of a batch of ``size`` samples.
 
         Args:
-            measured: for each field None, or (size + 1,) offsets, or (size, 2) sizes, int64.
+            measured: for each field None, or (size + 1,) offsets, or (size, 2) sizes, or of masks (size, 3)
+                counts and sizes, int64.
 
         Raises:
             ValueError: a picture is larger than there is room for.
         """
-        planner = _Planner(size)
+        planner = Planner(size)
         planner.take(size)  # which positions are samples
         places: dict[int, Place] = {}
         for number, (field, known) in enumerate(zip(self.fields, measured, strict=True)):
             if field.form == "fixed":
                 places[number] = planner.equal(field.item_bytes)
             elif known is not None and field.form != "objects":
-                places[number] = Place(0, 0, numbers_at=planner.take(known.nbytes))
-        for form in ("rows", "picture", "objects"):
+                places[number] = planner.numbers(field, known)
+        for form in ("rows", "masks", "picture", "objects"):
             if form == "objects":
                 device_bytes = planner.end
             for number, field in enumerate(self.fields):
@@ -191,10 +170,14 @@ class SampleLayout:
         """What was measured of each field of a batch, of :attr:`BatchLayout.measured`."""
         found: list[Measured] = []
         for field in self.fields:
+            if not field.is_measured:
+                found.append(None)
+                continue
             is_rows = field.form in ("rows", "objects")
-            count = size + 1 if is_rows else 2 * size if field.is_measured else 0
-            part, flat = flat[:count], flat[count:]
-            found.append(part if is_rows else part.reshape(size, 2) if field.is_measured else None)
+            shape = (size + 1,) if is_rows else (size, 3 if field.form == "masks" else 2)
+            count = math.prod(shape)
+            found.append(flat[:count].reshape(shape))
+            flat = flat[count:]
         return found
 
     def measured_of(self, raw: Mapping[str, Any]) -> list[Measured]:
@@ -204,6 +187,11 @@ class SampleLayout:
             value = raw[field.name]
             if field.form in ("rows", "objects"):
                 found.append(value.offsets.numpy())
+            elif field.form == "masks" and field.mode == "pad":
+                counts = np.diff(value.offsets.numpy())[:, None]
+                found.append(np.concatenate([counts, raw[sizes_name(field.name)].numpy()], 1))
+            elif field.form == "masks":
+                found.append(np.array([part.shape for part in value], np.int64).reshape(-1, 3))
             elif field.mode == "pad":
                 found.append(raw[sizes_name(field.name)].numpy())
             elif field.mode == "list":
@@ -220,38 +208,6 @@ class SampleLayout:
                 data, ends = raw[field.name].values.numpy().tobytes(), raw[field.name].offsets.tolist()
                 found[field.name] = [field.decode(data[begin:end]) for begin, end in pairwise(ends)]
         return found
-
-
-class _Planner:
-    def __init__(self, size: int) -> None:
-        self.end = 0
-        self._size = size
-
-    def take(self, nbytes: int) -> int:
-        begin = self.end
-        self.end = -(-(begin + nbytes) // _ALIGN) * _ALIGN
-        return begin
-
-    def equal(self, stride: int, size: tuple[int, int] = (0, 0), **more: Any) -> Place:
-        nbytes = self._size * stride
-        return Place(self.take(nbytes), nbytes, stride, size, **more)
-
-    def place(self, field: FieldLayout, known: Measured, at: int) -> Place:
-        if field.form != "picture":
-            assert known is not None
-            nbytes = int(known[-1]) * field.item_bytes
-            return Place(self.take(nbytes), nbytes, offsets=known, numbers_at=at)
-        if field.mode == "stack":
-            return self.equal(field.item_bytes, (field.shape[-2], field.shape[-1]))
-        assert known is not None
-        if field.mode == "pad":
-            size = field.padded_size(known)
-            return self.equal(field.picture_bytes(*size), size, sizes=known, numbers_at=at)
-        pixels = field.channels * field.dtype.itemsize
-        lengths = -(-(known[:, 0] * known[:, 1] * pixels) // _ALIGN) * _ALIGN
-        offsets = np.cumsum(lengths) - lengths
-        nbytes = int(lengths.sum())
-        return Place(self.take(nbytes), nbytes, offsets=offsets, sizes=known, numbers_at=at)
 
 
 @dataclass(frozen=True)
@@ -275,7 +231,7 @@ class BatchLayout:
     @property
     def measured(self) -> npt.NDArray[np.int64]:
         """What the layout was made from, one field behind the other; see :meth:`SampleLayout.split`."""
-        known = [place.offsets if place.sizes is None else place.sizes for place in self.places]
+        known = [place.measured for place in self.places]
         flat = [part.reshape(-1) for part in known if part is not None]
         return np.concatenate(flat) if flat else np.empty(0, np.int64)
 
@@ -285,9 +241,9 @@ class BatchLayout:
         if not self.layout.is_measured:
             return
         for field, place in zip(self.layout.fields, self.places, strict=True):
-            known = place.sizes if place.sizes is not None else place.offsets
+            known = place.numbers
             if known is not None and field.form != "objects":
-                memory[place.numbers_at : place.numbers_at + known.nbytes] = known.view(np.uint8).reshape(-1)
+                memory[place.numbers_at : place.numbers_at + known.nbytes] = known.view(np.uint8)
 
     def raw(self, cut: Cut, objects: Cut | None = None) -> dict[str, Any]:
         """The batch by field: views of the memory.
@@ -297,9 +253,9 @@ class BatchLayout:
             objects: the same for what lies behind ``device_bytes``; None: ``cut``.
 
         Returns:
-            Tensors with the samples first; :class:`Ragged` for rows and for the bytes of objects; a list of
-            pictures that differ in size; for padded ones their sizes besides, (size, 2) int64 height and
-            width; and which positions are samples, (size,) bool.
+            Tensors with the samples first; :class:`Ragged` for rows, for padded masks and for the bytes of
+            objects; a list of pictures, or of each sample's masks, that differ in size; for padded ones their
+            sizes besides, (size, 2) int64 height and width; and which positions are samples, (size,) bool.
         """
         found: dict[str, Any] = {}
         sizes: dict[str, Any] = {}
@@ -314,11 +270,13 @@ class BatchLayout:
                 found[field.name] = _ragged(values.view(-1, *field.shape), ends)
             elif field.form == "picture":
                 found[field.name] = self._pictures(field, place, cut)
+            elif field.form == "masks":
+                found[field.name] = self._masks(field, place, cut)
             else:
                 part = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
                 found[field.name] = part.view(self.size, *field.shape)
             if field.mode == "pad":
-                sizes[sizes_name(field.name)] = self._numbers(place, 2 * self.size, cut).view(self.size, 2)
+                sizes[sizes_name(field.name)] = self._sizes(field, place, cut)
         return {**found, **sizes, VALID: cut(0, self.size).view(torch.bool)}
 
     def write(self, memory: npt.NDArray[np.uint8], raw: Mapping[str, Any]) -> None:
@@ -330,13 +288,31 @@ class BatchLayout:
             if isinstance(into, list):
                 for picture, found in zip(into, value, strict=True):
                     picture.copy_(found)
-            elif field.form in ("objects", "rows"):
+            elif field.form in ("objects", "rows", "masks"):
                 into.values.copy_(value.values)
             else:
                 into.copy_(value)
 
     def _numbers(self, place: Place, count: int, cut: Cut) -> torch.Tensor:
         return cut(place.numbers_at, place.numbers_at + 8 * count).view(torch.int64)
+
+    def _sizes(self, field: FieldLayout, place: Place, cut: Cut) -> torch.Tensor:
+        """Height and width of each padded picture, or of each sample's padded masks."""
+        behind = self.size + 1 if field.form == "masks" else 0  # offsets
+        return self._numbers(place, behind + 2 * self.size, cut)[behind:].view(self.size, 2)
+
+    def _masks(self, field: FieldLayout, place: Place, cut: Cut) -> Any:
+        """Of all objects in one tensor, or of each sample's."""
+        assert place.offsets is not None
+        assert place.sizes is not None
+        if field.mode != "list":
+            values = cut(place.begin, place.begin + place.nbytes).view(int(place.offsets[-1]), *place.size)
+            return _ragged(values, self._numbers(place, self.size + 1, cut))
+        begins = (place.begin + place.offsets).tolist()
+        return [
+            cut(begin, begin + math.prod(shape)).view(shape)
+            for begin, shape in zip(begins, place.sizes.tolist(), strict=True)
+        ]
 
     def _pictures(self, field: FieldLayout, place: Place, cut: Cut) -> Any:
         if field.mode != "list":

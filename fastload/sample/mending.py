@@ -30,7 +30,9 @@ def mended(layout: SampleLayout, raw: Raw, changes: Mapping[int, Raw | None]) ->
     for field in layout.fields:
         parts = {at: None if new is None else new[field.name] for at, new in changes.items()}
         value = raw[field.name]
-        if isinstance(value, Ragged):
+        if field.form == "masks":
+            found[field.name] = _with_masks(field, found, changes)
+        elif isinstance(value, Ragged):
             found[field.name] = _with_rows(value, parts)
         elif isinstance(value, list):
             found[field.name] = [
@@ -53,6 +55,28 @@ def _with_rows(value: Ragged, parts: Mapping[int, Ragged | None]) -> Ragged:
     for at, new in parts.items():
         rows[at] = value.values[:0] if new is None else new.values
     return Ragged.from_list(rows)
+
+
+def _with_masks(field: FieldLayout, found: dict[str, Any], changes: Mapping[int, Raw | None]) -> Any:
+    """The masks of each sample's objects; a position without a sample has none. Sizes are written."""
+    value = found[field.name]
+    samples = list(value)
+    for at, new in changes.items():
+        samples[at] = samples[at][:0] if new is None else new[field.name][0]
+    if isinstance(value, list):
+        return samples
+    sizes = found[sizes_name(field.name)]
+    for at, new in changes.items():
+        if new is not None:
+            sizes[at] = new[sizes_name(field.name)][0]
+    height, width = field.padded_size(sizes.numpy())
+    padded = []
+    for masks in samples:
+        room = torch.zeros(len(masks), height, width, dtype=masks.dtype, device="cpu")
+        rows, columns = min(height, masks.shape[1]), min(width, masks.shape[2])
+        room[:, :rows, :columns] = masks[:, :rows, :columns]
+        padded.append(room)
+    return Ragged.from_list(padded)
 
 
 def _with_sizes(field: FieldLayout, found: dict[str, Any], changes: Mapping[int, Raw | None]) -> torch.Tensor:

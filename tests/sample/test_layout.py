@@ -26,6 +26,9 @@ FIELDS = (
     FieldLayout("mask", "picture", torch.int32, (0, 0), 255, "pad", multiple=4),
     FieldLayout("gray", "picture", torch.float32, (1, 0, 0), 0, "pad", most=(16, 16)),
     FieldLayout("views", "picture", torch.uint8, (3, 0, 0), 0, "list"),
+    FieldLayout("parts", "masks", torch.uint8, (0, 0), 0, "list"),
+    FieldLayout("objects", "masks", torch.uint8, (0, 0), 0, "pad", multiple=4),
+    FieldLayout("within", "masks", torch.uint8, (0, 0), 0, "pad", most=(16, 18)),
 )
 
 Sample = dict[str, Any]
@@ -48,6 +51,10 @@ def a_sample(draw: random.Random) -> Sample:
         "mask": torch.randint(0, 9, size, dtype=torch.int32),
         "gray": torch.rand(1, *size),
         "views": torch.randint(0, 255, (3, *size), dtype=torch.uint8),
+        **{
+            name: torch.randint(0, 2, (draw.randrange(4), *size), dtype=torch.uint8)
+            for name in ("parts", "objects", "within")
+        },
     }
 
 
@@ -57,6 +64,8 @@ def blank_of(field: FieldLayout, instead_of: Any) -> Any:
         return ""
     if field.form == "rows":
         return torch.zeros(0, *field.shape, dtype=field.dtype)
+    if field.form == "masks":
+        return instead_of[:0]
     return torch.full_like(instead_of, field.blank)
 
 
@@ -82,12 +91,14 @@ def batch_of(samples: list[Sample], fields: tuple[FieldLayout, ...] = FIELDS) ->
             height, width = field.most or (
                 -(-int(side) // field.multiple) * field.multiple for side in sizes.max(0)[0]
             )
-            room = torch.full(
-                (len(values), *values[0].shape[:-2], height, width), field.blank, dtype=field.dtype
-            )
+            room = [
+                torch.full((*value.shape[:-2], height, width), field.blank, dtype=field.dtype)
+                for value in values
+            ]
             for padded, value in zip(room, values, strict=True):
                 padded[..., : value.shape[-2], : value.shape[-1]] = value
-            raw[field.name], raw[sizes_name(field.name)] = room, sizes
+            raw[field.name] = Ragged.from_list(room) if field.form == "masks" else torch.stack(room)
+            raw[sizes_name(field.name)] = sizes
         else:
             raw[field.name] = torch.stack(values)
     return {**raw, VALID: torch.ones(len(samples), dtype=torch.bool)}
@@ -126,6 +137,8 @@ def test_what_is_written_is_read(seed: int) -> None:
     memory = np.full(layout.nbytes, 0xA5, np.uint8)
     layout.write(memory, raw)
     assert_same(views(layout, memory), raw)
+    for known, found in zip(sample.measured_of(raw), sample.split(layout.size, layout.measured), strict=True):
+        assert (known is None and found is None) or np.array_equal(known, found)
     used = [(p.begin, p.begin + p.nbytes) for p in layout.places if p.nbytes]
     assert all(a[1] <= b[0] for a, b in zip(sorted(used), sorted(used)[1:], strict=False))
     assert all(begin % 64 == 0 for begin, _ in used)
@@ -144,10 +157,9 @@ def test_texts_are_text() -> None:
 
 def test_a_batch_of_no_samples() -> None:
     sample = SampleLayout(tuple(field for field in FIELDS if field.name != "views"))
-    none, no_sizes = np.zeros(1, np.int64), np.zeros((0, 2), np.int64)
+    shapes = {"rows": (1,), "objects": (1,), "picture": (0, 2), "masks": (0, 3)}
     measured = [
-        None if not field.is_measured else none if field.form != "picture" else no_sizes
-        for field in sample.fields
+        np.zeros(shapes[field.form], np.int64) if field.is_measured else None for field in sample.fields
     ]
     layout = sample.of(0, measured)
     batch = sample.finished(views(layout, np.zeros(layout.nbytes, np.uint8)))

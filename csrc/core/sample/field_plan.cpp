@@ -27,6 +27,7 @@ uint32_t row_unit(PointFormat format) {
       return 3 * sizeof(float);
     case PointFormat::kPolygons:
     case PointFormat::kAreas:
+    case PointFormat::kMixed:
       return 1;
   }
   return 1;
@@ -60,6 +61,7 @@ void check(const FieldPlan& field, size_t number) {
 // Masks and points can follow what moves pixels, but not to several places at once.
 void check_follows(const FieldPlan& field, const PixelSpec& pixels) {
   const bool follows = field.form == FieldPlan::Form::kPoints ||
+                       field.form == FieldPlan::Form::kMasks ||
                        (field.form == FieldPlan::Form::kPicture && field.picture.format.ids);
   const PixelOperation* const moving = follows ? pixels.moving_in_mix() : nullptr;
   if (moving == nullptr) return;
@@ -104,7 +106,8 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
     check_follows(field, views_[field.view].source);
     if (field.form == FieldPlan::Form::kPicture) add_picture(number);
     has_views_ = has_views_ || field.has_view();
-    has_points_ = has_points_ || field.form == FieldPlan::Form::kPoints;
+    has_points_ = has_points_ || field.form == FieldPlan::Form::kPoints ||
+                  field.form == FieldPlan::Form::kMasks;
   }
 }
 

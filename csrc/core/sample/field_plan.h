@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "sample/objects_plan.h"
 #include "transform/cut.h"
 #include "transform/pixels/stage.h"
 #include "transform/view.h"
@@ -24,22 +25,9 @@ struct ViewPlan {
   int out_height = 0;
   PixelSpec pixels = {};  // operations on the images' pixels, between resize and store
   PixelSpec source = {};  // likewise, on whole pictures, before the crop
+  // What becomes of the sample's objects; nothing: all of them stay, and no box is clipped.
+  std::optional<ObjectsPlan> objects = {};
 };
-
-// How points lie in a row of numbers, all float32.
-enum class PointFormat : uint8_t {
-  kXyxy,      // boxes: corners
-  kXywh,      // boxes: left, top, width, height
-  kCxcywh,    // boxes: centre, width, height
-  kXy,        // points
-  kXyv,       // points, each with a number that no view changes
-  kPolygons,  // outlines of objects, with their counts in front (FORMAT.md)
-  kAreas,     // run lengths of objects, likewise: under a view they have another length
-};
-
-// Their names, in that order.
-inline constexpr std::array<const char*, 7> kPointFormats{"xyxy", "xywh",     "cxcywh", "xy",
-                                                          "xyv",  "polygons", "rle"};
 
 // One field of a view.
 struct FieldPlan {
@@ -49,6 +37,7 @@ struct FieldPlan {
     kFixed,   // a value of `width` bytes, as it is
     kRagged,  // rows of `width` bytes, as they are
     kPoints,  // ragged rows that the view moves
+    kMasks,   // outlines or areas of objects, drawn: a byte a pixel of the view, an object
   };
   // `part` of a label that is in the index.
   static constexpr uint32_t kIndex = ~uint32_t{0};
@@ -61,12 +50,15 @@ struct FieldPlan {
   // of a picture its fill, else zeros.
   std::vector<uint8_t> blank;
   CutSpec picture;                          // of a picture; the operations are its view's
-  PointFormat points = PointFormat::kXyxy;  // of kPoints
+  PointFormat points = PointFormat::kXyxy;  // of kPoints and kMasks
   bool relative = false;                    // in parts of the picture's width and height
+  bool follows = false;                     // its rows are those of the view's objects that stay
 
   [[nodiscard]] bool is_ragged() const { return form == Form::kRagged || form == Form::kPoints; }
   // Whether the sample's view decides what the batch gets.
-  [[nodiscard]] bool has_view() const { return form == Form::kPicture || form == Form::kPoints; }
+  [[nodiscard]] bool has_view() const {
+    return follows || form == Form::kPicture || form == Form::kPoints || form == Form::kMasks;
+  }
   // Whether the view decides how many rows there are.
   [[nodiscard]] bool is_areas() const {
     return form == Form::kPoints && points == PointFormat::kAreas;
