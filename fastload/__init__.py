@@ -25,13 +25,15 @@ if TYPE_CHECKING:
         Json,
         Keypoints,
         Label,
+        Labels,
         Mask,
         Polygons,
         Scalar,
         Text,
+        Texts,
     )
     from fastload.sample.ragged import Ragged
-    from fastload.sample.schema import Field, Schema
+    from fastload.sample.schema import Field, Of, Schema
     from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
 
 __all__ = [
@@ -49,8 +51,10 @@ __all__ = [
     "Json",
     "Keypoints",
     "Label",
+    "Labels",
     "Mask",
     "MixedDataset",
+    "Of",
     "PackedDataset",
     "Polygons",
     "Ragged",
@@ -59,6 +63,7 @@ __all__ = [
     "Schema",
     "SubsetSampler",
     "Text",
+    "Texts",
     "WeightedSampler",
     "diagnose",
     "errors",
@@ -86,8 +91,10 @@ _LAZY = {
     "Json": "fastload.sample.fields",
     "Keypoints": "fastload.sample.fields",
     "Label": "fastload.sample.fields",
+    "Labels": "fastload.sample.fields",
     "Mask": "fastload.sample.fields",
     "MixedDataset": "fastload.dataset.pictures",
+    "Of": "fastload.sample.schema",
     "PackedDataset": "fastload.dataset.pictures",
     "Polygons": "fastload.sample.fields",
     "Ragged": "fastload.sample.ragged",
@@ -96,6 +103,7 @@ _LAZY = {
     "Schema": "fastload.sample.schema",
     "SubsetSampler": "fastload.sampler",
     "Text": "fastload.sample.fields",
+    "Texts": "fastload.sample.fields",
     "WeightedSampler": "fastload.sampler",
     "__version__": "fastload._version",
     "diagnose": None,  # its module, which can be called

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from fastload.sample.schema import Field, Schema
+from fastload.sample.schema import Schema
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["joined_schema"]
@@ -38,5 +38,5 @@ def _with_classes(schema: Schema, classes: tuple[str, ...]) -> Schema:
     label = schema.label_field
     if label is None:
         return schema
-    changed = Field(label.name, replace(label.kind, classes=classes))  # type: ignore[call-arg]
+    changed = replace(label, kind=replace(label.kind, classes=classes))  # type: ignore[call-arg]
     return Schema(tuple(changed if field is label else field for field in schema))

@@ -33,7 +33,7 @@ from fastload.packing.result import Observer, PackResult
 from fastload.packing.samples.given import AnnotatedSource
 from fastload.packing.samples.rows import table_suffix
 from fastload.packing.samples.run import pack_given
-from fastload.packing.samples.table import Table, has_fields, kinds_of, of_same_classes, open_table
+from fastload.packing.samples.table import Table, has_fields, of_same_classes, open_table, told_by
 from fastload.packing.samples.table_sets import table_sets
 from fastload.packing.shard_job import BadFiles, Job
 from fastload.packing.source import Source, open_sources
@@ -123,7 +123,7 @@ def known_samples(source: str | os.PathLike[str], options: PackOptions) -> list[
 
 
 def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, Table]]:
-    named = kinds_of(dict(options.fields))
+    named = told_by(dict(options.fields))
     sets = table_sets(source, options.storage_options)
     if sets:
         opened = [open_table(rows, named, options.limit, options.schema) for _, rows in sets]

@@ -179,6 +179,8 @@ class _Checks:
                     self.found.add(kind, [problem])
         for column in self.columns:
             column.values()
+            if column.field.of is not None:
+                column.rows_of(next(one for one in self.columns if one.field.name == column.field.of))
             if column.records is not None:
                 column.records.contents(self._readable, decode, lambda records, size: None)
 

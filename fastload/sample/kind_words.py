@@ -9,7 +9,7 @@ from typing import Any
 
 from fastload.sample.fields import DTYPES, KINDS, Kind, Scalar
 
-__all__ = ["kind_of", "words_of"]
+__all__ = ["kind_of", "leader_of", "words_of"]
 
 
 def kind_of(what: Any) -> Kind:
@@ -37,12 +37,28 @@ def kind_of(what: Any) -> Kind:
     )
 
 
+def leader_of(text: str) -> tuple[str, str | None]:
+    """``"labels of boxes"`` as a kind's words and the field that its rows follow; None: they follow none."""
+    words, said, name = text.rpartition(" of ")
+    if not said or _is_python(text):
+        return text, None
+    return words.strip(), name.strip()
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
 def words_of(kind: Kind) -> str:
-    """The words for a kind; settings that it has by default, and class names, are left out."""
+    """The words for a kind; settings that it has by default, and class names and ids, are left out."""
     settings = []
     for setting in fields(kind):
         value = getattr(kind, setting.name)
-        if setting.name != "classes" and value != setting.default:
+        if setting.name not in ("classes", "ids") and value != setting.default:
             said = value if isinstance(value, str) else repr(value)
             needs_name = setting.name not in ("dtype", "shape", "format", "points")
             settings.append(f"{setting.name}={said}" if needs_name else said)

@@ -10,9 +10,20 @@ import numpy.typing as npt
 
 from fastload.sample.numbers import as_numbers
 
-__all__ = ["decode_polygons", "decode_rle", "encode_polygons", "encode_rle"]
+__all__ = [
+    "MOST_COORDINATE",
+    "decode_mixed",
+    "decode_polygons",
+    "decode_rle",
+    "encode_mixed",
+    "encode_polygons",
+    "encode_rle",
+]
 
-_U4, _F4 = np.dtype("<u4"), np.dtype("<f4")
+#: Of mixed outlines, either way: who draws them walks along them.
+MOST_COORDINATE = 1 << 20
+_U4, _F4, _F8 = np.dtype("<u4"), np.dtype("<f4"), np.dtype("<f8")
+_OUTLINE, _AREA = 0, 1  # forms of an object
 _MAX_SIDE = 2**31 - 1
 Words = npt.NDArray[np.uint32]
 
@@ -33,6 +44,11 @@ class _Reader:
         found = self._words[self._at : self._at + count]
         self._at += count
         return found
+
+    @property
+    def taken(self) -> int:
+        """Words that were taken."""
+        return self._at
 
     def end(self) -> None:
         left = len(self._words) - self._at
@@ -89,14 +105,78 @@ def decode_rle(data: bytes) -> list[dict[str, list[int]]]:
     return found
 
 
+def encode_mixed(value: Any, where: str) -> bytes:
+    """Objects, each a list of polygons as in :func:`encode_polygons`, or an area as in :func:`encode_rle`."""
+    forms: list[int] = []
+    counts: list[int] = []
+    lengths: list[int] = []
+    heads: list[int] = []
+    points: list[bytes] = []
+    runs: list[bytes] = []
+    for one in _list(value, where):
+        if isinstance(one, Mapping) and not one.get("size") and "outlines" in one:
+            one = one["outlines"]  # as Arrow has it, which has both in each object
+        if isinstance(one, Mapping):
+            height, width, lengths_of = _area(one, where)
+            forms.append(_AREA)
+            heads += [height, width, len(lengths_of)]
+            runs.append(lengths_of.tobytes())
+            continue
+        polygons = [_near(_points(part, where, _F8), where) for part in _list(one, where)]
+        forms.append(_OUTLINE)
+        counts.append(len(polygons))
+        lengths += map(len, polygons)
+        points += [polygon.tobytes() for polygon in polygons]
+    if not forms:
+        return b""
+    words = [len(forms), *forms, *counts, *lengths, *heads]
+    padding = [0] * (len(words) % 2)  # numbers of eight bytes follow
+    return np.array(words + padding, _U4).tobytes() + b"".join(points) + b"".join(runs)
+
+
+def decode_mixed(data: bytes) -> list[Any]:
+    """Of each object its polygons, each (m, 2) float64, or size and run lengths; ValueError: bytes that are
+    none."""
+    if not data:
+        return []
+    words = _Reader(data)
+    forms = words.take(int(words.take(1)[0]))
+    if (forms > _AREA).any():
+        raise ValueError(f"an object's form is {_OUTLINE} or {_AREA}, and one is {int(forms.max())}")
+    counts = words.take(int((forms == _OUTLINE).sum()))
+    lengths = words.take(int(counts.sum(dtype=np.uint64)))
+    heads = words.take(3 * int((forms == _AREA).sum())).reshape(-1, 3).tolist()
+    if words.taken % 2 and words.take(1)[0]:
+        raise ValueError("what fills up its numbers to a multiple of 8 bytes is not 0")
+    flat = words.take(4 * int(lengths.sum(dtype=np.uint64))).view(_F8).reshape(-1, 2)
+    areas = iter([{"size": head[:2], "counts": words.take(head[2]).tolist()} for head in heads])
+    words.end()
+    polygons = iter([part.copy() for part in np.split(flat, np.cumsum(lengths, dtype=np.int64)[:-1])])
+    parts = iter(counts.tolist())
+    return [
+        next(areas) if form == _AREA else [next(polygons) for _ in range(next(parts))]
+        for form in forms.tolist()
+    ]
+
+
+def _near(points: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    far = np.abs(points) > MOST_COORDINATE
+    if far.any():
+        raise ValueError(
+            f"{where}: coordinates must be from {-MOST_COORDINATE} to {MOST_COORDINATE}. "
+            f"Found: {points[far][0]}."
+        )
+    return points
+
+
 def _list(value: Any, where: str) -> Sequence[Any]:
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Sequence):
         raise TypeError(f"{where} must be a list of objects. Found: {type(value).__name__}.")
     return value
 
 
-def _points(value: Any, where: str) -> npt.NDArray[np.float32]:
-    points = as_numbers(value, _F4, where)
+def _points(value: Any, where: str, dtype: np.dtype[Any] = _F4) -> npt.NDArray[Any]:
+    points = as_numbers(value, dtype, where)
     if points.ndim == 1 and points.size % 2 == 0:
         points = points.reshape(-1, 2)
     if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3:

@@ -7,29 +7,39 @@ from typing import Any
 
 import numpy as np
 
-from fastload.sample.fields import Image, Label, Polygons
+from fastload.sample.fields import Image, Label, Labels, Polygons
 from fastload.sample.schema import Field
 
 __all__ = ["is_file", "plain_value"]
 
 
 def plain_value(field: Field, data: bytes) -> Any:
-    """The value of a field's bytes: numbers, str, lists and dicts; bytes as base64, a label's name.
+    """The value of a field's bytes: numbers, str, lists and dicts; bytes as base64, names of labels.
 
     Raises:
         FormatError: bytes that are no value's.
     """
     value = field.decode(data)
     kind = field.kind
-    if isinstance(kind, Polygons) and kind.format == "polygons":
-        return [[polygon.reshape(-1).tolist() for polygon in polygons] for polygons in value]
+    if isinstance(kind, Polygons):
+        return [
+            one if isinstance(one, dict) else [part.reshape(-1).tolist() for part in one] for one in value
+        ]
     if isinstance(kind, Label):
-        if value < 0:
-            return None
-        return kind.classes[value] if kind.classes else value
+        return _name_of(kind, value)
+    if isinstance(kind, Labels):
+        return [_name_of(kind, one) for one in value.tolist()]
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+def _name_of(kind: Label | Labels, index: int) -> Any:
+    if index < 0:
+        return None
+    if not kind.classes or kind.indices[kind.classes[index]] != index:  # two classes of one name
+        return index
+    return kind.classes[index]
 
 
 def is_file(field: Field, raw: bool = False) -> bool:

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
 import numpy as np
 
 from fastload.sample import values
-from fastload.sample.fields import Image, Kind, Label, Mask, Storage
-from fastload.sample.kind_words import kind_of, words_of
+from fastload.sample.fields import (
+    Boxes,
+    Image,
+    Json,
+    Keypoints,
+    Kind,
+    Label,
+    Labels,
+    Mask,
+    Polygons,
+    Storage,
+    Texts,
+)
+from fastload.sample.kind_words import kind_of, leader_of, words_of
 
-__all__ = ["MAX_FIELDS", "Field", "Schema"]
+__all__ = ["MAX_FIELDS", "Field", "Of", "Schema", "field_of"]
 
 MAX_FIELDS = 100  # their files have numbers of two digits
 MAX_NAME_BYTES = 128
 # Keys of a batch that are no field's: which positions are samples, and sizes of pictures.
 _VALID, _SIZES = "valid", "_sizes"
+_LEADERS = (Boxes, Keypoints, Polygons, Labels, Texts)  # what has an entry for each object
+
+
+@dataclass(frozen=True)
+class Of:
+    """The kind of a field whose rows say something of the same objects as another field's.
+
+    Args:
+        leader: the other field's name.
+        kind: what the field holds.
+    """
+
+    leader: str
+    kind: Kind
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", kind_of(self.kind))
 
 
 @dataclass(frozen=True)
@@ -28,6 +58,8 @@ class Field:
     Args:
         name: in batches, and in the shards for other libraries.
         kind: what it holds; see :mod:`fastload.sample.fields`.
+        of: the field whose objects its rows say something of, in the same order; None: it stands alone.
+        source: what it was in the set that it was packed from, as JSON; of no importance to loaders.
 
     Raises:
         ValueError, TypeError: no legal name, or no kind.
@@ -35,12 +67,18 @@ class Field:
 
     name: str
     kind: Kind
+    of: str | None = None
+    source: Any = dataclass_field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or _wrong_name(self.name):
             legal = _wrong_name(self.name) if isinstance(self.name, str) else "must be a str"
             raise ValueError(f"A field's name {legal}. Found: {self.name!r}.")
         object.__setattr__(self, "kind", kind_of(self.kind))
+        if self.of is not None and not isinstance(self.of, str):
+            raise TypeError(f"Field {self.name!r}: of must be the name of a field. Found: {self.of!r}.")
+        if self.source is not None:
+            values.encode(Json(), self.source, f"{self.name}: source")
 
     @property
     def storage(self) -> Storage:
@@ -79,11 +117,16 @@ class Field:
         values.check_bytes(self.kind, data, self.name)
 
     def to_json(self) -> dict[str, Any]:
-        """Name, kind and settings."""
-        return {"name": self.name, **self.kind.to_json()}
+        """Name, kind and settings, and whose objects it is of and what it was, where that is said."""
+        said = {"of": self.of, "source": self.source}
+        return {
+            "name": self.name,
+            **self.kind.to_json(),
+            **{key: value for key, value in said.items() if value is not None},
+        }
 
     def __str__(self) -> str:
-        return f"{self.name}={words_of(self.kind)}"
+        return f"{self.name}={words_of(self.kind)}" + (f" of {self.of}" if self.of is not None else "")
 
 
 @dataclass(frozen=True)
@@ -118,6 +161,24 @@ class Schema:
                     f"A field cannot be called {name!r}: under this key a batch has the sizes of "
                     f"the pictures of {name.removesuffix(_SIZES)!r}. Choose another name."
                 )
+        for field in self.fields:
+            if field.of is not None:
+                self._check_of(field)
+
+    def _check_of(self, field: Field) -> None:
+        where = f"Field {field.name!r} is of {field.of!r}"
+        leader = next((one for one in self.fields if one.name == field.of), None)
+        if leader is None:
+            raise ValueError(f"{where}, and there is no such field. Fields: {', '.join(self.names)}.")
+        if not isinstance(leader.kind, _LEADERS) or leader.of is not None:
+            legal = ", ".join(kind.name for kind in _LEADERS)
+            raise ValueError(
+                f"{where}, which must be of kind {legal}, and of no other field itself. Found: {leader}."
+            )
+        if not isinstance(field.kind, _LEADERS) and not field.kind.has_rows:
+            raise ValueError(
+                f"{where}, and must have rows, as array(float64, (None,)) has. Found: {words_of(field.kind)}."
+            )
 
     @classmethod
     def of(cls, what: Any) -> Schema:
@@ -125,7 +186,8 @@ class Schema:
 
         Args:
             what: a Schema; a mapping of kinds by name; or a sequence of Fields, pairs of name and kind, or
-                mappings as :meth:`Field.to_json` gives. Kinds may be words, as ``"boxes(xywh)"``.
+                mappings as :meth:`Field.to_json` gives. Kinds may be words, as ``"boxes(xywh)"``, and with
+                their leader: ``Of("boxes", Labels())``, or ``"labels of boxes"``.
 
         Raises:
             ValueError, TypeError: no legal schema.
@@ -133,7 +195,7 @@ class Schema:
         if isinstance(what, Schema):
             return what
         if isinstance(what, Mapping):
-            return cls(tuple(Field(name, kind_of(kind)) for name, kind in what.items()))
+            return cls(tuple(field_of(name, kind) for name, kind in what.items()))
         if isinstance(what, (str, bytes)) or not isinstance(what, Iterable):
             raise TypeError(
                 "A schema is a mapping of kinds by name, as {'image': Image(), 'boxes': Boxes()}, or a "
@@ -171,11 +233,33 @@ class Schema:
         in_index = (self.index_field, self.label_field)
         return tuple((number, field) for number, field in enumerate(self.fields) if field not in in_index)
 
+    def check_rows(self, data: Sequence[bytes | None]) -> None:
+        """Check that fields of one leader have equally many rows.
+
+        Args:
+            data: a sample's values, in the schema's order; of pictures None.
+
+        Raises:
+            ValueError: they have not, in words.
+        """
+        for field, value in zip(self.fields, data, strict=True):
+            if field.of is None:
+                continue
+            leader = self[field.of]
+            wanted = values.row_count(leader.kind, data[self.position(field.of)] or b"")
+            found = values.row_count(field.kind, value or b"")
+            if found != wanted:
+                raise ValueError(
+                    f"field {field.name!r} is of {field.of!r} and must have as many rows, {wanted}. "
+                    f"Found: {found}."
+                )
+
     @property
     def is_plain(self) -> bool:
         """Whether it is an image and a label as version 1.0 has them: a batch is (images, labels)."""
         return (
             [field.name for field in self.fields] == ["image", "label"]
+            and all(field.source is None for field in self.fields)
             and self.fields[0].kind == Image()
             and isinstance(self.fields[1].kind, Label)
         )
@@ -217,15 +301,25 @@ class Schema:
         return ", ".join(map(str, self.fields))
 
 
+def field_of(name: str, kind: Any) -> Field:
+    """A field, from its name and whatever says what it holds and whose objects it is of."""
+    if isinstance(kind, Of):
+        return Field(name, kind.kind, kind.leader)
+    if isinstance(kind, str):
+        kind, leader = leader_of(kind)
+        return Field(name, kind_of(kind), leader)
+    return Field(name, kind_of(kind))
+
+
 def _field_of(part: Any) -> Field:
     if isinstance(part, Field):
         return part
     if isinstance(part, Mapping):
         if "name" not in part:
             raise ValueError(f"A field needs a 'name'. Found: {dict(part)!r}.")
-        return Field(part["name"], Kind.from_json(part))
+        return Field(part["name"], Kind.from_json(part), part.get("of"), part.get("source"))
     if isinstance(part, (tuple, list)) and len(part) == 2:
-        return Field(part[0], kind_of(part[1]))
+        return field_of(*part)
     raise TypeError(f"A field is a Field, a pair of name and kind, or a mapping. Found: {part!r}.")
 
 

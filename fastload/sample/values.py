@@ -14,11 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label
+from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label, Labels
 from fastload.sample.numbers import as_numbers
-from fastload.sample.outlines import decode_polygons, decode_rle, encode_polygons, encode_rle
+from fastload.sample.outlines import (
+    decode_mixed,
+    decode_polygons,
+    decode_rle,
+    encode_mixed,
+    encode_polygons,
+    encode_rle,
+)
 
-__all__ = ["check_bytes", "decode", "encode", "wrong_rows"]
+__all__ = ["check_bytes", "decode", "encode", "row_count", "wrong_rows"]
 
 _NONE = -1  # a label
 
@@ -29,10 +36,10 @@ def encode(kind: Kind, value: Any, name: str = "value") -> bytes:
     Args:
         kind: the field's.
         value: numbers: anything NumPy takes as an array of the kind's shape (boxes (n, 4), keypoints
-            (n, points, 3) or (n, 3 * points)); a label: index, class name, or None for none; polygons: of
-            each object a list of polygons, or of run lengths ``{"size", "counts"}``; text: str; bytes; JSON:
-            what ``json`` takes, with str keys and finite numbers; pictures: the bytes of the file. None is
-            nothing (no rows, no text) for ragged kinds.
+            (n, points, 3) or (n, 3 * points)); a label: index, class name, or None for none; labels: a list
+            of these; polygons: of each object a list of polygons, or of run lengths ``{"size", "counts"}``;
+            text: str; texts: a list of str; bytes; JSON: what ``json`` takes, with str keys and finite
+            numbers; pictures: the bytes of the file. None is nothing (no rows, no text) for ragged kinds.
         name: the field's, for messages.
 
     Raises:
@@ -46,7 +53,7 @@ def encode(kind: Kind, value: Any, name: str = "value") -> bytes:
 
 def decode(kind: Kind, data: bytes, name: str = "value") -> Any:
     """The value of :func:`encode`'s bytes: NumPy arrays of their own memory and NumPy numbers, int for a
-    label, lists for polygons, str, bytes, and what JSON says.
+    label, lists for polygons and texts, str, bytes, and what JSON says.
 
     Raises:
         FormatError: bytes that are no value's.
@@ -77,6 +84,13 @@ def check_bytes(kind: Kind, data: bytes, name: str = "value") -> None:
         )
 
 
+def row_count(kind: Kind, data: bytes) -> int:
+    """How many rows, objects or texts a value of a ragged kind has."""
+    if kind.has_rows:
+        return len(data) // kind.item_bytes
+    return int.from_bytes(data[:4], "little")
+
+
 def wrong_rows(kind: Kind, rows: npt.NDArray[Any]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
     """Which values (fixed) or rows (ragged) a kind of numbers cannot hold.
 
@@ -86,7 +100,7 @@ def wrong_rows(kind: Kind, rows: npt.NDArray[Any]) -> list[tuple[str, npt.NDArra
     Returns:
         Reasons, as ``"must be finite"``, each with the rows it holds for, (n,) bool.
     """
-    if isinstance(kind, Label):
+    if isinstance(kind, (Label, Labels)):
         most = len(kind.classes) or 2**31 - 1
         return [(f"must be from -1 to {most - 1}, a class index or none", (rows < _NONE) | (rows >= most))]
     if rows.dtype.kind == "b":
@@ -116,6 +130,8 @@ def _encode_numbers(kind: Kind, value: Any, where: str) -> bytes:
         value = _class_index(kind, value, where)
     if value is None and kind.has_rows:
         return b""
+    if isinstance(kind, Labels) and isinstance(value, (list, tuple)):
+        value = [_class_index(kind, one, where) for one in value]
     numbers = as_numbers(value, kind.item_dtype, where)
     shape = kind.item_shape
     if kind.has_rows:
@@ -139,14 +155,16 @@ def _encode_numbers(kind: Kind, value: Any, where: str) -> bytes:
     return numbers.tobytes()
 
 
-def _class_index(kind: Label, value: Any, where: str) -> Any:
+def _class_index(kind: Label | Labels, value: Any, where: str) -> Any:
     if value is None:
         return _NONE
     if not isinstance(value, str):
         return value
     if value not in kind.indices:
         known = (
-            f"{len(kind.classes)} classes" if kind.classes else "no classes: name them, as Label(classes=...)"
+            f"{len(kind.classes)} classes"
+            if kind.classes
+            else f"no classes: name them, as {type(kind).__name__}(classes=...)"
         )
         raise ValueError(f"{where} must be a class index or one of its {known}. Found: {value!r}.")
     return kind.indices[value]
@@ -177,6 +195,34 @@ def _encode_text(kind: Kind, value: Any, where: str) -> bytes:
         return value.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{where} must be text that UTF-8 can say. Found: {value[error.start]!r}.") from None
+
+
+def _encode_texts(kind: Kind, value: Any, where: str) -> bytes:
+    if value is None:
+        return b""
+    if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
+        raise TypeError(f"{where} must be a list of str. Found: {value!r:.80} ({type(value).__name__}).")
+    texts = [_encode_text(kind, text, f"{where}, text {number}") for number, text in enumerate(value)]
+    if any(text is None for text in value):
+        raise TypeError(f"{where} must be a list of str. Found: None in it.")
+    if not texts:
+        return b""
+    return np.array([len(texts), *map(len, texts)], "<u4").tobytes() + b"".join(texts)
+
+
+def _decode_texts(kind: Kind, data: bytes) -> list[str]:
+    if not data:
+        return []
+    count = int.from_bytes(data[:4], "little")
+    begin = 4 + 4 * count
+    lengths = np.frombuffer(data[4:begin], "<u4").tolist() if count and len(data) >= begin else []
+    if not count or sum(lengths) != len(data) - begin:
+        raise ValueError(f"{count} texts are to come, and their lengths do not come to its bytes")
+    texts = []
+    for length in lengths:
+        texts.append(data[begin : begin + length].decode())
+        begin += length
+    return texts
 
 
 def _encode_bytes(kind: Kind, value: Any, where: str) -> bytes:
@@ -247,14 +293,19 @@ _NUMBERS = _Codec(_encode_numbers, _decode_numbers)
 _PICTURE = _Codec(_encode_picture, lambda kind, data: data)
 
 
+_OUTLINES: dict[str, tuple[Callable[[Any, str], bytes], Callable[[bytes], Any]]] = {
+    "polygons": (encode_polygons, decode_polygons),
+    "rle": (encode_rle, decode_rle),
+    "mixed": (encode_mixed, decode_mixed),
+}
+
+
 def _encode_outlines(kind: Any, value: Any, where: str) -> bytes:
-    if value is None:
-        return b""
-    return encode_rle(value, where) if kind.format == "rle" else encode_polygons(value, where)
+    return b"" if value is None else _OUTLINES[kind.format][0](value, where)
 
 
 def _decode_outlines(kind: Any, data: bytes) -> Any:
-    return decode_rle(data) if kind.format == "rle" else decode_polygons(data)
+    return _OUTLINES[kind.format][1](data)
 
 
 _CODECS: dict[str, _Codec] = {
@@ -269,4 +320,6 @@ _CODECS: dict[str, _Codec] = {
     "text": _Codec(_encode_text, lambda kind, data: data.decode()),
     "bytes": _Codec(_encode_bytes, lambda kind, data: data),
     "json": _Codec(_encode_json, _decode_json),
+    "labels": _NUMBERS,
+    "texts": _Codec(_encode_texts, _decode_texts),
 }

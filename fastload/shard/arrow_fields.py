@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from fastload.sample.fields import Json, Label, Polygons, Scalar
+from fastload.sample.fields import Json, Label, Labels, Polygons, Scalar
 from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
@@ -21,6 +21,7 @@ __all__ = ["array_of", "feature_of", "type_of"]
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])
 _RLE = pa.struct([("size", pa.list_(pa.int32())), ("counts", pa.list_(pa.int64()))])
+_MIXED = pa.struct([("outlines", pa.list_(pa.list_(pa.float64()))), *_RLE])
 _OUTLINES = pa.list_(pa.list_(pa.float32()))  # of an object: its polygons, each x, y, x, y, ...
 
 
@@ -32,7 +33,11 @@ def type_of(field: Field, raw: bool = False) -> pa.DataType:
     if isinstance(kind, Label):
         return pa.int64()
     if isinstance(kind, Polygons):
-        return pa.list_(_OUTLINES if kind.format == "polygons" else _RLE)
+        return pa.list_({"polygons": _OUTLINES, "rle": _RLE, "mixed": _MIXED}[kind.format])
+    if isinstance(kind, Labels):
+        return pa.list_(pa.int64())
+    if kind.name == "texts":
+        return pa.list_(pa.string())
     if kind.name in ("text", "json"):
         return pa.string()
     if kind.name == "bytes":
@@ -50,6 +55,9 @@ def feature_of(field: Field, raw: bool = False) -> Any:
         return {"_type": "Image"}
     if isinstance(kind, Label) and kind.classes:
         return {"names": list(kind.classes), "_type": "ClassLabel"}
+    if isinstance(kind, Labels) and kind.classes and len(set(kind.classes)) == len(kind.classes):
+        names = {"names": list(kind.classes), "_type": "ClassLabel"}
+        return {"feature": names, "length": -1, "_type": "Sequence"}
     return _feature(type_of(field, raw))
 
 
@@ -72,20 +80,31 @@ def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: b
         return _pictures(field, chunk, keys, raw)
     if isinstance(kind, Label):
         return numbers(chunk.data.view("<i4").astype(np.int64))
-    if isinstance(kind, Polygons):
-        return pa.array(_values(field, chunk), type_of(field))
+    if isinstance(kind, Polygons) or kind.name == "texts":
+        found = _values(field, chunk)
+        if isinstance(kind, Polygons) and kind.format == "mixed":
+            found = [[_mixed(one) for one in objects] for objects in found]
+        return pa.array(found, type_of(field))
+    if isinstance(kind, Labels):
+        labels = numbers(chunk.data.view("<i4").astype(np.int64))
+        return _lists(labels, _ends(chunk.lengths // np.uint64(kind.item_bytes)))
     if kind.name in ("text", "json", "bytes"):
         return _texts(type_of(field), chunk, isinstance(kind, Json))
-    found = numbers(chunk.data.view(np.dtype(kind.item_dtype)))
+    flat = numbers(chunk.data.view(np.dtype(kind.item_dtype)))
     if isinstance(kind, Scalar):
-        return found
+        return flat
     for side in reversed(kind.item_shape if kind.has_rows else kind.item_shape[1:]):
-        found = _lists(found, np.arange(0, len(found) + 1, side))
+        flat = _lists(flat, np.arange(0, len(flat) + 1, side))
     if kind.has_rows:
         rows = chunk.lengths // np.uint64(kind.item_bytes)
     else:
         rows = np.full(len(chunk), kind.item_shape[0], np.uint64)
-    return _lists(found, _ends(rows))
+    return _lists(flat, _ends(rows))
+
+
+def _mixed(one: Any) -> dict[str, Any]:
+    """An object of either form as a struct of both, one of them empty."""
+    return {"outlines": [], **one} if isinstance(one, dict) else {"outlines": one, "size": [], "counts": []}
 
 
 def _depth(field: Field) -> int:

@@ -1,4 +1,4 @@
-"""The manifest's ``fields``: the schema, and where each field's values lie (FORMAT.md, version 1.1)."""
+"""The manifest's ``fields``: the schema, and where each field's values lie (FORMAT.md, "Fields")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # an image and a label need none of it
     from fastload.sample.schema import Field, Schema
 
-__all__ = ["ColumnFile", "Entries", "column_file", "column_name", "entries_of", "fields_digest", "schema_of"]
+__all__ = [
+    "ColumnFile",
+    "Entries",
+    "column_file",
+    "column_name",
+    "entries_of",
+    "fields_digest",
+    "minor_of",
+    "schema_of",
+]
 
 #: One JSON object a field.
 Entries = Sequence[Mapping[str, Any]]
@@ -53,6 +62,21 @@ def entries_of(schema: Schema, files: Mapping[str, ColumnFile]) -> list[dict[str
             entry |= {"stored": "column", "file": file.file, "size": file.size, "digest": file.digest}
         entries.append(entry)
     return entries
+
+
+def minor_of(entries: Entries) -> int:
+    """The format's minor version that has all that is said of fields; older readers would miss some."""
+    if not entries:
+        return 0
+    return 2 if any(map(_is_of_version_2, entries)) else 1
+
+
+def _is_of_version_2(entry: Mapping[str, Any]) -> bool:
+    return bool(
+        entry["kind"] in ("labels", "texts")
+        or (entry["kind"], entry.get("format")) == ("polygons", "mixed")
+        or entry.keys() & {"of", "source", "pairs"}
+    )
 
 
 def fields_digest(entries: Entries) -> bytes:
@@ -116,8 +140,8 @@ def _field(number: int, entry: Any, classes: Sequence[str]) -> Field:
             f"field {number} must be an object with 'name', 'kind' and 'stored'. Found: {entry!r:.200}."
         )
     if entry["stored"] == "label" and entry["kind"] == Label.name:
-        return Field(entry["name"], Label(tuple(classes)))
+        return Field(entry["name"], Label(tuple(classes)), entry.get("of"), entry.get("source"))
     try:
-        return Field(entry["name"], Kind.from_json(entry))
+        return Field(entry["name"], Kind.from_json(entry), entry.get("of"), entry.get("source"))
     except TypeError as error:  # a setting of another type than any legal one
         raise ValueError(f"field {number} has settings that are wrong: {error}.") from None

@@ -21,7 +21,8 @@ from fastload.shard.chunk import Chunk
 __all__ = ["FieldDatasets", "append_rows", "free_name"]
 
 _CHUNK = 1024  # references (16 bytes each) a chunk
-_STRINGS = ("text", "json", "polygons")
+_AS_JSON = ("polygons", "texts")
+_STRINGS = ("text", "json", *_AS_JSON)
 
 
 def free_name(schema: Schema | None, name: str) -> str:
@@ -119,6 +120,6 @@ def _rows(field: Field, chunk: Chunk) -> npt.NDArray[Any]:
 
 
 def _text(field: Field, data: bytes) -> bytes:
-    if field.kind.name == "polygons":
+    if field.kind.name in _AS_JSON:
         return json.dumps(plain_value(field, data)).encode()
     return data

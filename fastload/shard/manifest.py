@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
-from fastload.shard.fields import Entries, fields_digest, schema_of
+from fastload.shard.fields import Entries, fields_digest, minor_of, schema_of
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Schema
@@ -90,7 +90,7 @@ class Manifest:
     @property
     def version(self) -> tuple[int, int]:
         """The format's version that it needs."""
-        return (MAJOR, 1 if self.fields else 0)
+        return (MAJOR, minor_of(self.fields))
 
     @property
     def id(self) -> str:

@@ -20,7 +20,7 @@ import fastload
 from fastload.errors import PackError
 from fastload.packing import PackOptions, dry_run, pack
 from fastload.packing.samples.rows import open_rows
-from fastload.packing.samples.table import kinds_of, open_table
+from fastload.packing.samples.table import open_table, told_by
 from fastload.packing.verify import verify
 from fastload.sample.fields import KINDS
 from fastload.sample.plain import plain_value
@@ -148,7 +148,7 @@ def test_fields_that_are_said(tmp_path: Path) -> None:
     assert sum("x1 <= x2" in reason for reason in reasons) > 5
     for said, message in (
         ("nothing=text", "has no column 'nothing'; its columns: path, mask"),
-        ("label=texts", "must be one of image, mask"),
+        ("label=words", "must be one of image, mask"),
         ("label", "--field takes NAME=KIND"),
     ):
         done = run_cli("pack", path, tmp_path / "no", "--field", said)
@@ -265,12 +265,12 @@ def test_the_kinds_in_the_documentation() -> None:
     block = text.split("as in Python:\n\n")[1].split("\n\n")[0]
     words = [word for line in block.splitlines() for word in line.strip().split("    ")]
     assert len(words) > 15
-    found = kinds_of({word: word.removesuffix(" (left out)") for word in words})
-    assert {kind.name for kind in found.values() if kind is not None} == {*KINDS}
+    found = told_by({word: word.removesuffix(" (left out)") for word in words})
+    assert {told.kind.name for told in found.values() if told is not None} == {*KINDS}
     assert found["none (left out)"] is None
 
 
 def test_kinds_are_words() -> None:
-    assert kinds_of({"a": "none"}) == {"a": None}
+    assert told_by({"a": "none"}) == {"a": None}
     with pytest.raises(PackError, match="must be one of"):
-        kinds_of({"a": "picture"})
+        told_by({"a": "picture"})

@@ -27,10 +27,12 @@ from fastload.sample.fields import (
     Keypoints,
     Kind,
     Label,
+    Labels,
     Mask,
     Polygons,
     Scalar,
     Text,
+    Texts,
 )
 from fastload.sample.kind_words import kind_of, words_of
 from fastload.sample.schema import MAX_FIELDS, Field, Schema
@@ -40,7 +42,8 @@ SAMPLES: list[Kind] = [
     Image(), Image(1, 16), Mask(), Mask(16, ("sky", "road"), 65535), Label(), Label(("a", "b")),
     *(Scalar(dtype) for dtype in DTYPES), Array("float32", (None, 5)), Array("uint8", (3, 4)),
     Boxes("cxcywh", True), Polygons(), Polygons("rle"), Keypoints(17), Keypoints(5, False),
-    Text(), Bytes(), Json(),
+    Text(), Bytes(), Json(), Labels(), Labels(("a", "b")), Labels(("a", "b"), (7, -3)), Texts(),
+    Polygons("mixed"), Keypoints(4, True, ((0, 3), (1, 2))),
 ]  # fmt: skip
 
 
@@ -122,7 +125,7 @@ def test_dtypes_by_any_name(dtype: Any, name: str) -> None:
         (lambda: Array("int8", (2**20, 2**20)), "at most 1073741824 bytes"),
         (lambda: Boxes("yxyx"), "'xyxy' or 'xywh' or 'cxcywh'. Found: 'yxyx'."),
         (lambda: Boxes(relative=1), "False or True. Found: 1."),
-        (lambda: Polygons("mask"), "'polygons' or 'rle'. Found: 'mask'."),
+        (lambda: Polygons("mask"), "'polygons' or 'rle' or 'mixed'. Found: 'mask'."),
         (lambda: Keypoints(0), "points must be an integer from 1 to 65535"),
         (lambda: kind_of("boxes(xyxy, true, 3)"), "format, relative"),
         (lambda: kind_of("box"), "must be one of image, mask"),

@@ -19,6 +19,8 @@ enum class FieldKind : uint8_t {
   kText = 8,
   kBytes = 9,
   kJson = 10,
+  kLabels = 11,
+  kTexts = 12,
 };
 
 // How the values of a field lie in its column.
@@ -34,7 +36,7 @@ struct KindRow {
   Storage storage;  // an array whose first dimension is open is ragged
 };
 
-inline constexpr std::array<KindRow, 11> kFieldKinds{{
+inline constexpr std::array<KindRow, 13> kFieldKinds{{
     {"image", FieldKind::kImage, Storage::kRecord},
     {"mask", FieldKind::kMask, Storage::kRecord},
     {"label", FieldKind::kLabel, Storage::kFixed},
@@ -46,6 +48,8 @@ inline constexpr std::array<KindRow, 11> kFieldKinds{{
     {"text", FieldKind::kText, Storage::kRagged},
     {"bytes", FieldKind::kBytes, Storage::kRagged},
     {"json", FieldKind::kJson, Storage::kRagged},
+    {"labels", FieldKind::kLabels, Storage::kRagged},
+    {"texts", FieldKind::kTexts, Storage::kRagged},
 }};
 
 inline constexpr std::array<const char*, 3> kStorageNames{"record", "fixed", "ragged"};

@@ -116,6 +116,7 @@ class Encoder:
             if self.strings and named.kind.name == "text" and b"\0" in data:
                 raise ValueError(f"field {named.name!r}: HDF5's strings hold no NUL; use another format")
             found.append(data)
+        self.schema.check_rows([value if isinstance(value, bytes) else None for value in found])
         return found if self.transcoder is None else self.transcoder.values(found)
 
     def digest(self, sample: Mapping[str, Any] | Failed) -> bytes:

@@ -7,10 +7,10 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fastload.errors import PackError
 from fastload.packing.samples.columns import Column, value_of
@@ -21,10 +21,9 @@ from fastload.packing.samples.pictures import path_of
 from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES
 from fastload.sample.fields import Image, Kind, Label, Mask
-from fastload.sample.kind_words import kind_of
-from fastload.sample.schema import Field, Schema
+from fastload.sample.schema import Field, Schema, field_of
 
-__all__ = ["Table", "has_fields", "kinds_of", "of_same_classes", "open_table"]
+__all__ = ["Table", "has_fields", "of_same_classes", "open_table", "told_by"]
 
 SCHEMA_SUFFIX = ".schema.json"  # a.jsonl's schema is in a.schema.json, if there is such a file
 _LOOKED_AT = 16  # values of a large column
@@ -52,14 +51,30 @@ def schema_file(path: Path) -> Path:
     return path.with_name(path.stem + SCHEMA_SUFFIX)
 
 
-def kinds_of(words: Mapping[str, str]) -> dict[str, Kind | None]:
-    """What ``--field NAME=KIND`` says: kinds by column; None: left out.
+class Told(NamedTuple):
+    """What is said of a column, as of a field; see :class:`fastload.Field`."""
+
+    kind: Kind
+    of: str | None = None
+    source: Any = None
+
+    @classmethod
+    def by(cls, field: Field) -> Told:
+        """What a field says."""
+        return cls(field.kind, field.of, field.source)
+
+
+def told_by(words: Mapping[str, str]) -> dict[str, Told | None]:
+    """What ``--field NAME=KIND`` says: of columns by their names; None: left out.
 
     Raises:
         PackError: no such kind.
     """
     try:
-        return {name: None if word.strip() == "none" else kind_of(word) for name, word in words.items()}
+        return {
+            name: None if word.strip() == "none" else Told.by(field_of("column", word))
+            for name, word in words.items()
+        }
     except (ValueError, TypeError) as error:
         raise PackError(str(error)) from None
 
@@ -147,7 +162,7 @@ def _is_a_path(value: Any) -> bool:
 
 def open_table(
     path: Path | Rows,
-    named: Mapping[str, Kind | None],
+    named: Mapping[str, Told | None],
     limit: int | None = None,
     wanted: Schema | None = None,
 ) -> Table:
@@ -155,7 +170,7 @@ def open_table(
 
     Args:
         path: the table, or its rows.
-        named: kinds of columns that are not to be guessed (None: leave the column out).
+        named: columns that are not to be guessed (None: leave the column out).
         limit: only the first so many rows are samples.
         wanted: the fields, each from the column of its name; all other columns are left out.
 
@@ -165,10 +180,12 @@ def open_table(
     rows = open_rows(path) if isinstance(path, Path) else path
     said = _said_by(rows)
     fields_of = _columns_of(wanted, rows) if wanted is not None else {}
-    named = {**said, **named} if wanted is None else {name: f.kind for name, f in fields_of.items()}
+    named = {**said, **named} if wanted is None else {name: Told.by(f) for name, f in fields_of.items()}
 
     def column_of(name: str) -> Column:
-        return Column(name, rows.texts, named.get(name), whole=named.get(name) == said.get(name))
+        told = named.get(name)
+        kind = None if told is None else told.kind
+        return Column(name, rows.texts, kind, whole=told == said.get(name))
 
     columns = {name: column_of(name) for name in rows.names()}
     count = _look_through(rows, columns, column_of, limit)
@@ -183,8 +200,12 @@ def open_table(
             return fields_of[column].name
         return column if column in said else _field_name(column, kinds[column], kinds)
 
+    def field(column: str) -> Field:
+        told = named.get(column) or Told(kinds[column])
+        return Field(field_name(column), kinds[column], told.of, told.source)
+
     try:
-        schema = Schema(tuple(Field(field_name(column), kind) for column, kind in kinds.items()))
+        schema = Schema(tuple(map(field, kinds)))
     except (ValueError, TypeError) as error:
         raise PackError(f"{rows.where}: {error} Say which column is what: --field NAME=image.") from None
     return Table(rows, schema, tuple(kinds), count)
@@ -200,7 +221,8 @@ def of_same_classes(tables: list[Table]) -> list[Table]:
         numbers = all(text.isdecimal() for text in found[0])
         names = max(found, key=len) if numbers else tuple(sorted({text for each in found for text in each}))
         for table in tables:
-            fields = (Field(each.name, Label(names)) if each.name == name else each for each in table.schema)
+            label = Label(names)
+            fields = (replace(each, kind=label) if each.name == name else each for each in table.schema)
             table.schema = Schema(tuple(fields))
     return tables
 
@@ -250,13 +272,16 @@ def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
     return "image" if is_first and others[0] == column else column
 
 
-def _said_by(rows: Rows) -> dict[str, Kind | None]:
+def _said_by(rows: Rows) -> Mapping[str, Told | None]:
     """What a schema beside the table says, or class names in it."""
     beside = None if rows.path is None else schema_file(rows.path)
     if beside is not None and beside.exists():
         try:
-            return {field.name: field.kind for field in Schema.from_json(beside.read_text(encoding="utf-8"))}
+            return {
+                field.name: Told.by(field) for field in Schema.from_json(beside.read_text(encoding="utf-8"))
+            }
         except (ValueError, TypeError) as error:
             raise PackError(f"{beside} is no schema: {error}") from None
-    pictures: dict[str, Kind | None] = {name: picture_kind(name, ()) for name in rows.pictures()}
-    return pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
+    pictures = {name: picture_kind(name, ()) for name in rows.pictures()}
+    kinds = pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
+    return {name: Told(kind) for name, kind in kinds.items()}
