@@ -24,12 +24,11 @@ namespace {
 constexpr uint8_t kUntouched = 0xA5;
 
 // What lies between the rows stays as it was: tests look at it.
-nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, const ViewTuple& view_tuple,
-                                    const FormatArg& format, const StoreSpec* wanted, bool nearest,
+nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, View view, const FormatArg& format,
+                                    const StoreSpec* wanted, bool nearest,
                                     const std::string& filter, int fill, const RawArg& raw,
                                     size_t gap, const PixelSpec* pixels, const PixelSpec* source,
                                     int repeat) {
-  View view = to_view(view_tuple);
   view.filter = by_name<Filter>("filter", kFilters, filter);
   const StoreSpec store = wanted == nullptr ? StoreSpec() : *wanted;
   const auto spec_of = [](const PixelSpec* spec) { return spec == nullptr ? PixelSpec() : *spec; };

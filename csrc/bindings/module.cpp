@@ -7,6 +7,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_base(m);
   fastload::bindings::register_decode(m);
   fastload::bindings::register_jpeg(m);
+  fastload::bindings::register_views(m);
   fastload::bindings::register_transform(m);
   fastload::bindings::register_pixels(m);
   fastload::bindings::register_cut(m);

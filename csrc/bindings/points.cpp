@@ -28,11 +28,9 @@ using Moved = std::vector<uint8_t>;
 using MotionTuple = std::tuple<std::array<double, 8>, bool>;
 
 // Bytes under the view, in memory of their own.
-nb::object move_points(const ViewTuple& tuple, uint32_t width, uint32_t height,
-                       const std::string& name, bool relative, const BytesArg& values,
-                       const std::vector<MotionTuple>& cut,
+nb::object move_points(const View& view, uint32_t width, uint32_t height, const std::string& name,
+                       bool relative, const BytesArg& values, const std::vector<MotionTuple>& cut,
                        const std::vector<MotionTuple>& source) {
-  const View view = to_view(tuple);
   const auto format = by_name<PointFormat>("format", kPointFormats, name);
   Motions motions;
   for (const auto& [a, perspective] : source) motions.source.push_back({a, perspective});

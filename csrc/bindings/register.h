@@ -11,6 +11,7 @@ void register_cache(nanobind::module_& m);
 void register_entries(nanobind::module_& m);
 void register_decode(nanobind::module_& m);
 void register_jpeg(nanobind::module_& m);
+void register_views(nanobind::module_& m);
 void register_transform(nanobind::module_& m);
 void register_pixels(nanobind::module_& m);
 void register_cut(nanobind::module_& m);

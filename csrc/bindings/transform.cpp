@@ -1,4 +1,4 @@
-// Views, resize and store for one picture, and the specs that the prefetch engine takes.
+// Resize and store for one picture, and the specs that the prefetch engine takes.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
@@ -19,7 +19,6 @@
 #include "base/error.h"
 #include "gil.h"
 #include "register.h"
-#include "transform/geometry/registry.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -33,8 +32,6 @@ namespace {
 
 using Image = nb::ndarray<const uint8_t, nb::shape<-1, -1, 3>, nb::c_contig, nb::device::cpu>;
 using Array = nb::ndarray<nb::numpy, uint8_t>;
-
-using StepTuple = std::tuple<std::string, std::vector<double>>;  // name, numbers
 
 Array owned(std::unique_ptr<uint8_t[]> data, std::initializer_list<size_t> shape) {
   uint8_t* raw = data.release();
@@ -70,9 +67,8 @@ void feed(Resampler& resampler, const std::vector<uint8_t>& pixels, const Rect& 
   resampler.end();
 }
 
-Array run_view(const Image& image, const ViewTuple& tuple, const std::string& filter_name,
+Array run_view(const Image& image, const View& view, const std::string& filter_name,
                const StoreSpec& spec, int chunk, int repeat) {
-  const View view = to_view(tuple);
   const auto filter = by_name<Filter>("filter", kFilters, filter_name);
   if (chunk < 1 || repeat < 1)
     throw Error(ErrorKind::kValue, "chunk and repeat must be at least 1.");
@@ -115,34 +111,6 @@ Array run_store(const Image& image, const StoreSpec& spec, int repeat) {
   }
   if (spec.channels_last) return owned(std::move(out), {image.shape(0), image.shape(1), 3 * size});
   return owned(std::move(out), {3, image.shape(0), image.shape(1) * size});
-}
-
-void make_geometry(GeometrySpec* self, const std::vector<StepTuple>& steps,
-                   const std::string& filter) {
-  GeometrySpec spec;
-  for (const auto& [name, numbers] : steps) spec.add(name, numbers);
-  spec.filter = by_name<Filter>("filter", kFilters, filter);
-  new (self) GeometrySpec(std::move(spec));
-}
-
-nb::dict geometry_list() {
-  nb::dict all;
-  for (const GeometryOperation* operation : geometry_operations()) {
-    nb::list parameters;
-    for (const char* name : operation->parameters) parameters.append(name);
-    all[operation->name] = nb::tuple(parameters);
-  }
-  return all;
-}
-
-void register_geometry(nb::module_& m) {
-  m.attr("GEOMETRY_OPERATIONS") = geometry_list();
-  nb::class_<GeometrySpec>(m, "GeometrySpec",
-                           "Crop, resize, window and flip; see transform/view.h.")
-      .def("__init__", make_geometry, "steps"_a = std::vector<StepTuple>{}, "filter"_a = "bilinear",
-           "steps: (name, numbers) each, the numbers as GEOMETRY_OPERATIONS has them.")
-      .def_prop_ro("filter",
-                   [](const GeometrySpec& s) { return kFilters[static_cast<size_t>(s.filter)]; });
 }
 
 // (probability, area, log of the ratio, count, fill, value), as EraseSpec's.
@@ -201,37 +169,12 @@ void register_store(nb::module_& m) {
 }  // namespace
 
 void register_transform(nb::module_& m) {
-  register_geometry(m);
   register_store(m);
   m.def(
-      "draw_view",
-      [](const GeometrySpec& spec, int width, int height, uint64_t seed, uint64_t epoch,
-         uint64_t sample, uint32_t draw, uint8_t view) -> ViewTuple {
-        const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw, view});
-        return {to_tuple(v.crop), {v.resized_width, v.resized_height}, to_tuple(v.window), v.flip};
-      },
-      "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
-      "A view: (crop, (resized width, height), window, flip); rectangles are (x, y, width, "
-      "height).");
-  m.def(
-      "drawn_filter",
-      [](const GeometrySpec& spec, int width, int height, uint64_t seed, uint64_t epoch,
-         uint64_t sample, uint32_t draw, uint8_t view) {
-        const View v = draw_view(spec, width, height, {epoch_key(seed, epoch), sample, draw, view});
-        return kFilters[static_cast<size_t>(v.filter)];
-      },
-      "spec"_a, "width"_a, "height"_a, "seed"_a, "epoch"_a, "sample"_a, "draw"_a = 0, "view"_a = 0,
-      "The filter by which draw_view's view is resized.");
-  m.def(
-      "source_rect",
-      [](const ViewTuple& view, const std::string& filter) {
-        return to_tuple(source_rect(to_view(view), by_name<Filter>("filter", kFilters, filter)));
-      },
-      "view"_a, "filter"_a = "bilinear", "The rectangle of the picture that a view needs.");
-  m.def(
       "resize",
-      [](const Image& image, const ViewTuple& view, const std::string& filter, int chunk,
-         int repeat) { return run_view(image, view, filter, StoreSpec{}, chunk, repeat); },
+      [](const Image& image, const View& view, const std::string& filter, int chunk, int repeat) {
+        return run_view(image, view, filter, StoreSpec{}, chunk, repeat);
+      },
       "image"_a, "view"_a, "filter"_a = "bilinear", "chunk"_a = 16, "repeat"_a = 1,
       "The window of a view of an (H, W, 3) uint8 picture, (h, w, 3) uint8. `chunk` rows go in at "
       "a time; "

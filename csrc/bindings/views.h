@@ -39,7 +39,13 @@ inline Rect to_rect(const RectTuple& t) {
 
 inline View to_view(const ViewTuple& t) {
   const auto& [crop, resized, window, flip] = t;
-  return {to_rect(crop), std::get<0>(resized), std::get<1>(resized), to_rect(window), flip};
+  View view;
+  view.crop = to_rect(crop);
+  view.resized_width = std::get<0>(resized);
+  view.resized_height = std::get<1>(resized);
+  view.window = to_rect(window);
+  view.flip = flip;
+  return view;
 }
 
 }  // namespace fastload::bindings

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -130,5 +129,5 @@ def _picture_sizes(dataset: Packed, decoded: Side, what: str) -> Sizes:
 
 def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:
     """Height and width of what a view shows of a picture; nothing of the size is drawn."""
-    window: Sequence[int] = _C.draw_view(spec, width, height, 0, 0, 0)[2]
+    window = _C.draw_view(spec, width, height, 0, 0, 0).window
     return window[3], window[2]

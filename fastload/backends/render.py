@@ -137,8 +137,8 @@ class Renderer:
             view = _C.draw_view(geometry, width, height, key.seed, key.epoch, sample, key.draw)
         except ValueError:  # smaller than RandomCrop: what is asked for
             assert self._plan.output_size is not None
-            view = ((0, 0, 1, 1), (1, 1), (0, 0, *self._plan.output_size[::-1]), False)
-        _, _, (_, _, width, height), _ = view
+            view = _C.View(((0, 0, 1, 1), (1, 1), (0, 0, *self._plan.output_size[::-1]), False))
+        _, _, width, height = view.window
         return torch.zeros(height, width, 3, dtype=getattr(torch, self._plan.dtype), device="cpu").permute(
             2, 0, 1
         )
@@ -150,5 +150,5 @@ def _bounded(picture: Any, side: int | str | None) -> Any:
     if (new_width, new_height) == (width, height):
         return picture
     target, whole = (new_width, new_height), (0, 0, new_width, new_height)
-    scaled = _C.resize(picture, ((0, 0, width, height), target, whole, False))
+    scaled = _C.resize(picture, _C.View(((0, 0, width, height), target, whole, False)))
     return scaled.reshape(new_height, new_width, 3)

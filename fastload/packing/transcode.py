@@ -109,7 +109,7 @@ class _Raw:
         if target == (width, height):
             return pixels
         whole = (0, 0, *target)
-        scaled: Pixels = _C.resize(pixels, ((0, 0, width, height), target, whole, False))
+        scaled: Pixels = _C.resize(pixels, _C.View(((0, 0, width, height), target, whole, False)))
         return scaled.reshape(target[1], target[0], 3)
 
 

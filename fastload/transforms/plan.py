@@ -212,7 +212,8 @@ class Plan:
         if self.source:
             picture = _C.operate(picture, self.source_spec(), seed, epoch, sample, draw)
         key = (geometry, width, height, seed, epoch, sample, draw)
-        view, filter = _C.draw_view(*key), _C.drawn_filter(*key)
+        view = _C.draw_view(*key)
+        filter = view.filter
         store = self.store_spec()
         if self.pixels:
             pixels = _C.resize(picture, view, filter)

@@ -39,7 +39,16 @@ enum class DrawOp : uint32_t {
   kBatch = 7,
   kDecoder = 8,
   kFilter = 9,
-  kPixels = 64,  // and up: see transform/pixels/operation.h
+  kZoomOut = 10,
+  kIouCrop = 11,
+  kResizeTo = 12,  // sizes and scales that are drawn
+  kTurn = 13,
+  kPartner = 14,  // in Python: other samples of a mosaic
+  kMosaic = 15,
+  kPerspective = 16,  // of a mosaic
+  kMixUp = 17,        // of two samples
+  kText = 18,         // in Python: one of several captions
+  kPixels = 64,       // and up: see transform/pixels/operation.h
 };
 struct DrawName {
   const char* name;

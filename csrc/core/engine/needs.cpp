@@ -31,7 +31,7 @@ std::optional<Rect> part_needed(const Announced& batch, size_t sample, const Rec
     if (!view_plan.source.empty() || !field.picture.source.empty()) return {};
     const View view = draw_view(view_plan.geometry, record.width, record.height,
                                 {batch.key, id, draw, static_cast<uint8_t>(field.view)});
-    parts.push_back(field.picture.nearest ? view.crop : source_rect(view, view.filter));
+    parts.push_back(decoded_rect(view, field.picture.nearest));
   }
   return around(parts);
 }

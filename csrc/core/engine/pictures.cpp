@@ -213,8 +213,7 @@ bool Pictures::decode_shared(const Job& job, const FieldsPlan::Stream& stream,
     const View view = scaled(tile.view, tile.drawn, {info.width, info.height});
     const bool whole = plan_.fields.cut(field).may_take_whole(job.rng(plan.view), drawn_);
     parts_.push_back(whole ? Rect{0, 0, static_cast<int>(info.width), static_cast<int>(info.height)}
-                     : plan.picture.nearest ? view.crop
-                                            : source_rect(view, view.filter));
+                           : decoded_rect(view, plan.picture.nearest));
   }
   const size_t pixel_bytes =
       plan_.fields.fields()[stream.fields.front()].picture.format.pixel_bytes();

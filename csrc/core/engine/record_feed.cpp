@@ -173,7 +173,7 @@ bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t 
       !is_inside(view)) {
     return false;
   }
-  add_window(view, source_rect(view, view.filter), batch);
+  add_window(view, decoded_rect(view, false), batch);
   bytes += decoded;
   batch.records.push_back(record);
   if (!scratch.empty()) batch.scratch.push_back(std::move(scratch));  // its address stays

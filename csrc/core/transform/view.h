@@ -2,7 +2,11 @@
 // that only those pixels are decoded.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,16 +17,43 @@ namespace fastload {
 
 enum class Filter : uint8_t { kBilinear = 0, kBicubic = 1 };
 
+// Corners of a box, in pixels.
+struct BoxXyxy {
+  double left = 0, top = 0, right = 0, bottom = 0;
+};
+
+// Of what a view is drawn.
+struct DrawnOf {
+  int width = 0;
+  int height = 0;
+  std::span<const BoxXyxy> boxes = {};  // in pixels of the picture; where the spec needs boxes
+};
+
 // The picture's rectangle `crop` is resized (antialiased) to resized_width x resized_height, and
-// `window` (in resized pixels) of that is the sample, mirrored if `flip`. A window that reaches
-// over the resized picture's border is zero there (torchvision's CenterCrop pads so).
+// `window` (in resized pixels) of that is the sample, mirrored if `flip`, then turned. A crop may
+// reach over the picture's border, and a window over the resized picture's: fill is there.
 struct View {
+  static constexpr Rect kAll{0, 0, -1, -1};
+  static constexpr double kNoBound = std::numeric_limits<double>::infinity();
+
   Rect crop;
   int resized_width = 0;
   int resized_height = 0;
   Rect window;
   bool flip = false;
   Filter filter = Filter::kBilinear;  // that resizes, antialiased
+
+  Rect seen = kAll;   // of the picture: what may be shown; the rest is fill. Without an area:
+                      // nothing, and x, y is some pixel of the picture
+  Rect shown = kAll;  // likewise of the resized picture
+  // Left, top, right, bottom of what crops and pads have left, in resized pixels: where boxes are
+  // clipped to.
+  std::array<double, 4> area{-kNoBound, -kNoBound, kNoBound, kNoBound};
+  // Boxes (of pixels of the picture) whose centre is not strictly inside become 0 0 0 0.
+  std::optional<Rect> centres;
+  uint8_t quarter = 0;  // quarter turns counter-clockwise, of the mirrored window
+
+  bool operator==(const View&) const = default;
 };
 
 struct GeometryOperation;  // transform/geometry/operation.h
@@ -40,6 +71,8 @@ class GeometrySpec {
     std::vector<double> numbers;
   };
   [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+  // Whether a step draws from the sample's boxes.
+  [[nodiscard]] bool needs_boxes() const;
 
   Filter filter = Filter::kBilinear;
 
@@ -51,11 +84,17 @@ class GeometrySpec {
 // left; a flip is noted, and done last. What each draws is said in its file.
 // Throws Error(kValue) for an empty picture and for one smaller than a random window, Error(kLimit)
 // where a side would exceed 2^24 pixels.
+View draw_view(const GeometrySpec& spec, const DrawnOf& of, const SampleRng& rng);
 View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng& rng);
 
 // The rectangle of the picture that the view needs: crop, cut to the support of the window's
 // pixels. Throws Error(kValue) for sides outside [1, 2^24] and for a window that misses the resized
 // picture.
 Rect source_rect(const View& view, Filter filter);
+
+// What must be decoded of the picture for the view, which is cut by the nearest pixel or by its own
+// filter: the part of source_rect() that is seen; where nothing is seen, one pixel. (By the nearest
+// pixel: of the whole crop.) Throws as source_rect().
+Rect decoded_rect(const View& view, bool nearest);
 
 }  // namespace fastload

@@ -15,6 +15,7 @@ struct GeometryOperation {
   std::span<const char* const>
       parameters;  // what `numbers` are; their ranges are checked in Python
   void (*apply)(std::span<const double> numbers, const SampleRng& rng, View& view);
+  bool needs_boxes = false;  // draws from the sample's boxes
 };
 
 // Python's int(round(x)): halves to even.
