@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fastload import errors, transforms
     from fastload._version import __version__ as __version__
     from fastload.cache.settings import CacheSetting
+    from fastload.collate.detection import Detection
     from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
     from fastload.diagnose.watch import diagnose
     from fastload.loader.data_loader import DataLoader
@@ -46,6 +47,7 @@ __all__ = [
     "CacheSetting",
     "Dali",
     "DataLoader",
+    "Detection",
     "Field",
     "Image",
     "Json",
@@ -86,6 +88,7 @@ _LAZY = {
     "CacheSetting": "fastload.cache.settings",
     "Dali": "fastload.loader.values",
     "DataLoader": "fastload.loader.data_loader",
+    "Detection": "fastload.collate.detection",
     "Field": "fastload.sample.schema",
     "Image": "fastload.sample.fields",
     "Json": "fastload.sample.fields",

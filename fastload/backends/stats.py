@@ -17,6 +17,10 @@ __all__ = ["ConsumerClock", "Counts", "batch_length", "stage_stats"]
 _OF_ONE_CACHE_USER = ("hits", "misses", "stored", "damaged", "failed")
 
 
+# Of batches that are dicts: what has a row for each sample, of fields and of ``collate``'s words.
+_LONG_AS_BATCH = (VALID, "pixel_mask", "img")
+
+
 @dataclass(frozen=True)
 class Counts:
     """What a back end has counted since it was made; empty what it does not have.
@@ -64,10 +68,13 @@ def _summed(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def batch_length(batch: Any, default: int) -> int:
-    """Samples in a batch: the length of its last tensor, else (a user's collate function) ``default``."""
+    """Samples in a batch: the length of its last tensor or list of dicts, else (a user's collate function)
+    ``default``."""
     last = batch[-1] if isinstance(batch, (tuple, list)) and batch else None
     if isinstance(batch, dict):
-        last = batch.get(VALID)
+        last = next((batch[name] for name in _LONG_AS_BATCH if name in batch), None)
+    if isinstance(last, list) and all(isinstance(target, dict) for target in last):
+        return len(last)
     try:
         return int(last.shape[0])  # type: ignore[union-attr]
     except Exception:  # anything: a batch may be of any type; nested tensors raise for their shape

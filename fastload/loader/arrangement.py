@@ -45,6 +45,7 @@ from fastload.transforms.compiler import compile_plan
 
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
+    from fastload.collate.planned import Collation
     from fastload.loader.explain import Explanation
 
 __all__ = ["Arrangement"]
@@ -80,6 +81,12 @@ class Arrangement:
         self.kind = kind_of(self.dataset)
         self._transforms = transforms_of(self.dataset)
         self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
+        self._collation: Collation | None = None
+        if self.given["collate"] not in (None, "stack", "pad"):
+            from fastload.loader.collation import planned_collation
+
+            self._collation = planned_collation(self.given, self.dataset, self.kind, self.plan)
+            self.given.update(self._collation.changes)
         asked = self.given["fields"], self.given["sizes"]
         self._pairs = not self.packed or delivers_pairs(self.dataset, *asked, self.plan)
         self._given_options = self._options(2)
@@ -210,12 +217,12 @@ class Arrangement:
         backend = make_backend(
             self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.given
         )
-        collate = self.given["collate"]
-        if not callable(collate):
+        if self._collation is None:
             return backend
         from fastload.backends.collated import CollatedBackend
+        from fastload.loader.collation import collated_by
 
-        return CollatedBackend(backend, lambda batch, _: collate(batch))
+        return CollatedBackend(backend, collated_by(self._collation, self.dataset, sampler.core))
 
     def before_iteration(self, sampler: RankSampler) -> Handshake | None:
         """The handshake with the other ranks, if it is the first iteration.

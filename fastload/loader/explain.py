@@ -173,10 +173,11 @@ def _of_torch(dataset: Any, kind: Kind, options: Options) -> Iterator[Explained]
 
 
 def _behind(options: Options) -> Iterator[Explained]:
-    if callable(options.collate):
+    if options.collate not in (None, "stack", "pad"):
         yield from _behind(replace(options, collate=None))
-        where = "Python, in the thread that asks for batches"
-        yield Explained("collate", name_of(options.collate), where, "once a batch, behind everything else")
+        where, name = "Python, in the thread that asks for batches", options.collate
+        what = name_of(name) if callable(name) else repr(name)
+        yield Explained("collate", what, where, "once a batch, behind everything else")
         return
     device = options.device
     if device is not None and str(device) != "cpu":

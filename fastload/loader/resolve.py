@@ -29,7 +29,7 @@ _MODES = {
     "backend": ("native", "dali"),
     "masks": ("packed", "dense"),
 }
-_COLLATES = ("stack", "pad")  # words that ``collate=`` may be
+_COLLATES = ("list", "stack", "pad")  # words that ``collate=`` may be
 _FLAGS = ("drop_last", "drop_padding", "pin_memory", "persistent_workers", "autotune", "in_order")
 _WAYS = ("__fspath__", "__getitem__", "__getitems__", "__iter__")  # of getting at a dataset's samples
 
@@ -186,6 +186,11 @@ def _check_objects(objects: Any) -> None:
             )
 
 
+def _is_collate(given: Any) -> bool:
+    """A callable, or a spec such as Detection."""
+    return callable(given) or hasattr(given, "planned")
+
+
 def _sized(given: dict[str, Any]) -> dict[str, Any]:
     """The arguments, with ``collate`` as the ``sizes`` that are meant, where it is a word for these.
 
@@ -195,14 +200,15 @@ def _sized(given: dict[str, Any]) -> dict[str, Any]:
     collate, sizes = given["collate"], given["sizes"]
     if collate is None:
         return given
-    if not callable(collate) and collate not in _COLLATES:
+    is_known = collate in _COLLATES if isinstance(collate, str) else _is_collate(collate)
+    if not is_known:
         error = ValueError if isinstance(collate, str) else TypeError
         raise error(f"collate must be one of {', '.join(_COLLATES)}, or a callable. Found: {collate!r}.")
     if given["collate_fn"] is not None:
         raise ValueError("collate takes whole batches, collate_fn lists of samples: they exclude each other.")
     if given["batch_size"] is None and given["batch_sampler"] is None:
         raise ValueError("batch_size=None gives samples one by one, of which collate makes no batch.")
-    if callable(collate):
+    if collate not in ("stack", "pad"):
         return given
     if sizes != "stack" and not (collate == "pad" and isinstance(sizes, (tuple, list))) and sizes != collate:
         raise ValueError(f"collate={collate!r} and sizes={sizes!r} contradict each other. Leave one out.")

@@ -69,7 +69,7 @@ def describe(
         "sizes": str(options.sizes),
         "masks": options.masks,
         "objects": str(options.objects),
-        "collate": options.collate if isinstance(options.collate, str) else _name(options.collate),
+        "collate": _collate(options.collate),
         "batch_transform": _batch_transform(options.batch_transform),
         "fastload": __version__,
     }
@@ -83,6 +83,10 @@ def _order(sampler: Sampler, epoch: int) -> str:
     positions = np.unique(np.linspace(0, total - 1, _LOOKED_AT).astype(np.int64))
     ids = sampler.order.ids(positions, epoch)
     return hashlib.sha256(f"{total} {ids.tolist()}".encode()).hexdigest()[:16]
+
+
+def _collate(given: Any) -> str:
+    return _name(given) if callable(given) else repr(given)
 
 
 def _batch_transform(given: Any) -> str:

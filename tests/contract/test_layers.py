@@ -34,6 +34,7 @@ ALLOWED: dict[str, set[str]] = {
     "_native": set(),
     "machine": set(),
     "sample": set(),
+    "collate": {"sample"},
     "remote": {"machine"},
     "transforms": {"sample"},
     "shard": {"machine", "sample", "remote"},
@@ -49,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "ranks": {"_version", "machine", "transforms", "sampler", "backends"},
     "loader": {
         "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache", "transfer",
-        "backends", "ranks",
+        "backends", "ranks", "collate",
     },
     "diagnose": {
         "_version", "machine", "sample", "transforms", "shard", "sampler", "dataset", "prefetch", "cache",
@@ -61,8 +62,8 @@ ALLOWED: dict[str, set[str]] = {
         "diagnose", "_version",
     },
     "__init__": {
-        "_version", "unbuilt", "sample", "transforms", "sampler", "dataset", "cache", "packing", "loader",
-        "diagnose",
+        "_version", "unbuilt", "sample", "collate", "transforms", "sampler", "dataset", "cache", "packing",
+        "loader", "diagnose",
     },
     "__main__": {"cli"},
 }  # fmt: skip

@@ -1,0 +1,1 @@
+"""Batches as users' code expects them: what ``DataLoader(collate=...)`` makes of delivered fields."""

@@ -1,0 +1,103 @@
+"""Detection: batches of pictures and the objects in them, in the form that some trainer's code expects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastload.collate.listed import listed
+from fastload.collate.planned import Collation
+from fastload.collate.roles import Names, Roles
+from fastload.sample.schema import Field
+
+__all__ = ["Detection"]
+
+#: For each form what makes it, the ``sizes`` that it goes with, and which of them it is without a word.
+_FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "list": (listed, ("list", "stack")),
+}
+
+
+@dataclass(frozen=True)
+class Detection:
+    """``DataLoader(collate=Detection("list", ...))``: objects in the form of some trainer's code
+    (``docs/detection.md``); the word alone, ``collate="list"``, where the fields are found by themselves.
+
+    Args:
+        form: "list": a list of pictures and a list of dicts, as torchvision's detection models take them.
+        image, boxes, labels: the names of these fields, where a set has several, or calls labels otherwise.
+        masks, keypoints, area, iscrowd, image_id: likewise; not needed. Masks are delivered with
+            ``masks="dense"``, or where ``fields`` names them.
+        tv_tensors: "list": boxes and masks are torchvision's ``BoundingBoxes`` and ``Mask``.
+
+    Raises:
+        ValueError: there is no such form.
+    """
+
+    form: str
+    image: str | None = None
+    boxes: str | None = None
+    labels: str | None = None
+    masks: str | None = None
+    keypoints: str | None = None
+    area: str | None = None
+    iscrowd: str | None = None
+    image_id: str | None = None
+    tv_tensors: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form not in _FORMS:
+            raise ValueError(f"Detection's form must be one of {', '.join(_FORMS)}. Found: {self.form!r}.")
+        if self.tv_tensors and self.form != "list":
+            raise ValueError(f'tv_tensors are for "list". Found: form={self.form!r}.')
+
+    def planned(
+        self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
+    ) -> Collation:
+        """Fitted to a loader.
+
+        Args:
+            schema: the fields that batches may have.
+            given: the loader's arguments.
+            views: the names of the views that its transform makes of a sample, if it makes several.
+            one_size: whether the transform leaves all pictures at one size.
+
+        Raises:
+            ValueError: a field that is needed is not there, or an argument does not go with the form.
+        """
+        if views:
+            raise ValueError(
+                f"collate={self.form!r} makes targets of one picture a sample. Found: Views of "
+                f"{', '.join(views)}. Leave out the one or the other; a callable takes dicts of any views."
+            )
+        names = Names(*(getattr(self, name) for name in Names.__dataclass_fields__))
+        roles = Roles.of(schema, names)
+        if given["masks"] != "dense" and (given["fields"] is None or roles.masks not in given["fields"]):
+            roles = roles.without("masks")
+        make, legal = _FORMS[self.form]
+        sizes = given["sizes"]
+        if sizes == "stack" and not (one_size and "stack" in legal):
+            sizes = legal[0]
+        if (sizes if isinstance(sizes, str) else "pad") not in legal:
+            raise ValueError(
+                f"collate={self.form!r} goes with sizes={' or '.join(map(repr, legal))}. Found: "
+                f"sizes={given['sizes']!r}. Leave sizes out."
+            )
+        more = {"tv_tensors": True} if self.tv_tensors else {}
+        changes = {"fields": list(roles.names), "sizes": sizes}
+        if roles.masks is not None:
+            changes["masks"] = "dense"
+        needs_ids = roles.image_id is None
+        return Collation(partial(_made, make, roles, more), changes, needs_ids)
+
+
+def _made(
+    make: Callable[..., Any],
+    roles: Roles,
+    more: Mapping[str, Any],
+    batch: Mapping[str, Any],
+    ids: Callable[[], Sequence[int]],
+) -> Any:
+    return make(batch, roles, ids, **more)
