@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-__all__ = ["ids_of", "write_mask", "write_photo"]
+__all__ = ["ids_of", "write_lines", "write_mask", "write_photo", "write_yolo", "yolo_lines"]
 
 
 def write_photo(path: Path, number: int, size: tuple[int, int] = (40, 30), orientation: int = 1) -> None:
@@ -31,3 +31,54 @@ def write_mask(path: Path, ids: npt.NDArray[np.uint16]) -> None:
     """A mask as a PNG of 8 bits, or of 16 where it needs them."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(ids if ids.max() > 255 else ids.astype(np.uint8)).save(path)
+
+
+def yolo_lines(number: int, kind: str = "boxes", classes: int = 3, points: int = 4) -> list[list[float]]:
+    """The lines of a picture's label file, as numbers: 0 to 4 objects."""
+    rng = np.random.default_rng(number + 2000)
+    lines = []
+    for _ in range(number % 5):
+        centre, size = rng.uniform(0.3, 0.7, 2), rng.uniform(0.05, 0.5, 2)
+        line = [float(rng.integers(classes))]
+        if kind == "outlines":
+            line += rng.uniform(0, 1, 2 * int(rng.integers(3, 9))).round(6).tolist()
+        else:
+            line += [*centre.round(6).tolist(), *size.round(6).tolist()]
+        if kind == "points":
+            for _ in range(points):
+                line += [*rng.uniform(0, 1, 2).round(6).tolist(), float(rng.integers(3))]
+        lines.append(line)
+    return lines
+
+
+def write_lines(path: Path, lines: list[list[float]]) -> None:
+    """A label file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{int(line[0])} {' '.join(f'{n:g}' for n in line[1:])}\n" for line in lines)
+    path.write_text(text)
+
+
+def write_yolo(
+    root: Path, count: int, kind: str = "boxes", splits: tuple[str, ...] = ("train", "val")
+) -> Path:
+    """A set as Ultralytics has them; of pictures without objects every second has no label file."""
+    for at, split in enumerate(splits):
+        for i in range(count):
+            number = 100 * at + i
+            write_photo(root / "images" / split / f"{i:03}.jpg", number, (40 + i, 30))
+            lines = yolo_lines(number, kind)
+            if lines or i % 2:
+                write_lines(root / "labels" / split / f"{i:03}.txt", lines)
+    text = [
+        "path: .",
+        *(f"{split}: images/{split}" for split in splits),
+        "names:",
+        "  0: cat",
+        "  1: big dog",
+    ]
+    text += [
+        "  2: 'no: name'",
+        *(("kpt_shape: [4, 3]", "flip_idx: [1, 0, 2, 3]") if kind == "points" else ()),
+    ]
+    (root / "data.yaml").write_text("\n".join(text) + "\n")
+    return root / "data.yaml"

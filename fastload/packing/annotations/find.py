@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
+from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.given import AnnotatedSource
 from fastload.packing.source import SPLITS
@@ -107,13 +108,26 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
         if options.annotations or options.layout not in (None, "pairs"):
             raise PackError("--masks goes with a folder of images alone, without --annotations.")
         return [_pairs(options.masks, pairing_of(place, Path(options.masks)), options)]
+    if place.is_file():
+        is_yolo = is_data_yaml(place) or (options.layout == "yolo" and place.suffix in (".yaml", ".yml"))
+        return [_yolo(place.name, place, options)] if is_yolo else []
     if not place.is_dir():
         return []
-    return [_pairs(what, pairing, options) for what, pairing in pairings_below(place)]
+    finds = [_pairs(what, pairing, options) for what, pairing in pairings_below(place)]
+    named = next((place / name for name in YAML_NAMES if is_data_yaml(place / name)), None)
+    if named is not None:
+        finds.append(_yolo(named.name, named, options))
+    elif has_labels(place):
+        finds.append(_yolo("images and labels", place, options))
+    return finds
 
 
 def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:
     return _Find("pairs", what, lambda: [*pairs_source(pairing, options.limit)])
+
+
+def _yolo(what: str, place: Path, options: PackOptions) -> _Find:
+    return _Find("yolo", what, lambda: [*yolo_sets(place, options.limit, options.exif)])
 
 
 def _splits(place: Path, options: PackOptions) -> Sources:
@@ -132,5 +146,6 @@ def _expected(layout: str | None) -> str:
     """What a place of that layout must have."""
     return {
         None: "Give a folder of annotated pictures.",
+        "yolo": "There must be a data.yaml, or folders images and labels (of .txt files).",
         "pairs": "There must be folders images and masks (or annotations), or leftImg8bit and gtFine.",
     }.get(layout, "")

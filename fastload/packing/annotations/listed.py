@@ -8,16 +8,23 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
+from fastload._native import _C
 from fastload.errors import PackError
+from fastload.packing.annotations.turned import orientation_of
 from fastload.packing.folders import Problem, walk_images
+from fastload.packing.ingest import as_rows
 from fastload.packing.names import printable
-from fastload.packing.samples.encode import Encoder, Failed
+from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import Sample, at_least
 from fastload.sample.schema import Schema
+from fastload.shard.index import RECORD
 
-__all__ = ["FileSamples", "Paths", "pictures_below", "stem_of"]
+__all__ = ["FileSamples", "Paths", "facts_of", "pictures_below", "read_text", "stem_of"]
 
 _LOOKED_AT = 16
+_MOST_TEXT = 64 << 20  # bytes of one picture's annotations; far more than anybody draws
 
 
 class Paths:
@@ -57,7 +64,7 @@ class FileSamples:
         self._count, self._settings = count, settings
         self._facts: tuple[str, int, int] | None = None
 
-    def sample(self, position: int) -> Sample:
+    def sample(self, position: int) -> Sample | Lessened:
         """One sample. What it raises is the reason why it cannot be packed."""
         raise NotImplementedError
 
@@ -65,19 +72,23 @@ class FileSamples:
         """The files that a sample is made of, from ``root`` on, whether they are there or not."""
         raise NotImplementedError
 
+    def picture(self, position: int) -> bytes:
+        """The path of its picture, from ``root`` on; empty: there is none."""
+        raise NotImplementedError
+
     def __len__(self) -> int:
         return self._count
 
     def first(self) -> list[Sample]:
-        found = self.samples(0, _LOOKED_AT)
+        found = (one.sample if isinstance(one, Lessened) else one for one in self.samples(0, _LOOKED_AT))
         return [sample for sample in found if not isinstance(sample, Failed)]
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Sample | Failed | Lessened]:
         for position in range(start, self._count if stop is None else min(stop, self._count)):
             try:
                 yield self.sample(position)
             except (OSError, ValueError, TypeError) as error:
-                yield Failed(error)
+                yield Failed(error, self.picture(position))
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         return {"samples": self._count, "files": self._looked()[0], **self._settings}
@@ -131,3 +142,41 @@ def pictures_below(root: bytes, folder: bytes) -> Iterator[bytes]:
 def stem_of(path: bytes) -> bytes:
     """A path without its last suffix."""
     return os.path.splitext(path)[0]
+
+
+def read_text(path: str | bytes | os.PathLike[str]) -> str:
+    """A small text file, with or without a byte order mark.
+
+    Raises:
+        OSError, ValueError: it cannot be read, is too large, or is no UTF-8.
+    """
+    with open(path, "rb") as file:
+        data = file.read(_MOST_TEXT + 1)
+    if len(data) > _MOST_TEXT:
+        raise ValueError(f"{os.fsdecode(path)} has more than {_MOST_TEXT} bytes, and is no file of this kind")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{os.fsdecode(path)} is not UTF-8: {error}") from None
+
+
+def facts_of(data: bytes, exif: str) -> tuple[int, int]:
+    """Width and height of a picture that annotations in numbers go with.
+
+    Raises:
+        ValueError: no picture; or EXIF turns it, and nobody knows which way the annotations count (unless
+            ``exif`` is "ignore").
+    """
+    orientation = orientation_of(data) if exif == "refuse" else 1
+    if orientation != 1:
+        raise ValueError(
+            f"EXIF turns this picture (orientation {orientation}), and nobody knows whether its annotations "
+            "are of it as shown or as stored; fastload's are of it as stored. Turn the pixels (mogrify "
+            "-auto-orient FILE); or pack with --exif ignore --restart if they are of it as stored"
+        )
+    chunk = np.frombuffer(data, np.uint8)
+    records = np.zeros(1, RECORD)
+    records["length"], records["label"] = len(data), -1
+    for _, reason in _C.describe(chunk, as_rows(records)):
+        raise ValueError(reason.decode("utf-8", "backslashreplace"))
+    return int(records["width"][0]), int(records["height"][0])

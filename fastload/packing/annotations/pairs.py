@@ -123,10 +123,13 @@ class PairSamples(FileSamples):
         missing = [name for name in self._masks if name not in found]
         if missing:
             said = "mask" if missing[0] == "mask" else f"mask of {missing[0]}"
-            raise ValueError(f"{printable(picture)}: there is no {said} of this name")
+            raise ValueError(f"there is no {said} of this name")
         for path in found.values():
             _check_ids(os.path.join(self.root, path), path)
         return {"image": os.fsdecode(picture), **{name: os.fsdecode(path) for name, path in found.items()}}
+
+    def picture(self, position: int) -> bytes:
+        return self._pictures[position]
 
     def files(self, position: int) -> Iterator[bytes]:
         for paths in (self._pictures, *self._masks.values()):

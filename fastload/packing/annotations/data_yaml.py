@@ -1,0 +1,222 @@
+"""Ultralytics' ``data.yaml``: where pictures are, and what the numbers in the label files mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastload.errors import PackError
+from fastload.packing.annotations.listed import read_text
+
+__all__ = ["DataYaml", "read_data_yaml", "simple_yaml"]
+
+_SPLITS = ("train", "val", "test")
+_TOKEN = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[\[\],]|[^\[\],]+)""")
+_ENTRY = re.compile(r"""("[^"]*"|'[^']*'|[^\s#'"\[\]{}][^#'"\[\]{}]*?)\s*:(?:\s+(.*))?""")
+
+
+@dataclass(frozen=True)
+class DataYaml:
+    """What a ``data.yaml`` says."""
+
+    splits: Mapping[str, tuple[Path, ...]]  # folders, and files that list pictures
+    names: tuple[str, ...]
+    root: Path
+    points: tuple[int, int] | None  # of each object: how many points, and numbers a point
+    pairs: tuple[tuple[int, int], ...]  # points that change places in a mirror
+
+
+def read_data_yaml(path: Path) -> DataYaml:
+    """Read it.
+
+    Raises:
+        PackError: it cannot be read, or does not say what it must; names what.
+    """
+    try:
+        body = _parsed(read_text(path))
+    except (OSError, ValueError, RecursionError) as error:
+        raise PackError(f"{path} cannot be read: {error}.") from None
+    if not isinstance(body, Mapping):
+        raise PackError(f"{path} has no keys; a data.yaml has train, val and names.")
+    try:
+        points = _points(body)
+        pairs = _pairs(body, points[0] if points else 0)
+        return DataYaml(_splits(path, body), _names(body), _root(path, body), points, pairs)
+    except ValueError as error:
+        raise PackError(f"{path}: {error}") from None
+
+
+def _parsed(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        return simple_yaml(text)
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def _root(path: Path, body: Mapping[str, Any]) -> Path:
+    said = body.get("path") or "."
+    if not isinstance(said, str):
+        raise ValueError(f"'path' must be a folder. Found: {said!r}.")
+    return (path.parent / said).absolute()
+
+
+def _splits(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[Path, ...]]:
+    root = _root(path, body)
+    if "val" not in body and "validation" in body:
+        body = {**body, "val": body["validation"]}
+    found = {}
+    for split in _SPLITS:
+        places = body.get(split) or []
+        places = [places] if isinstance(places, str) else places
+        if not isinstance(places, Sequence) or not all(isinstance(place, str) for place in places):
+            raise ValueError(f"{split!r} must be a folder or a list of them. Found: {places!r}.")
+        if places:
+            found[split] = tuple(_existing(root, place, split) for place in places)
+    if not found:
+        raise ValueError("it has none of 'train', 'val' and 'test'.")
+    return found
+
+
+def _existing(root: Path, place: str, split: str) -> Path:
+    found = root / place
+    if not found.exists() and place.startswith("../"):
+        found = root / place.removeprefix("../")  # as some exporters write it, and as Ultralytics reads it
+    if not found.exists():
+        raise ValueError(
+            f"{split!r} is {place!r}, and {found} does not exist. 'path' counts from the folder of the file "
+            "itself here."
+        )
+    return found
+
+
+def _names(body: Mapping[str, Any]) -> tuple[str, ...]:
+    names, count = body.get("names"), body.get("nc")
+    if isinstance(names, Mapping):
+        if sorted(map(str, names)) != sorted(map(str, range(len(names)))):
+            raise ValueError(
+                f"'names' must be numbered from 0 to {len(names) - 1}. Found: {list(names)!r:.80}."
+            )
+        numbered = {int(number): name for number, name in names.items()}
+        names = [numbered[number] for number in range(len(names))]
+    if names is None and isinstance(count, int) and count > 0:
+        return tuple(f"class_{number}" for number in range(count))
+    if not isinstance(names, Sequence) or isinstance(names, str) or not names:
+        raise ValueError(f"'names' must be the classes' names. Found: {names!r}.")
+    if count is not None and count != len(names):
+        raise ValueError(f"'nc' is {count!r}, and there are {len(names)} names.")
+    return tuple(map(str, names))
+
+
+def _points(body: Mapping[str, Any]) -> tuple[int, int] | None:
+    shape = body.get("kpt_shape")
+    if shape is None:
+        return None
+    whole = isinstance(shape, Sequence) and all(type(number) is int for number in shape)
+    if not whole or len(shape) != 2 or shape[0] < 1 or shape[1] not in (2, 3):
+        raise ValueError(f"'kpt_shape' must be how many points, and 2 or 3. Found: {shape!r}.")
+    return shape[0], shape[1]
+
+
+def _pairs(body: Mapping[str, Any], points: int) -> tuple[tuple[int, int], ...]:
+    mirror = body.get("flip_idx")
+    if mirror is None or not points:
+        return ()
+    if not isinstance(mirror, Sequence) or sorted(map(repr, mirror)) != sorted(map(repr, range(points))):
+        raise ValueError(f"'flip_idx' must have each point from 0 to {points - 1} once. Found: {mirror!r}.")
+    if any(mirror[other] != point for point, other in enumerate(mirror)):
+        raise ValueError(f"'flip_idx' must change points in pairs. Found: {mirror!r}.")
+    return tuple((point, other) for point, other in enumerate(mirror) if point < other)
+
+
+def simple_yaml(text: str) -> dict[str, Any]:
+    """The part of YAML that such files have, where PyYAML is not installed: keys with words, numbers, lists,
+    and lists or keys of these below them. What is nested deeper is left out: the keys read here are not.
+
+    Raises:
+        ValueError: what this part has not.
+    """
+    found: dict[str, Any] = {}
+    key, column = "", -1  # of what lies below a key: how far its first line is indented
+    for number, indent, line in _lines(text):
+        is_item = line.startswith("- ") or line == "-"
+        if (indent or is_item) and not key:
+            raise ValueError(f"line {number} stands below no key: {line!r:.60}; install PyYAML")
+        if indent == 0 and not is_item:
+            match = _ENTRY.fullmatch(line)
+            if match is None:
+                raise ValueError(f"line {number} is no 'key: value': {line!r:.60}; install PyYAML")
+            key, column = str(_word(match[1])), -1
+            found[key] = _value(match[2], number)
+            continue
+        column = indent if column < 0 else column
+        if indent == column:
+            _below(found, key, line, number)
+    return found
+
+
+def _lines(text: str) -> Iterator[tuple[int, int, str]]:
+    """Number, indentation and text of each line that says something."""
+    for number, line in enumerate(text.splitlines(), 1):
+        said = line.strip()
+        if said and not said.startswith("#") and said not in ("---", "..."):
+            yield number, len(line) - len(line.lstrip()), said
+
+
+def _below(found: dict[str, Any], key: str, line: str, number: int) -> None:
+    match = _ENTRY.fullmatch(line)
+    if line.startswith("- "):
+        if found[key] is None:
+            found[key] = []
+        if isinstance(found[key], list):
+            found[key].append(_value(line[2:], number))
+    elif match is not None:
+        if found[key] is None:
+            found[key] = {}
+        if isinstance(found[key], dict):
+            found[key][_word(match[1])] = _value(match[2], number)
+
+
+def _value(text: str | None, number: int) -> Any:
+    """What stands behind a key; None: nothing."""
+    said = (text or "").strip()
+    if said.startswith("["):
+        return _flow(said, number)
+    if said[:1] in ("'", '"'):
+        match = _TOKEN.match(said)
+        return _word(match[1]) if match else said
+    said = re.split(r"\s#", said)[0].strip()
+    return _word(said) if said and not said.startswith(("#", "|", ">")) else None
+
+
+def _flow(text: str, number: int) -> list[Any]:
+    """A list in brackets, on one line."""
+    stack: list[list[Any]] = [[]]
+    at = 0
+    while match := _TOKEN.match(text, at):
+        at, token = match.end(), match[1].strip()
+        if token == "[":
+            stack.append([])
+        elif token == "]" and len(stack) > 1:
+            done = stack.pop()
+            stack[-1].append(done)
+            if len(stack) == 1:
+                return done
+        elif token and token != ",":
+            stack[-1].append(_word(token))
+    raise ValueError(f"line {number} has a list that does not end on it: {text!r:.60}; install PyYAML")
+
+
+def _word(text: str) -> Any:
+    """A word, or the number that it is."""
+    if text[:1] == text[-1:] and text[:1] in ("'", '"') and len(text) > 1:
+        return text[1:-1].replace("''", "'") if text[0] == "'" else text[1:-1].replace('\\"', '"')
+    if re.fullmatch(r"[-+]?\d+", text):
+        return int(text)
+    return {"true": True, "false": False, "null": None, "~": None}.get(text.lower(), text)

@@ -1,0 +1,346 @@
+"""Pictures with a text file each, as Ultralytics reads them: boxes, outlines or points of objects."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastload.errors import PackError
+from fastload.packing.annotations.data_yaml import DataYaml, read_data_yaml
+from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, pictures_below, read_text
+from fastload.packing.folders import IMG_EXTENSIONS
+from fastload.packing.names import printable
+from fastload.packing.samples.encode import Lessened
+from fastload.packing.samples.given import Sample
+from fastload.packing.source import SPLITS
+from fastload.packing.tables import table_path
+from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Polygons
+from fastload.sample.schema import Field, Schema
+
+__all__ = [
+    "YAML_NAMES",
+    "LabelRules",
+    "YoloObject",
+    "has_labels",
+    "is_data_yaml",
+    "label_path",
+    "parse_labels",
+    "yolo_sets",
+]
+
+#: What a data.yaml is called where nobody says.
+YAML_NAMES = ("data.yaml", "data.yml", "dataset.yaml")
+_NAMES = ("labels/classes.txt", "classes.txt")  # LabelImg's
+_MOST, _LEAST = 1.01, -0.01  # of coordinates: Ultralytics' tolerance
+_KEY = re.compile(r"^(\w+)\s*:", re.MULTILINE)
+_BOX, _OUTLINE = 5, 7  # columns of a box; of the smallest outline
+
+
+@dataclass(frozen=True)
+class LabelRules:
+    """What the label files of a set may have.
+
+    Args:
+        classes: how many classes there are; None: nobody knows.
+        points: of each object, and numbers of each; None: it has none.
+    """
+
+    classes: int | None
+    points: tuple[int, int] | None = None
+
+    @property
+    def columns(self) -> str:
+        """How many columns a line may have, in words."""
+        if self.points is not None:
+            return f"{_BOX + self.points[0] * self.points[1]} (class, cx cy w h, points)"
+        return f"{_BOX} (class, cx cy w h), or class and x y of at least 3 points"
+
+
+class YoloObject(NamedTuple):
+    """One line; coordinates in parts of the picture."""
+
+    label: int
+    box: tuple[float, float, float, float]  # cx, cy, w, h
+    outline: list[float]  # x, y, x, y ...; []: it has none
+    points: list[float]
+
+
+@dataclass(frozen=True)
+class _Set:
+    """One split: where its pictures are, and what goes for all splits."""
+
+    root: bytes
+    pictures: Paths
+    alone: Sequence[bytes]  # label files without a picture
+
+
+def yolo_sets(place: Path, limit: int | None = None, exif: str = "refuse") -> list[tuple[str, YoloSamples]]:
+    """Split ("": there is one only) and samples of each.
+
+    Args:
+        place: a ``data.yaml``, or a folder with ``images`` and ``labels``.
+
+    Raises:
+        PackError: no pictures, or a ``data.yaml`` that does not say what it must.
+    """
+    said = read_data_yaml(place) if place.is_file() else None
+    sets = _said_sets(said) if said is not None else _found_sets(place)
+    names = said.names if said is not None else _names_beside(place)
+    rules = LabelRules(len(names) or None, said.points if said is not None else None)
+    outlines = rules.points is None and any(_has_outlines(one) for one in sets.values())
+    fields = [Field("image", Image()), Field("boxes", Boxes("cxcywh", relative=True))]
+    fields.append(Field("labels", Labels(names), of="boxes"))
+    if outlines:
+        fields.append(Field("masks", Polygons("mixed"), of="boxes"))
+    if said is not None and said.points is not None:
+        kind = Keypoints(said.points[0], said.points[1] == 3, said.pairs)
+        fields.append(Field("keypoints", kind, of="boxes"))
+    schema = Schema(tuple(fields))
+    made = {split: YoloSamples(one, schema, rules, limit, exif) for split, one in sets.items()}
+    return [(split if len(made) > 1 else "", samples) for split, samples in made.items()]
+
+
+class YoloSamples(FileSamples):
+    """Pictures with their label files; no such file: no objects."""
+
+    def __init__(self, one: _Set, schema: Schema, rules: LabelRules, limit: int | None, exif: str) -> None:
+        found = len(one.pictures) + len(one.alone)
+        count = found if limit is None else min(found, limit)
+        super().__init__(one.root, schema, count, {"yolo": exif})
+        self._pictures, self._alone, self._rules, self._exif = one.pictures, one.alone, rules, exif
+
+    def sample(self, position: int) -> Sample | Lessened:
+        if position >= len(self._pictures):
+            alone = self._alone[position - len(self._pictures)]
+            raise ValueError(f"{printable(alone)}: there is no picture of this name")
+        picture = self._pictures[position]
+        path = label_path(picture)
+        objects, wrong = self._objects(path)
+        with open(os.path.join(self.root, picture), "rb") as file:
+            data = file.read()
+        width, height = facts_of(data, self._exif)
+        sample: dict[str, Any] = {
+            "image": {"bytes": data, "path": os.fsdecode(picture)},
+            "boxes": [one.box for one in objects],
+            "labels": [one.label for one in objects],
+            "masks": [_outlines(one.outline, width, height) for one in objects],
+        }
+        if self._rules.points is not None:
+            shape = self._rules.points
+            sample["keypoints"] = [_placed(one.points, shape, width, height) for one in objects]
+        left_out = [(f"line {line} of {printable(path)}", reason) for line, reason in wrong]
+        return Lessened(sample, left_out) if left_out else sample
+
+    def files(self, position: int) -> Iterator[bytes]:
+        if position >= len(self._pictures):
+            yield self._alone[position - len(self._pictures)]
+            return
+        picture = self._pictures[position]
+        yield picture
+        yield label_path(picture)
+
+    def picture(self, position: int) -> bytes:
+        return self._pictures[position] if position < len(self._pictures) else b""
+
+    def _objects(self, path: bytes) -> tuple[list[YoloObject], list[tuple[int, str]]]:
+        try:
+            text = read_text(os.path.join(self.root, path))
+        except FileNotFoundError:
+            return [], []
+        return parse_labels(text, self._rules)
+
+
+def parse_labels(text: str, rules: LabelRules) -> tuple[list[YoloObject], list[tuple[int, str]]]:
+    """The objects of a label file, and the lines that are none, with reasons."""
+    objects: list[YoloObject] = []
+    wrong: list[tuple[int, str]] = []
+    seen: dict[tuple[float, ...], int] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words:
+            continue
+        try:
+            numbers = [float(word) for word in words]
+            earlier = seen.setdefault(tuple(numbers), number)
+            if earlier != number:
+                raise ValueError(f"it is the same as line {earlier}")
+            objects.append(_object(numbers, rules))
+        except (ValueError, OverflowError) as error:
+            wrong.append((number, str(error)))
+    return objects, wrong
+
+
+def _object(numbers: list[float], rules: LabelRules) -> YoloObject:
+    count = len(numbers)
+    if rules.points is not None:
+        legal = count == _BOX + rules.points[0] * rules.points[1]
+    else:
+        legal = count == _BOX or (count >= _OUTLINE and count % 2 == 1)
+    if not legal:
+        raise ValueError(f"it has {count} columns; must be {rules.columns}")
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError("it has numbers that are not finite")
+    label = int(numbers[0])
+    if label != numbers[0] or label < 0 or (rules.classes is not None and label >= rules.classes):
+        legal_words = "0 or more" if rules.classes is None else f"an integer from 0 to {rules.classes - 1}"
+        raise ValueError(f"the class must be {legal_words}. Found: {numbers[0]:g}")
+    rest = numbers[1:]
+    _check_range(rest[:4] if rules.points is not None else rest)
+    if rules.points is None and count >= _OUTLINE:
+        return YoloObject(label, _with_area(_around(rest)), rest, [])
+    points = rest[4:]
+    if rules.points is not None:
+        _check_range([points[at + i] for at in range(0, len(points), rules.points[1]) for i in (0, 1)])
+    return YoloObject(label, _with_area((rest[0], rest[1], rest[2], rest[3])), [], points)
+
+
+def _check_range(numbers: Sequence[float]) -> None:
+    wrong = next((number for number in numbers if not _LEAST <= number <= _MOST), None)
+    if wrong is not None:
+        raise ValueError(f"coordinates are parts of the picture, 0 to 1. Found: {wrong:g}")
+
+
+def _with_area(box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    if box[2] <= 0 or box[3] <= 0:
+        raise ValueError(f"its box has no area: {box[2]:g} x {box[3]:g}")
+    return box
+
+
+def _around(outline: Sequence[float]) -> tuple[float, float, float, float]:
+    """The box around an outline's points."""
+    xs, ys = outline[::2], outline[1::2]
+    left, right, top, bottom = min(xs), max(xs), min(ys), max(ys)
+    return (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
+
+
+def _outlines(outline: Sequence[float], width: int, height: int) -> list[list[float]]:
+    """An object's polygons in pixels: one, or none where only its box is known."""
+    if not outline:
+        return []
+    return [[number * (height if at % 2 else width) for at, number in enumerate(outline)]]
+
+
+def _placed(points: Sequence[float], shape: tuple[int, int], width: int, height: int) -> list[list[float]]:
+    """An object's points in pixels, with what else there is of each."""
+    size = shape[1]
+    return [
+        [points[at] * width, points[at + 1] * height, *points[at + 2 : at + size]]
+        for at in range(0, len(points), size)
+    ]
+
+
+def is_data_yaml(path: Path) -> bool:
+    """Whether a file says where pictures are and what classes they have."""
+    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+        return False
+    try:
+        keys = set(_KEY.findall(read_text(path)))
+    except (OSError, ValueError):
+        return False
+    return bool(keys & {"train", "val", "test"}) and bool(keys & {"names", "nc"})
+
+
+def has_labels(place: Path) -> bool:
+    """Whether a folder has ``images``, and label files in ``labels``."""
+    if not (place / "images").is_dir():
+        return False
+    below = os.walk(place / "labels")
+    return any(name.endswith(".txt") and name != "classes.txt" for _, _, names in below for name in names)
+
+
+def label_path(picture: bytes) -> bytes:
+    """Where a picture's labels are: ``labels`` in place of the last folder ``images``, ``.txt`` behind."""
+    stem = os.path.splitext(picture)[0]
+    parts = stem.split(b"/")
+    for at in range(len(parts) - 2, -1, -1):
+        if parts[at] == b"images":
+            parts[at] = b"labels"
+            break
+    return b"/".join(parts) + b".txt"
+
+
+def _said_sets(said: DataYaml) -> dict[str, _Set]:
+    return {split: _set(os.fsencode(said.root), places) for split, places in said.splits.items()}
+
+
+def _found_sets(place: Path) -> dict[str, _Set]:
+    images = place / "images"
+    names = sorted(entry.name for entry in os.scandir(images))
+    if names and SPLITS.issuperset(map(os.fsencode, names)):
+        return {name: _set(os.fsencode(place), (images / name,)) for name in names}
+    return {"": _set(os.fsencode(place), (images,))}
+
+
+def _set(root: bytes, places: Sequence[Path]) -> _Set:
+    """The pictures of folders and of files that list some, with the label files that have none."""
+    found: list[bytes] = []
+    alone: list[bytes] = []
+    for place in places:
+        if place.is_dir():
+            folder = os.path.relpath(os.fsencode(place), root)
+            below = table_path(root, os.fsdecode(folder))
+            pictures = list(pictures_below(root, b"" if below == b"." else below))
+            found += pictures
+            alone += _without_pictures(root, below, {label_path(path) for path in pictures})
+        else:
+            found += _listed(root, place)
+    if not found:
+        raise PackError(f"{', '.join(map(str, places))}: there are no images.")
+    return _Set(root, Paths(dict.fromkeys(found)), alone)
+
+
+def _listed(root: bytes, place: Path) -> list[bytes]:
+    try:
+        lines = [line.strip() for line in read_text(place).splitlines()]
+    except (OSError, ValueError) as error:
+        raise PackError(f"{place} cannot be read: {error}.") from None
+    found = []
+    for line in lines:
+        if line:
+            path = place.parent / line if line.startswith("./") else Path(os.fsdecode(root), line)
+            found.append(table_path(root, str(path)))
+    wrong = next((path for path in found if not path.lower().endswith(IMG_EXTENSIONS)), None)
+    if wrong is not None:
+        raise PackError(f"{place} must list images, one a line. Found: {printable(wrong)!r:.80}.")
+    return found
+
+
+def _without_pictures(root: bytes, below: bytes, known: set[bytes]) -> list[bytes]:
+    """Label files of a folder of pictures that no picture has, where they are in one of their own."""
+    folder = os.path.dirname(label_path(os.path.join(below, b"x")))
+    if folder == below:
+        return []
+    found = []
+    for path, folders, names in os.walk(os.path.join(root, folder)):
+        folders.sort()
+        inside = os.path.relpath(path, root)
+        found += [os.path.join(inside, name) for name in sorted(names) if name.endswith(b".txt")]
+    return [path for path in found if path not in known and os.path.basename(path) != b"classes.txt"]
+
+
+def _names_beside(place: Path) -> tuple[str, ...]:
+    for name in _NAMES:
+        if (place / name).exists():
+            try:
+                lines = read_text(place / name).splitlines()
+            except (OSError, ValueError) as error:
+                raise PackError(f"{place / name} cannot be read: {error}.") from None
+            return tuple(line.strip() for line in lines if line.strip())
+    return ()
+
+
+def _has_outlines(one: _Set) -> bool:
+    """Whether any object of a set has more than a box."""
+    for number in range(len(one.pictures)):
+        try:
+            text = read_text(os.path.join(one.root, label_path(one.pictures[number])))
+        except (OSError, ValueError):
+            continue  # said where the sample is made
+        if any(len(line.split()) >= _OUTLINE for line in text.splitlines()):
+            return True
+    return False
