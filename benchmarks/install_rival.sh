@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the virtual environment of one rival: benchmarks/install_rival.sh NAME FOLDER
-#   NAME: torch_pil torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata s3torch
+#   NAME: torch_pil ultralytics torch_simd torch_cv2 ffcv dali spdl tf wds mds litdata s3torch
 #   FOLDER: the environment is made at FOLDER/NAME, outside of any checkout.
 # PYTHON chooses the interpreter (default python3). TORCH_INDEX is where the CPU build of torch comes from;
 # set it to the empty string where pip already prefers a CPU build. System packages are named, not installed.
@@ -25,7 +25,11 @@ system() { # header-or-library-name apt-package...
 }
 
 case $name in
-  torch_pil) torch; vision; pip install pillow huggingface_hub safetensors pyyaml; pip install --no-deps timm ;;
+  torch_pil) torch; vision; pip install pillow huggingface_hub safetensors pyyaml pycocotools; pip install --no-deps timm ;;
+  ultralytics) # opencv-python, which it asks for, needs a display's libraries
+    torch; vision
+    pip install pillow opencv-python-headless matplotlib requests psutil polars pyyaml scipy
+    pip install --no-deps ultralytics==8.4.190 ;;
   torch_simd) # never next to Pillow: both are the package PIL
     torch; vision
     CC="cc -mavx2" pip install --no-binary :all: --no-deps pillow-simd ;;

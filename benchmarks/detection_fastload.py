@@ -1,0 +1,47 @@
+"""fastload's side of bench_detection.py: the same chains in its own transforms, over the packed set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from command_line import pack_folder
+from detection_jobs import Job, endless
+
+__all__ = ["LOADERS", "batches", "prepare"]
+
+
+def _mask(t: Any) -> dict[str, Any]:
+    return {"transform": t.Compose([t.RandomResizedCrop(512), t.RandomHorizontalFlip(), _float(t)])}
+
+
+def _float(t: Any) -> Any:
+    return t.ToDtype("float32", scale=True)
+
+
+# Job -> the form of the set that it reads, and the loader's options.
+LOADERS: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    "mask": ("pairs", _mask),
+}
+PACKED = {
+    "pairs": lambda made: (made / "images", "--as", "pairs", "--masks", str(made / "masks")),
+}
+
+
+def prepare(work: Path, jobs: Collection[str]) -> None:
+    """Pack the made set in each form that these jobs read, once."""
+    for form in {form for job, (form, _) in LOADERS.items() if job in jobs}:
+        if not (work / form / "manifest.json").exists():
+            source, *options = PACKED[form](work / "made")
+            pack_folder(source, work / form, *options)
+
+
+def batches(job: Job, variant: str, workers: int, work: Path) -> Iterator[int]:
+    """Endless: an item a batch."""
+    from fastload import DataLoader
+    from fastload import transforms as t
+
+    form, options = LOADERS[job.name]
+    common: dict[str, Any] = {"shuffle": True, "drop_last": True, "seed": 0, "num_workers": workers}
+    return endless(DataLoader(work / form, job.batch, **common, **options(t)))
