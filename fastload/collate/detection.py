@@ -7,17 +7,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from fastload.collate.detr import for_detr
 from fastload.collate.listed import listed
-from fastload.collate.planned import Collation
+from fastload.collate.planned import Collation, Origins
 from fastload.collate.roles import Names, Roles
+from fastload.collate.yolo import for_yolo
 from fastload.sample.schema import Field
 
 __all__ = ["Detection"]
 
-#: For each form what makes it, the ``sizes`` that it goes with, and which of them it is without a word.
+#: For each form what makes it, and the ``sizes`` that it goes with, the first one where pictures differ.
 _FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "list": (listed, ("list", "stack")),
+    "detr": (for_detr, ("pad", "stack")),
+    "yolo": (for_yolo, ("stack",)),
 }
+_WHAT = {"list": "image ids", "detr": "the pictures' own sizes", "yolo": "the pictures' paths"}
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,9 @@ class Detection:
     (``docs/detection.md``); the word alone, ``collate="list"``, where the fields are found by themselves.
 
     Args:
-        form: "list": a list of pictures and a list of dicts, as torchvision's detection models take them.
+        form: "list": a list of pictures and a list of dicts, as torchvision's detection models take them;
+            "detr": padded pictures, pixel mask and normalised boxes, as DETR in transformers; "yolo": flat
+            rows with the picture's number, as Ultralytics' trainers.
         image, boxes, labels: the names of these fields, where a set has several, or calls labels otherwise.
         masks, keypoints, area, iscrowd, image_id: likewise; not needed. Masks are delivered with
             ``masks="dense"``, or where ``fields`` names them.
@@ -86,11 +93,13 @@ class Detection:
                 f"sizes={given['sizes']!r}. Leave sizes out."
             )
         more = {"tv_tensors": True} if self.tv_tensors else {}
+        if self.form == "detr" and not isinstance(sizes, str):
+            more = {"fixed": True}
         changes = {"fields": list(roles.names), "sizes": sizes}
         if roles.masks is not None:
             changes["masks"] = "dense"
-        needs_ids = roles.image_id is None
-        return Collation(partial(_made, make, roles, more), changes, needs_ids)
+        needs = "" if self.form == "list" and roles.image_id is not None else _WHAT[self.form]
+        return Collation(partial(_made, make, roles, more), changes, needs)
 
 
 def _made(
@@ -98,6 +107,6 @@ def _made(
     roles: Roles,
     more: Mapping[str, Any],
     batch: Mapping[str, Any],
-    ids: Callable[[], Sequence[int]],
+    origins: Origins,
 ) -> Any:
-    return make(batch, roles, ids, **more)
+    return make(batch, roles, origins, **more)

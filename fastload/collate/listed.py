@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from fastload.collate.objects import Objects, image_ids, objects_of, samples_only
+from fastload.collate.planned import Origins
 from fastload.collate.roles import Roles
 
 __all__ = ["listed", "targets_of"]
 
 
 def listed(
-    batch: Mapping[str, Any], roles: Roles, ids: Callable[[], Sequence[int]], tv_tensors: bool = False
+    batch: Mapping[str, Any], roles: Roles, origins: Origins, tv_tensors: bool = False
 ) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
     """The pictures and targets of a batch's samples.
 
     Args:
         batch: as it is delivered.
         roles: which field is what.
-        ids: gives the sample ids of its positions, for sets without image ids.
+        origins: of its positions, for sets without image ids.
         tv_tensors: boxes and masks are torchvision's ``BoundingBoxes`` and ``Mask``.
 
     Returns:
@@ -33,7 +34,7 @@ def listed(
     """
     samples = samples_only(batch)
     found = objects_of(samples, roles)
-    targets = targets_of(found, image_ids(batch, roles, ids))
+    targets = targets_of(found, image_ids(batch, roles, origins))
     if tv_tensors:
         for target, size in zip(targets, found.sizes, strict=True):
             _wrap(target, size)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import accumulate
+from typing import Any, TypeVar
 
 import torch
 
+from fastload.collate.planned import Origins
 from fastload.collate.roles import Roles
 from fastload.sample.layout import VALID, sizes_name
 from fastload.sample.ragged import Ragged
 
-__all__ = ["Objects", "image_ids", "objects_of", "samples_only"]
+__all__ = ["Objects", "image_ids", "objects_of", "origins_only", "samples_only"]
 
+_T = TypeVar("_T")
 _LABELLED = 2  # COCO's visibility of a point that is labelled and seen
 
 
@@ -25,7 +28,8 @@ class Objects:
         sizes: (height, width) of each sample's picture, without padding.
         lengths: how many objects each sample has.
         boxes: (objects, 4) float32, left, top, right and bottom in pixels.
-        labels: (objects,) int64, the numbers that the source calls the classes.
+        classes: (objects,) int64, the class's index; -1: none.
+        labels: (objects,) int64, the number that the source calls the class.
         area: (objects,) float32; of the box, where the set has none.
         iscrowd: (objects,) int64; 0 where the set does not say.
         keypoints: (objects, points, 3) float32: x, y, visibility; None: the set has none.
@@ -35,6 +39,7 @@ class Objects:
     sizes: list[tuple[int, int]]
     lengths: list[int]
     boxes: torch.Tensor
+    classes: torch.Tensor
     labels: torch.Tensor
     area: torch.Tensor
     iscrowd: torch.Tensor
@@ -49,20 +54,32 @@ class Objects:
         """Without the objects that ``kept``, (objects,) bool, leaves out."""
         if bool(kept.all()):
             return self
-        parts = self.split(kept)
+        return self.chosen([part.nonzero()[:, 0] for part in self.split(kept)])
+
+    def chosen(self, rows: Sequence[torch.Tensor]) -> Objects:
+        """Of each sample the objects of these numbers, in this order."""
+        begins = [0, *accumulate(self.lengths)]
+        index = torch.cat([part + begin for part, begin in zip(rows, begins, strict=False)])
         masks = self.masks
         if masks is not None:
-            masks = [of_one[part] for of_one, part in zip(masks, parts, strict=True)]
+            masks = [of_one[part] for of_one, part in zip(masks, rows, strict=True)]
         return replace(
             self,
-            lengths=[int(part.sum()) for part in parts],
-            boxes=self.boxes[kept],
-            labels=self.labels[kept],
-            area=self.area[kept],
-            iscrowd=self.iscrowd[kept],
-            keypoints=None if self.keypoints is None else self.keypoints[kept],
+            lengths=[len(part) for part in rows],
+            boxes=self.boxes[index],
+            classes=self.classes[index],
+            labels=self.labels[index],
+            area=self.area[index],
+            iscrowd=self.iscrowd[index],
+            keypoints=None if self.keypoints is None else self.keypoints[index],
             masks=masks,
         )
+
+    def per_row(self, values: Sequence[Sequence[float]]) -> torch.Tensor:
+        """Numbers of each sample, as rows of its objects: (objects, numbers) float32."""
+        table = torch.tensor(values, dtype=torch.float32, device="cpu").reshape(len(self.lengths), -1)
+        counts = torch.tensor(self.lengths, dtype=torch.int64, device="cpu")
+        return table.repeat_interleave(counts, 0).to(self.boxes.device)
 
 
 def samples_only(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,6 +89,11 @@ def samples_only(batch: Mapping[str, Any]) -> dict[str, Any]:
         return dict(batch)
     kept = valid.tolist()
     return {name: _kept(value, valid, kept) for name, value in batch.items()}
+
+
+def origins_only(values: Sequence[_T], batch: Mapping[str, Any]) -> list[_T]:
+    """What :class:`Origins` says of a batch's positions, without those that are no samples."""
+    return [value for value, keep in zip(values, batch[VALID].tolist(), strict=True) if keep]
 
 
 def _kept(value: Any, valid: torch.Tensor, kept: Sequence[bool]) -> Any:
@@ -87,33 +109,32 @@ def objects_of(batch: Mapping[str, Any], roles: Roles) -> Objects:
     lengths: list[int] = rows.lengths.tolist()
     _check_alike(batch, roles, lengths)
     boxes = corners(rows.values, roles.format)
-    if roles.relative:
-        boxes = boxes * _for_rows([(width, height) * 2 for height, width in sizes], lengths, boxes)
-    labels = batch[roles.labels].values.to(torch.int64)
+    classes = labels = batch[roles.labels].values.to(torch.int64)
     if roles.numbers:
         table = torch.tensor([*roles.numbers, -1], dtype=torch.int64, device=labels.device)
-        labels = table[labels]  # -1, no class, is the last one
-    if roles.area is None:
-        area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    else:
-        area = batch[roles.area].values.to(torch.float32)
+        labels = table[classes]  # -1, no class, is the last one
+    area = _areas(boxes) if roles.area is None else batch[roles.area].values.to(torch.float32)
     crowds = torch.zeros_like(labels) if roles.iscrowd is None else batch[roles.iscrowd].values
     points = None if roles.keypoints is None else _with_visibility(batch[roles.keypoints].values)
     masks = None if roles.masks is None else _masks(batch[roles.masks])
-    return Objects(sizes, lengths, boxes, labels, area, crowds.to(torch.int64), points, masks)
+    crowds = crowds.to(torch.int64)
+    found = Objects(sizes, lengths, boxes, classes, labels, area, crowds, points, masks)
+    if not roles.relative:
+        return found
+    boxes = boxes * found.per_row([(width, height) * 2 for height, width in sizes])
+    return replace(found, boxes=boxes, area=_areas(boxes) if roles.area is None else area)
 
 
-def image_ids(batch: Mapping[str, Any], roles: Roles, ids: Callable[[], Sequence[int]]) -> list[int]:
+def image_ids(batch: Mapping[str, Any], roles: Roles, origins: Origins) -> list[int]:
     """The number of each sample of a batch, as the source calls its picture, else its sample id.
 
     Args:
         batch: with all its positions.
         roles: which field is what.
-        ids: gives the sample id of each position.
+        origins: of its positions.
     """
-    kept = batch[VALID].tolist()
-    numbers = ids() if roles.image_id is None else batch[roles.image_id].tolist()
-    return [int(number) for number, keep in zip(numbers, kept, strict=True) if keep]
+    numbers = origins.ids() if roles.image_id is None else batch[roles.image_id].tolist()
+    return [int(number) for number in origins_only(numbers, batch)]
 
 
 def sizes_of(batch: Mapping[str, Any], image: str) -> list[tuple[int, int]]:
@@ -134,11 +155,8 @@ def corners(boxes: torch.Tensor, form: str) -> torch.Tensor:
     return torch.cat([first - sides / 2, first + sides / 2], 1)
 
 
-def _for_rows(values: list[tuple[int, ...]], lengths: list[int], like: torch.Tensor) -> torch.Tensor:
-    """Numbers of samples as rows of their objects."""
-    table = torch.tensor(values, dtype=like.dtype, device="cpu").reshape(len(lengths), -1)
-    counts = torch.tensor(lengths, dtype=torch.int64, device="cpu")
-    return table.repeat_interleave(counts, 0).to(like.device)
+def _areas(boxes: torch.Tensor) -> torch.Tensor:
+    return (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
 
 
 def _with_visibility(points: torch.Tensor) -> torch.Tensor:

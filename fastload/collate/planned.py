@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Collate", "Collation"]
+__all__ = ["Collate", "Collation", "Origins"]
 
-#: Makes of a batch (a dict by field) and the function that gives its sample ids what the consumer gets.
-Collate: TypeAlias = "Callable[[Mapping[str, Any], Callable[[], Sequence[int]]], Any]"
+
+class Origins(Protocol):
+    """Where a batch's samples come from: asked for what no field says. One entry for each position."""
+
+    def ids(self) -> list[int]:
+        """Sample ids."""
+
+    def keys(self) -> list[str]:
+        """Paths in the source."""
+
+    def sizes(self, image: str) -> list[tuple[int, int]]:
+        """(height, width) of a field's pictures as they are stored; (0, 0) where the index does not say."""
+
+
+#: Makes of a batch (a dict by field), and of where its samples come from, what the consumer gets.
+Collate: TypeAlias = "Callable[[Mapping[str, Any], Origins], Any]"
 
 
 @dataclass(frozen=True)
@@ -19,9 +33,9 @@ class Collation:
     Args:
         collate: see :data:`Collate`.
         changes: arguments of the loader that follow from it: ``fields``, ``sizes``, ``masks``.
-        needs_ids: whether it asks for the ids of a batch's samples.
+        needs: why it asks where samples come from, in words; "": it does not.
     """
 
     collate: Collate
     changes: Mapping[str, Any] = field(default_factory=dict)
-    needs_ids: bool = False
+    needs: str = ""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastload.collate.planned import Collation
+from fastload.dataset.detection import stored_size
 from fastload.dataset.kind import Kind
 from fastload.dataset.views import read_by
 from fastload.prefetch.feeder import BatchKey
@@ -45,25 +46,35 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: 
     found: Collation = spec.planned(
         chosen(dataset.schema, given["fields"]), given, views, one_size=len(sizes) == 1 and None not in sizes
     )
-    if found.needs_ids and given["on_error"] == "replace":
+    if found.needs and given["on_error"] == "replace":
         raise ValueError(
-            "collate takes image ids from the order of samples, because the set has no field 'image_id', and "
-            "on_error='replace' puts other samples into their places. Pass on_error='skip', or pack image_id."
+            f"collate={given['collate']!r} finds {found.needs} by the order of samples, and "
+            "on_error='replace' puts other samples into their places. Pass on_error='skip'"
+            + (", or pack image_id." if found.needs == "image ids" else ".")
         )
     return found
 
 
+class _Origins:
+    """Where the samples of one batch come from; see :class:`fastload.collate.planned.Origins`."""
+
+    def __init__(self, dataset: Any, sampler: Sampler, key: BatchKey) -> None:
+        self._dataset, self._sampler, self._key = dataset, sampler, key
+        self._ids: list[int] | None = None
+
+    def ids(self) -> list[int]:
+        if self._ids is None:
+            self._ids = self._sampler.batch(*self._key).ids.tolist()
+        return self._ids
+
+    def keys(self) -> list[str]:
+        return ["" if sample < 0 else self._dataset.key(sample) for sample in self.ids()]
+
+    def sizes(self, image: str) -> list[tuple[int, int]]:
+        return [stored_size(self._dataset, sample, image) for sample in self.ids()]
+
+
 def collated_by(found: Collation, dataset: Any, sampler: Sampler) -> Callable[[Any, BatchKey], Any]:
     """What is made of each batch of a loader."""
-    if not found.needs_ids:
-        return lambda batch, _: found.collate(batch, list)
     read = read_by(dataset, sampler)
-
-    def made(batch: Any, key: BatchKey) -> Any:
-        def ids() -> Sequence[int]:
-            found_ids: list[int] = read.batch(key.epoch, key.start, key.step).ids.tolist()
-            return found_ids
-
-        return found.collate(batch, ids)
-
-    return made
+    return lambda batch, key: found.collate(batch, _Origins(dataset, read, key))

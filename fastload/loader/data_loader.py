@@ -119,9 +119,9 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             tensor, filled up to the batch's largest height and width, rounded up to 32; (height, width):
             always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
         collate: what batches are: "list": pictures and targets as torchvision's detection models take them
-            (``docs/detection.md``), or :class:`fastload.Detection`, which names fields; "stack", "pad": what
-            these ``sizes`` say; or a callable that is given each batch (a dict by field, or the pair) and
-            returns what is delivered. For packed datasets.
+            (``docs/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`: one of
+            them, with names of fields; "stack", "pad": what these ``sizes`` say; or a callable that is given
+            each batch (a dict by field, or the pair) and returns what is delivered. For packed datasets.
         masks: of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects, height,
             width) of the picture's size in the batch.
         objects: of sets whose schema does not say it: which fields have a row for each row of another one,

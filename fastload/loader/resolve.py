@@ -29,7 +29,7 @@ _MODES = {
     "backend": ("native", "dali"),
     "masks": ("packed", "dense"),
 }
-_COLLATES = ("list", "stack", "pad")  # words that ``collate=`` may be
+_COLLATES = ("list", "detr", "yolo", "stack", "pad")  # words that ``collate=`` may be
 _FLAGS = ("drop_last", "drop_padding", "pin_memory", "persistent_workers", "autotune", "in_order")
 _WAYS = ("__fspath__", "__getitem__", "__getitems__", "__iter__")  # of getting at a dataset's samples
 
