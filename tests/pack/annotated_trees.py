@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-__all__ = ["ids_of", "write_lines", "write_mask", "write_photo", "write_yolo", "yolo_lines"]
+__all__ = [
+    "ids_of", "voc_objects", "voc_xml", "write_lines", "write_mask", "write_photo", "write_voc", "write_yolo",
+    "yolo_lines",
+]  # fmt: skip
 
 
 def write_photo(path: Path, number: int, size: tuple[int, int] = (40, 30), orientation: int = 1) -> None:
@@ -82,3 +86,61 @@ def write_yolo(
     ]
     (root / "data.yaml").write_text("\n".join(text) + "\n")
     return root / "data.yaml"
+
+
+VOC_NAMES = ("dog", "person", "train")
+
+
+def voc_objects(number: int) -> list[dict[str, str]]:
+    """The objects of a picture, 0 to 3, as VOC's XML has them: all texts."""
+    rng = np.random.default_rng(number + 3000)
+    found = []
+    for at in range(number % 4):
+        left, top = rng.integers(1, 20, 2)
+        right, bottom = left + rng.integers(1, 20), top + rng.integers(1, 10)
+        numbers = {"xmin": left, "ymin": top, "xmax": right, "ymax": bottom}
+        one = {name: str(int(number)) for name, number in numbers.items()}
+        one |= {"name": VOC_NAMES[at], "pose": "Left & <up>"}
+        one |= {"truncated": str(at % 2), "difficult": str(at // 2)}
+        found.append(one)
+    return found
+
+
+def voc_xml(name: str, objects: list[dict[str, str]], size: tuple[int, int] = (40, 30)) -> str:
+    """An XML file in the order of VOC2012's own: name, pose, truncated, difficult, bndbox, parts."""
+    lines = ["<annotation>", "\t<folder>VOC2012</folder>", f"\t<filename>{name}.jpg</filename>", "\t<source>"]
+    lines += ["\t\t<database>The VOC2007 Database</database>", "\t</source>", "\t<size>"]
+    lines += [f"\t\t<width>{size[0]}</width>", f"\t\t<height>{size[1]}</height>", "\t\t<depth>3</depth>"]
+    lines += ["\t</size>", "\t<segmented>0</segmented>"]
+    for one in objects:
+        lines.append("\t<object>")
+        lines += [
+            f"\t\t<{tag}>{escape(one[tag])}</{tag}>" for tag in ("name", "pose", "truncated", "difficult")
+        ]
+        corners = "".join(f"\t\t\t<{tag}>{one[tag]}</{tag}>\n" for tag in ("xmin", "ymin", "xmax", "ymax"))
+        lines += [f"\t\t<bndbox>\n{corners}\t\t</bndbox>"]
+        if one["name"] == "person":
+            lines.append("\t\t<part><name>head</name><bndbox><xmin>1.5</xmin></bndbox></part>")
+        lines.append("\t</object>")
+    return "\n".join([*lines, "</annotation>", ""])
+
+
+def write_voc(root: Path, count: int, masks: int = 0) -> Path:
+    """A set as VOC's devkit has them; the first ``masks`` pictures have masks."""
+    for folder in ("Annotations", "ImageSets/Main", "ImageSets/Segmentation"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    names = [f"2007_{i:06}" for i in range(count)]
+    for i, name in enumerate(names):
+        write_photo(root / "JPEGImages" / f"{name}.jpg", i)
+        (root / "Annotations" / f"{name}.xml").write_text(voc_xml(name, voc_objects(i)))
+        if i < masks:
+            write_mask(root / "SegmentationClass" / f"{name}.png", ids_of(i))
+            write_mask(root / "SegmentationObject" / f"{name}.png", ids_of(i + 50))
+    half = count // 2
+    for split, some in {"train": names[:half], "val": names[half:], "trainval": names}.items():
+        (root / "ImageSets" / "Main" / f"{split}.txt").write_text("".join(f"{name}\n" for name in some))
+    (root / "ImageSets" / "Main" / "dog_train.txt").write_text(
+        "".join(f"{name} -1\n" for name in names[:half])
+    )
+    (root / "ImageSets" / "Segmentation" / "train.txt").write_text("\n".join(names[:masks]))
+    return root

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
+from fastload.packing.annotations.voc import voc_places, voc_sets
 from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.given import AnnotatedSource
@@ -56,6 +57,10 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
             "--annotations FILE; in Python as_=, masks= or annotations=."
         )
     if finds:
+        if options.annotations and finds[0].layout in ("pairs", "yolo"):
+            raise PackError(
+                f"{place} is a set of the layout {finds[0].layout!r}, which has no --annotations."
+            )
         found = finds[0].open()
         for _, samples in found:
             samples.schema = schema_asked(samples.schema, options)
@@ -119,7 +124,10 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
         finds.append(_yolo(named.name, named, options))
     elif has_labels(place):
         finds.append(_yolo("images and labels", place, options))
-    return finds
+    places = voc_places(place)
+    if options.layout == "voc" and not places:
+        places = [place]
+    return finds + [_voc(str(found), found, options) for found in places]
 
 
 def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:
@@ -128,6 +136,10 @@ def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:
 
 def _yolo(what: str, place: Path, options: PackOptions) -> _Find:
     return _Find("yolo", what, lambda: [*yolo_sets(place, options.limit, options.exif)])
+
+
+def _voc(what: str, place: Path, options: PackOptions) -> _Find:
+    return _Find("voc", what, lambda: [*voc_sets(place, options.annotations, options.limit, options.exif)])
 
 
 def _splits(place: Path, options: PackOptions) -> Sources:
@@ -146,6 +158,7 @@ def _expected(layout: str | None) -> str:
     """What a place of that layout must have."""
     return {
         None: "Give a folder of annotated pictures.",
+        "voc": "There must be a folder Annotations of .xml files, and JPEGImages.",
         "yolo": "There must be a data.yaml, or folders images and labels (of .txt files).",
         "pairs": "There must be folders images and masks (or annotations), or leftImg8bit and gtFine.",
     }.get(layout, "")
