@@ -60,6 +60,11 @@ class Detection:
         if self.tv_tensors and self.form != "list":
             raise ValueError(f'tv_tensors are for "list". Found: form={self.form!r}.')
 
+    @property
+    def names(self) -> Names:
+        """The fields' names, as far as they are said."""
+        return Names(*(getattr(self, name) for name in Names.__dataclass_fields__))
+
     def planned(
         self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
     ) -> Collation:
@@ -79,8 +84,7 @@ class Detection:
                 f"collate={self.form!r} makes targets of one picture a sample. Found: Views of "
                 f"{', '.join(views)}. Leave out the one or the other; a callable takes dicts of any views."
             )
-        names = Names(*(getattr(self, name) for name in Names.__dataclass_fields__))
-        roles = Roles.of(schema, names)
+        roles = Roles.of(schema, self.names)
         if given["masks"] != "dense" and (given["fields"] is None or roles.masks not in given["fields"]):
             roles = roles.without("masks")
         make, legal = _FORMS[self.form]
@@ -99,7 +103,7 @@ class Detection:
         if roles.masks is not None:
             changes["masks"] = "dense"
         needs = "" if self.form == "list" and roles.image_id is not None else _WHAT[self.form]
-        return Collation(partial(_made, make, roles, more), changes, needs)
+        return Collation(partial(_made, make, roles, more), changes, needs, self.names)
 
 
 def _made(

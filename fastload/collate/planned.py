@@ -34,8 +34,10 @@ class Collation:
         collate: see :data:`Collate`.
         changes: arguments of the loader that follow from it: ``fields``, ``sizes``, ``masks``.
         needs: why it asks where samples come from, in words; "": it does not.
+        names: of the fields of objects (:class:`fastload.collate.roles.Names`); None: it makes no targets.
     """
 
     collate: Collate
     changes: Mapping[str, Any] = field(default_factory=dict)
     needs: str = ""
+    names: Any = None

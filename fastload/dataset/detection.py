@@ -2,9 +2,135 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-__all__ = ["stored_size"]
+import torch.utils.data
+
+from fastload.collate.listed import listed
+from fastload.collate.roles import Names, Roles
+from fastload.dataset.pictures import checked_index
+from fastload.dataset.samples import read_sample
+from fastload.sample.layout import VALID
+from fastload.sample.ragged import Ragged
+from fastload.shard.tickets import deliver
+
+__all__ = ["DetectionDataset", "stored_size"]
+
+
+class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, Any]]]):
+    """A packed dataset as torchvision's detection references have one: ``dataset[i]`` is a picture (channels,
+    height, width) and its target, a dict as ``collate="list"`` makes it, both as they were packed.
+
+    ``loader.dataset`` is one where ``collate`` makes targets, so that the references'
+    ``get_coco_api_from_dataset`` works with it; :attr:`coco` is the same without decoding a picture.
+    fastload.DataLoader reads the packed dataset in it.
+
+    Args:
+        dataset: a packed one, or a view of some.
+        names: of its fields; None: found by themselves.
+
+    Raises:
+        ValueError: it has no image, boxes or labels, or it is not known which they are.
+    """
+
+    def __init__(self, dataset: Any, names: Names | None = None) -> None:
+        #: The packed dataset.
+        self.of_packed = dataset
+        self._names = names or Names()
+        self._roles = Roles.of(dataset.schema.fields, self._names)
+
+    def __len__(self) -> int:
+        return len(self.of_packed)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.of_packed!r})"
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, dict[str, Any]]:
+        """A picture and its target, without transforms and without masks.
+
+        Raises:
+            TypeError, IndexError: no such index.
+            SampleError: a record that is damaged or no picture, with its shard and key.
+        """
+        sample = self._sample(index)
+        roles = self._roles.without("masks")
+        found = read_sample(self.of_packed, sample, roles.names)
+        batch = {name: _of_one(found[name]) for name in roles.names}
+        batch[roles.image] = [found[roles.image]]
+        batch[VALID] = torch.ones(1, dtype=torch.bool)
+        images, targets = listed(batch, roles, _OneSample(sample))
+        return images[0], targets[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """The samples of a batch; where the indices are a batch of a fastload.DataLoader, that batch."""
+        return deliver(indices) or [self[index] for index in indices]
+
+    @property
+    def ids(self) -> list[int]:
+        """The image ids, in the order of samples."""
+        return [self._image_id(self._sample(index)) for index in range(len(self))]
+
+    @cached_property
+    def coco(self) -> Any:
+        """A ``pycocotools.coco.COCO`` of the set, made when it is first asked for, from the fields alone.
+
+        Annotations are those that were packed, with their own ids where the set has ``ids``.
+
+        Raises:
+            ImportError: pycocotools is not installed.
+        """
+        try:
+            from pycocotools.coco import COCO  # type: ignore[import-untyped,unused-ignore]
+        except ImportError as error:
+            raise ImportError(
+                f"dataset.coco needs pycocotools ({error}): pip install pycocotools."
+            ) from error
+        from fastload.dataset.coco_facts import coco_facts
+
+        api = COCO()
+        samples = map(self._sample, range(len(self)))
+        api.dataset = coco_facts(self.of_packed, self._roles, samples, self._image_id)
+        api.createIndex()
+        return api
+
+    def _sample(self, index: int) -> int:
+        place, ids = checked_index(index, len(self)), getattr(self.of_packed, "sample_ids", None)
+        return place if ids is None else int(ids[place])
+
+    def _image_id(self, sample: int) -> int:
+        if self._roles.image_id is None:
+            return sample
+        part, own = self.of_packed.locate(sample)
+        return int(part.value(self._roles.image_id, own))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"of_packed": self.of_packed, "_names": self._names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["of_packed"], state["_names"])  # type: ignore[misc]
+
+
+class _OneSample:
+    """Where the one sample of a batch comes from; see :class:`fastload.collate.planned.Origins`."""
+
+    def __init__(self, sample: int) -> None:
+        self._sample = sample
+
+    def ids(self) -> list[int]:
+        return [self._sample]
+
+    def keys(self) -> list[str]:
+        raise NotImplementedError
+
+    def sizes(self, image: str) -> list[tuple[int, int]]:
+        raise NotImplementedError
+
+
+def _of_one(value: Any) -> Any:
+    """A sample's value as a batch of one has it."""
+    return Ragged.from_list([value]) if isinstance(value, torch.Tensor) else torch.tensor([value])
 
 
 def stored_size(dataset: Any, sample: int, image: str) -> tuple[int, int]:

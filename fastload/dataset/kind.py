@@ -28,6 +28,7 @@ class Kind(enum.Enum):
 
 def kind_of(dataset: Any) -> Kind:
     """The kind of a dataset, as :func:`fastload.dataset.views.open_dataset` returned it."""
+    dataset = getattr(dataset, "of_packed", dataset)  # pictures and targets of one
     if isinstance(dataset, Packed) and (isinstance(dataset, Selection) or not own_code(dataset)):
         return Kind.PACKED
     return Kind.STREAM if isinstance(dataset, IterableDataset) else Kind.MAPPED

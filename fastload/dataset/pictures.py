@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from PIL import Image
     from typing_extensions import TypeVar as DefaultingTypeVar
 
+    from fastload.dataset.detection import DetectionDataset
+
     # What a sample is: of a dataset of other fields PackedDataset[dict[str, Any]].
     SampleT = DefaultingTypeVar("SampleT", default=tuple[Image.Image, int])
 else:
@@ -161,6 +163,21 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
         from fastload.dataset.samples import read_sample
 
         return read_sample(self, checked_index(index, len(self)))
+
+    def as_detection(self: Any, **names: str) -> DetectionDataset:
+        """The same set as pictures and targets, as torchvision's detection references have them.
+
+        Args:
+            names: fields that are not found by themselves, as :class:`fastload.Detection` names them.
+
+        Raises:
+            ValueError: it has no image, boxes or labels, or it is not known which they are.
+            TypeError: there is no such name.
+        """
+        from fastload.collate.roles import Names
+        from fastload.dataset.detection import DetectionDataset
+
+        return DetectionDataset(self, Names(**names))
 
     def __getitems__(self: Any, indices: Sequence[int]) -> list[Any]:
         """The samples of a batch, as the fetcher of torch's DataLoader asks for them.

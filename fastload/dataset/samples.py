@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,14 @@ from fastload.shard.dataset import PackedFiles
 __all__ = ["read_sample"]
 
 
-def read_sample(dataset: Packed, sample: int) -> dict[str, Any]:
+def read_sample(dataset: Packed, sample: int, names: Collection[str] | None = None) -> dict[str, Any]:
     """A sample by field name: numbers as Python's, arrays, boxes, points and pictures as tensors (images
     (channels, height, width), masks (height, width)), objects as they are.
+
+    Args:
+        dataset: a packed one.
+        sample: its id.
+        names: of the fields that are wanted; None: all.
 
     Raises:
         SampleError: a bad record, with its shard and key; the cause says why.
@@ -32,6 +38,7 @@ def read_sample(dataset: Packed, sample: int) -> dict[str, Any]:
         return {
             field.name: dataset.label(sample) if field == label else _value(part, field, own)
             for field in part.schema
+            if names is None or field.name in names
         }
     except (errors.DecodeError, errors.ChecksumError) as error:
         raise bad_sample(dataset, sample, str(error)) from error

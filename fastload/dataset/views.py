@@ -109,6 +109,7 @@ def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None)
         ValueError: storage_options, and no URL.
         FormatError, ShardError: a folder cannot be opened.
     """
+    dataset = getattr(dataset, "of_packed", dataset)  # pictures and targets of one
     if isinstance(dataset, (str, os.PathLike)):
         return PackedDataset(dataset, storage_options=storage_options)
     if storage_options:

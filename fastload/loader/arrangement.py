@@ -126,6 +126,15 @@ class Arrangement:
         return with_targets(self.dataset, given) if self.packed and self._pairs else given
 
     @property
+    def shown(self) -> Any:
+        """What ``loader.dataset`` is: what was given, opened; where there are targets, pictures and these."""
+        if self._collation is None or self._collation.names is None:
+            return self.dataset
+        from fastload.dataset.detection import DetectionDataset
+
+        return DetectionDataset(self.dataset, self._collation.names)
+
+    @property
     def packed(self) -> bool:
         """Whether our own threads read the dataset."""
         return self.kind is Kind.PACKED

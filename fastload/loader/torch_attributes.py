@@ -29,7 +29,7 @@ def set_attributes(loader: Any, arranged: Arrangement, sampler: RankSampler) -> 
     given = dict(arranged.given)
     for name in ("sampler", "batch_sampler", "multiprocessing_context"):
         del given[name]
-    given["dataset"] = arranged.dataset
+    given["dataset"] = arranged.shown
     given["num_workers"] = _num_workers(arranged)
     given["drop_last"] = bool(given["drop_last"])
     if arranged.given["batch_sampler"] is not None:

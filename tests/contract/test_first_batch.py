@@ -55,6 +55,8 @@ OTHERS = [
     "cache.disk_layout",
     "cli",
     "collate",
+    "dataset.coco_facts",
+    "dataset.detection",
     "dataset.samples",
     "dataset.schemas",
     "diagnose",

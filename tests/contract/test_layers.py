@@ -39,7 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "transforms": {"sample"},
     "shard": {"machine", "sample", "remote"},
     "sampler": {"machine"},
-    "dataset": {"machine", "sample", "transforms", "shard", "sampler"},
+    "dataset": {"machine", "sample", "collate", "transforms", "shard", "sampler"},
     "prefetch": {"machine", "sample", "sampler", "dataset"},
     "cache": {"machine", "shard", "dataset"},
     "packing": {"_version", "machine", "remote", "sample", "shard", "dataset"},

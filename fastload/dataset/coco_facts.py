@@ -1,0 +1,100 @@
+"""What a packed set says of its objects, as COCO's annotation files say it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fastload.collate.roles import Roles
+from fastload.sample.fields import Labels
+
+__all__ = ["coco_facts"]
+
+
+def coco_facts(
+    dataset: Any, roles: Roles, samples: Iterable[int], image_id: Callable[[int], int]
+) -> dict[str, Any]:
+    """``images``, ``annotations`` and ``categories`` of these samples, as ``json.load`` gives them.
+
+    Args:
+        dataset: a packed one.
+        roles: which field is what.
+        samples: sample ids, each once.
+        image_id: of a sample id.
+    """
+    images: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    own_ids = "ids" if "ids" in dataset.schema and dataset.schema["ids"].kind.has_rows else None
+    for sample in samples:
+        part, own = dataset.locate(sample)
+        number, record = image_id(sample), part.record(own, roles.image)
+        size = {"width": int(record["width"]), "height": int(record["height"])}
+        images.append({"id": number, "file_name": dataset.key(sample), **size})
+        columns = _columns(part, own, roles, size)
+        ids = None if own_ids is None else part.value(own_ids, own).tolist()
+        for row in range(len(columns["bbox"])):
+            found = {name: values[row] for name, values in columns.items()}
+            known = len(annotations) + 1 if ids is None else ids[row]
+            annotations.append({"id": known, "image_id": number, **found})
+    return {"images": images, "annotations": annotations, "categories": _categories(dataset, roles)}
+
+
+def _columns(part: Any, own: int, roles: Roles, size: dict[str, int]) -> dict[str, list[Any]]:
+    """Each key's value for each object of a sample."""
+    boxes = part.value(roles.boxes, own).astype(np.float64)
+    if roles.relative:
+        boxes = boxes * np.array([size["width"], size["height"]] * 2)
+    if roles.format == "xyxy":
+        boxes = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
+    elif roles.format == "cxcywh":
+        boxes = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, 2:]], 1)
+    classes = part.value(roles.labels, own).tolist()
+    crowds = (
+        [0] * len(boxes) if roles.iscrowd is None else part.value(roles.iscrowd, own).astype(int).tolist()
+    )
+    area = boxes[:, 2] * boxes[:, 3] if roles.area is None else part.value(roles.area, own)
+    found = {
+        "bbox": boxes.tolist(),
+        "category_id": [roles.numbers[one] if roles.numbers and one >= 0 else one for one in classes],
+        "area": area.tolist(),
+        "iscrowd": crowds,
+    }
+    if roles.masks is not None:
+        found["segmentation"] = [_segmentation(one) for one in part.value(roles.masks, own)]
+    if roles.keypoints is not None:
+        found |= _points(part.value(roles.keypoints, own))
+    return found
+
+
+def _segmentation(outline: Any) -> Any:
+    """Outlines as flat lists of numbers; run lengths as they are."""
+    if isinstance(outline, dict):
+        return {"size": list(outline["size"]), "counts": list(outline["counts"])}
+    return [polygon.reshape(-1).tolist() for polygon in outline]
+
+
+def _points(points: np.ndarray) -> dict[str, list[Any]]:
+    if points.shape[2] == 2:
+        points = np.concatenate([points, np.full((*points.shape[:2], 1), 2, points.dtype)], 2)
+    labelled = (points[..., 2] > 0).sum(1).tolist()
+    return {"keypoints": [one.reshape(-1).tolist() for one in points], "num_keypoints": labelled}
+
+
+def _categories(dataset: Any, roles: Roles) -> list[dict[str, Any]]:
+    """The classes by the numbers that the source gives them; without names those that labels can be."""
+    kind = dataset.schema[roles.labels].kind
+    names = list(kind.classes) if isinstance(kind, Labels) else []
+    if not names:
+        return [{"id": number, "name": str(number)} for number in _seen(dataset, roles)]
+    numbers = roles.numbers or range(len(names))
+    return [{"id": number, "name": name} for number, name in zip(numbers, names, strict=True)]
+
+
+def _seen(dataset: Any, roles: Roles) -> list[int]:
+    found: set[int] = set()
+    for part in dataset.parts:
+        for own in range(len(part)):
+            found.update(part.value(roles.labels, own).tolist())
+    return sorted(found)
