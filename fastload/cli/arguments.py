@@ -6,7 +6,16 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-__all__ = ["add_storage_options", "at_least_one", "at_least_zero", "options_for", "place"]
+from fastload.errors import PackError
+
+__all__ = [
+    "add_storage_options",
+    "at_least_one",
+    "at_least_zero",
+    "field_argument",
+    "options_for",
+    "place",
+]
 
 _STORAGE_OPTION = "--storage-option"
 
@@ -24,6 +33,18 @@ def at_least_zero(text: str) -> int:
 def place(text: str) -> str | Path:
     """A folder or file, or the URL of one in a store."""
     return text if "://" in text else Path(text)
+
+
+def field_argument(text: str) -> tuple[str, str]:
+    """A field's name and the words for its kind.
+
+    Raises:
+        PackError: not NAME=KIND.
+    """
+    name, equals, kind = text.partition("=")
+    if not equals:
+        raise PackError(f"--field takes NAME=KIND, as --field box=boxes(xywh). Found: {text!r}.")
+    return name, kind
 
 
 def add_storage_options(parser: Any) -> None:

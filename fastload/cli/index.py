@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fastload.cli.arguments import add_storage_options, options_for
+from fastload.cli.arguments import add_storage_options, field_argument, options_for
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import contents_json, contents_rows, print_json, print_table
@@ -31,9 +31,10 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "index",
-        help="index Arrow, LMDB or HDF5 files that others wrote, in place; make entry points",
+        help="index Arrow, LMDB, HDF5 or tar files that others wrote, in place; make entry points",
         description="With --output: build an index over files that others wrote, without copying them: HF "
-        "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels. "
+        "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels, "
+        "WebDataset tars. "
         "Without: make (or with 'none' remove) the JPEGs' entry points of a packed or indexed dataset.",
     )
     parser.add_argument(
@@ -55,6 +56,10 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--labels", metavar="FILE", type=Path, help=".csv or .jsonl of path (the key) and label"
     )
+    parser.add_argument(
+        "--field", action="append", default=[], metavar="NAME=KIND",
+        help="of tars: what members of a suffix are, as seg.png=mask; none leaves them out; may be repeated",
+    )  # fmt: skip
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="records that are no images"
     )
@@ -83,8 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
             folder = Path(arguments.output)
             spacing = DEFAULT_SPACING if arguments.entries == _UNSET else arguments.entries
             options = IndexOptions(
-                arguments.column, arguments.labels, arguments.on_error, arguments.restart, spacing
-            )
+                arguments.column, arguments.labels, tuple(map(field_argument, arguments.field)),
+                arguments.on_error, arguments.restart, spacing,
+            )  # fmt: skip
             index_files(arguments.paths, folder, options, progress, made)
     _print(PackedFiles(folder), str(folder), arguments.json)
     return 0

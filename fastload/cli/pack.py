@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from fastload.cli.arguments import add_storage_options, options_for
+from fastload.cli.arguments import add_storage_options, field_argument, options_for
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import words_to_stderr
 from fastload.cli.output import (
@@ -19,7 +19,6 @@ from fastload.cli.output import (
 )
 from fastload.cli.pack_progress import PackProgress
 from fastload.cli.pack_share import add_steps, run_share
-from fastload.errors import PackError
 from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.cluster.ray_pack import pack_on_ray
 from fastload.packing.entries import DEFAULT_SPACING
@@ -116,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         size=parse_pixels(arguments.size) if arguments.size else None,
         on_error=arguments.on_error,
         restart=arguments.restart,
-        fields=tuple(map(_field, arguments.field)),
+        fields=tuple(map(field_argument, arguments.field)),
         layout=arguments.layout,
         annotations=tuple(arguments.annotations),
         masks=arguments.masks,
@@ -143,13 +142,6 @@ def _made(arguments: argparse.Namespace, options: PackOptions, progress: PackPro
             return pack_on_ray(arguments.source, arguments.output, arguments.ray, options, progress)
     make = publish_shares if arguments.publish else pack
     return make(arguments.source, arguments.output, options, progress)
-
-
-def _field(text: str) -> tuple[str, str]:
-    name, equals, kind = text.partition("=")
-    if not equals:
-        raise PackError(f"--field takes NAME=KIND, as --field box=boxes(xywh). Found: {text!r}.")
-    return name, kind
 
 
 def _title(result: PackResult) -> str:

@@ -22,7 +22,12 @@ __all__ = ["earlier_index", "index_identity"]
 _CHUNK = 1 << 12  # records checked in one call
 
 
-def index_identity(paths: Sequence[Path], column: str | None, labels: Path | None) -> dict[str, Any]:
+def index_identity(
+    paths: Sequence[Path],
+    column: str | None,
+    labels: Path | None,
+    fields: Sequence[tuple[str, str]] = (),
+) -> dict[str, Any]:
     """What decides an index besides the files' bytes; JSON values only.
 
     Raises:
@@ -31,6 +36,8 @@ def index_identity(paths: Sequence[Path], column: str | None, labels: Path | Non
     facts: dict[str, Any] = {"indexed": [str(path) for path in paths], "column": column}
     if labels is not None:
         facts["labels"] = hashlib.blake2b(labels.read_bytes(), digest_size=16).hexdigest()
+    if fields:
+        facts["fields"] = [list(field) for field in fields]
     return facts
 
 
@@ -68,7 +75,7 @@ def earlier_index(folder: Path, identity: Mapping[str, Any], restart: bool) -> M
 
 def _check_same(folder: Path, manifest: Manifest, identity: Mapping[str, Any]) -> None:
     """Raise PackError unless the manifest is of this index, over files as they are now."""
-    names = ("indexed", "column", "labels")
+    names = ("indexed", "column", "labels", "fields")
     different = [name for name in names if manifest.options.get(name) != identity.get(name)]
     changed = "it indexes other files or has other options" if different else _changed_file(folder, manifest)
     if changed:

@@ -1,11 +1,9 @@
-"""``fastload index``: our index over Arrow (HF datasets), LMDB and HDF5 files that others wrote, in place."""
+"""``fastload index``: our index over files that others wrote (Arrow, LMDB, HDF5, tars), in place."""
 
 from __future__ import annotations
 
-import json
 import os
 from array import array
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload._native import _C
 from fastload.errors import FastloadError, FormatError, PackError
-from fastload.machine.sizes import counted
 from fastload.packing.earlier_index import earlier_index, index_identity
 from fastload.packing.entries import (
     DEFAULT_SPACING,
@@ -28,24 +24,24 @@ from fastload.packing.entries import (
     write_entries,
 )
 from fastload.packing.files import remove
-from fastload.packing.ingest import as_rows
+from fastload.packing.foreign_fields import ForeignFields
+from fastload.packing.foreign_files import find_shards, format_of_file
+from fastload.packing.foreign_records import LabelTable, bad_records, described, kept, key_of
 from fastload.packing.lock import folder_lock
+from fastload.packing.names import ESCAPED, encode_key
+from fastload.packing.output import OutputFolder
 from fastload.packing.part import ShardPart
-from fastload.packing.plan import MAX_LISTED, WORK_NAME
+from fastload.packing.plan import WORK_NAME
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.summary import Summary
-from fastload.packing.tables import Labels, read_table
-from fastload.shard.codecs import RAW
+from fastload.sample.fields import Label
+from fastload.sample.kind_words import kind_of
 from fastload.shard.dataset import PackedFiles
-from fastload.shard.formats import Foreign, format_of
-from fastload.shard.index import RECORD
+from fastload.shard.fields import entries_of, fields_digest
+from fastload.shard.formats import INDEXED, Foreign, Kinds, readable_of
 from fastload.shard.manifest import Manifest, Shard, names_fit
 
-__all__ = ["IndexOptions", "find_shards", "index_entries", "index_files"]
-
-_SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5")
-_CHUNK = 512  # records described in one call
-_LMDB_MAGIC = b"\xde\xc0\xef\xbe"
+__all__ = ["IndexOptions", "index_entries", "index_files"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +51,7 @@ class IndexOptions:
     Args:
         column: the Arrow column or HDF5 dataset of the images; None: found by type and name.
         labels: a CSV or JSONL file of key and label, for files without labels.
+        fields: (name, kind) of what else files have, as ("seg.png", "mask"); "none" leaves it out.
         on_error: "raise" stops at records that are not images, "skip" leaves them out and lists them.
         restart: replace another index that is there.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
@@ -62,6 +59,7 @@ class IndexOptions:
 
     column: str | None = None
     labels: Path | None = None
+    fields: tuple[tuple[str, str], ...] = ()
     on_error: str = "raise"
     restart: bool = False
     entries: int | None = DEFAULT_SPACING
@@ -86,8 +84,8 @@ def index_files(
     options = options or IndexOptions()
     shards = [found for path in paths for found in find_shards(Path(path))]
     if not shards:
-        raise PackError(f"no Arrow, LMDB or HDF5 files in {', '.join(map(str, paths))}.")
-    formats = sorted({kind_of(path) for path in shards})
+        raise PackError(f"nothing to index in {', '.join(map(str, paths))}.")
+    formats = sorted({format_of_file(path) for path in shards})
     if len(formats) > 1:
         raise PackError(f"files of different formats cannot share an index: {', '.join(formats)}.")
     folder = Path(output).absolute()
@@ -109,18 +107,39 @@ def _index_into(
     observer: EntriesObserver | None,
     made: Maker | None,
 ) -> Manifest:
-    identity = index_identity(shards, options.column, options.labels)
+    kinds = _kinds(format_name, options.fields)
+    identity = index_identity(shards, options.column, options.labels, options.fields)
     manifest = earlier_index(folder, identity, options.restart)
     if manifest is None:
         work = folder / WORK_NAME
         work.mkdir()
         try:
-            manifest = _Indexer(format_name, shards, work, options).run(folder, identity)
-        finally:
-            remove(work)
+            manifest = _Indexer(format_name, shards, work, options, kinds).run(folder, identity)
+        except BaseException:
+            OutputFolder(folder).discard()
+            raise
+        remove(work)
     if options.entries is not None:
         ensure_entries(folder, options.entries, None, observer, made)
     return manifest
+
+
+def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
+    """What users said about fields.
+
+    Raises:
+        PackError: no legal kinds, or a format whose files have no fields here.
+    """
+    if fields and not INDEXED[format_name][1]:
+        able = ", ".join(name for name, (_, has_fields) in INDEXED.items() if has_fields)
+        raise PackError(
+            f"--field is for {able}; of {format_name} files a picture and a label are indexed. "
+            "'fastload pack' takes all fields."
+        )
+    try:
+        return {name: None if words.strip() == "none" else kind_of(words) for name, words in fields}
+    except (ValueError, TypeError) as error:
+        raise PackError(f"--field: {error}") from None
 
 
 def index_entries(
@@ -152,119 +171,90 @@ def index_entries(
         build_entries(dataset, spacing, len(os.sched_getaffinity(0)), observer.entries_advanced)
 
 
-def find_shards(path: Path) -> list[Path]:
-    """The shard files that ``path`` stands for: itself, or those of an HF dataset or of a folder.
-
-    Raises:
-        FormatError: nothing there, or an HF folder that must be opened otherwise.
-    """
-    if not path.exists():
-        raise FormatError(f"{path} does not exist.")
-    if path.is_file() or (path / "data.mdb").exists():
-        return [path.absolute()]
-    if (path / "dataset_dict.json").exists():
-        raise FormatError(f"{path} holds several splits; index one of its folders at a time.")
-    if (path / "state.json").exists():
-        return _hf_shards(path)
-    found = sorted(p.absolute() for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and p.name[0] != ".")
-    if not found:
-        raise FormatError(f"{path} holds no {', '.join(_SUFFIXES)} files.")
-    return found
-
-
-def _hf_shards(path: Path) -> list[Path]:
-    try:
-        state = json.loads((path / "state.json").read_bytes())
-        names = [str(file["filename"]) for file in state["_data_files"]]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise FormatError(f"{path / 'state.json'} is not one of an HF dataset: {error!r}") from None
-    if state.get("_indices_data_files"):
-        raise FormatError(f"{path} has an indices mapping; call flatten_indices() and save it again.")
-    if any(os.path.basename(name) != name for name in names):
-        raise FormatError(f"{path / 'state.json'} names files outside its folder.")
-    return [(path / name).absolute() for name in names]
-
-
-def kind_of(path: Path) -> str:
-    """The format by the file's first bytes.
-
-    Raises:
-        FormatError: none of ours.
-    """
-    if path.is_dir():
-        return "lmdb"
-    with open(path, "rb") as file:
-        head = file.read(20)
-    if head.startswith(b"\x89HDF\r\n\x1a\n"):
-        return "hdf5"
-    if head[16:20] == _LMDB_MAGIC:
-        return "lmdb"
-    if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
-        return "arrow"
-    raise FormatError(f"{path} is not an Arrow IPC, LMDB or HDF5 file by its first bytes.")
-
-
 class _Indexer:
     """Indexes the files one after another; what is known of each goes to a part file."""
 
-    def __init__(self, format_name: str, shards: list[Path], work: Path, options: IndexOptions) -> None:
-        self._format_name, self._format = format_name, format_of(format_name)
-        self._shards, self._work, self._options = shards, work, options
-        self._table = _LabelTable(options.labels) if options.labels else None
+    def __init__(
+        self, format_name: str, shards: list[Path], work: Path, options: IndexOptions, kinds: Kinds
+    ) -> None:
+        self._format_name, self._format = format_name, readable_of(format_name)
+        self._shards, self._work, self._options, self._kinds = shards, work, options, kinds
+        self._table = LabelTable(options.labels) if options.labels else None
         self._classes: tuple[str, ...] | None = self._table.classes if self._table else None
+        self._labelled = self._table is not None
         self._hashes = array("q")
         self._failures: list[tuple[str, str]] = []
+        self._fields = ForeignFields(self._part_path, kinds, loose=format_name == "tar")
 
     def run(self, output: Path, options: dict[str, Any]) -> Manifest:
         for number, path in enumerate(self._shards):
             self._index(number, path)
         named = len(np.unique(np.frombuffer(self._hashes, np.int64))) == len(self._hashes)
-        wrong = names_fit(self._classes or (), [str(path) for path in self._shards])
+        classes = self._classes or ()
+        schema = self._fields.schema(Label(classes) if self._labelled else None)
+        fields = entries_of(schema, self._fields.write(output, schema)) if schema is not None else []
+        wrong = names_fit(classes, [str(path) for path in self._shards], fields)
         if wrong:
             raise PackError(wrong)
         summary = Summary()
-        index = publish_index(output, self._records(summary), _Keys(self, named))
+        keys = _Keys(self, named)
+        index = publish_index(output, self._records(summary), keys, fields_digest(fields))
         write_skipped(output, self._failures)
         entries = [
             Shard(str(self._data_file(path)), *self._counts(number))
             for number, path in enumerate(self._shards)
         ]
         manifest = make_manifest(
-            self._format_name, summary, self._classes or (), entries, index, options, len(self._failures)
+            self._format_name, summary, classes, entries, index, options, len(self._failures), tuple(fields)
         )
         manifest.write(output)
         return manifest
 
     def part(self, number: int) -> ShardPart:
         """What was found in one file."""
-        return ShardPart.read(self._work / f"{number}.part")
+        return ShardPart.read(self._part_path(number))
 
     def keys(self, named: bool) -> Iterator[list[bytes]]:
-        """The keys of each file: its own names where all are different, else file name and position."""
+        """The keys of each file: its own names where all are different, else the file's name before them, or
+        before the position."""
         for number, path in enumerate(self._shards):
-            keys = self.part(number).keys
-            yield keys if named else [b"%s/%08d" % (os.fsencode(path.stem), i) for i in range(len(keys))]
+            keys, stem = self.part(number).keys, os.fsencode(path.stem)
+            if named:
+                yield keys
+            elif self._format_name == "tar":
+                yield [encode_key(stem + b"/" + key)[0] for key in keys]
+            else:
+                yield [b"%s/%08d" % (stem, i) for i in range(len(keys))]
+
+    def _part_path(self, number: int) -> Path:
+        return self._work / f"{number}.part"
 
     def _index(self, number: int, path: Path) -> None:
-        foreign = self._format.read_foreign(path, self._options.column)
+        foreign = self._format.read_foreign(path, self._options.column, self._kinds)
         file = self._data_file(path)
-        records = _described(file, foreign)
-        keys = self._own_keys(path, foreign)
-        failed = [(path.name, i, reason) for i, reason in records[1]]
+        entries, failures = described(file, foreign)
+        own = self._own_keys(path, foreign)
+        keys = [key.decode() for key, _ in own]
+        failed = [(path.name, i, reason) for i, reason in sorted(failures.items())]
         if failed and self._options.on_error == "raise":
-            raise PackError(_bad_records(failed, keys))
+            raise PackError(bad_records(failed, keys))
         self._failures += [(f"{name}: {keys[i]}", reason) for name, i, reason in failed]
-        entries = records[0]
+        self._failures += [(f"{path.name}: {name}", reason) for name, reason in foreign.left_out]
         entries["label"] = self._labels(path, foreign, keys)
+        entries["flags"][[escaped for _, escaped in own]] |= ESCAPED
         good = entries["length"] > 0
-        names = [key.encode() for key, whole in zip(keys, good.tolist(), strict=True) if whole]
+        names = [key for (key, _), whole in zip(own, good.tolist(), strict=True) if whole]
         self._hashes.extend(hash(name) for name in names)
-        ShardPart(entries[good], names, [], file.stat().st_size).write(self._work / f"{number}.part")
+        self._labelled |= foreign.labels is not None
+        self._fields.add(path, foreign, len(names))
+        further = tuple(kept(values.chunk, good) for values in foreign.fields.values())
+        part = ShardPart(entries[good], names, [], file.stat().st_size, further=further)
+        part.write(self._part_path(number))
 
-    def _own_keys(self, path: Path, foreign: Foreign) -> list[str]:
+    def _own_keys(self, path: Path, foreign: Foreign) -> list[tuple[bytes, bool]]:
         if foreign.keys is not None:
-            return [key.encode("utf-8", "backslashreplace").decode() for key in foreign.keys]
-        return [f"{path.stem}/{i:08d}" for i in range(len(foreign.located.offsets))]
+            return [key_of(key) for key in foreign.keys]
+        return [key_of(f"{path.stem}/{i:08d}") for i in range(len(foreign.located.offsets))]
 
     def _labels(self, path: Path, foreign: Foreign, keys: list[str]) -> npt.NDArray[np.int64]:
         if self._table is not None:
@@ -302,51 +292,3 @@ class _Keys:
 
     def __iter__(self) -> Iterator[list[bytes]]:
         return self._indexer.keys(self._named)
-
-
-class _LabelTable:
-    """Labels by key, from a CSV or JSONL file."""
-
-    def __init__(self, path: Path) -> None:
-        labels = Labels(label for _, label in read_table(path))
-        self.path, self.classes = path, labels.classes
-        self._numbers = {key: labels.number(label) for key, label in read_table(path)}
-
-    def label(self, key: str, file: Path) -> int:
-        """The label of one key.
-
-        Raises:
-            PackError: the table does not have it.
-        """
-        try:
-            return self._numbers[key]
-        except KeyError:
-            raise PackError(f"{self.path} has no label for the record {key!r} of {file}.") from None
-
-
-def _described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], list[tuple[int, str]]]:
-    """Index entries of all records, and the positions and reasons of those that are no images (length 0)."""
-    located = foreign.located
-    records = np.zeros(len(located.offsets), RECORD)
-    records["offset"] = located.offsets
-    too_long = located.lengths > np.uint64(np.iinfo(np.uint32).max)
-    records["length"] = np.where(too_long, np.uint64(np.iinfo(np.uint32).max), located.lengths)
-    if foreign.picture is not None:
-        records["width"], records["height"] = foreign.picture
-        records["codec"], records["channels"] = RAW, 3
-    failures = []
-    for start in range(0, len(records), _CHUNK):
-        found = _C.describe_file(os.fsencode(file), as_rows(records[start : start + _CHUNK]))
-        failures += [(start + i, reason.decode("utf-8", "backslashreplace")) for i, reason in found]
-    return records, failures
-
-
-def _bad_records(failed: list[tuple[str, int, str]], keys: list[str]) -> str:
-    lines = [f"  {name}, record {i} ({keys[i]}): {reason}" for name, i, reason in failed[:MAX_LISTED]]
-    reasons = Counter(reason for _, _, reason in failed)
-    more = f"\n  ... {len(failed)} in all" if len(failed) > MAX_LISTED else ""
-    return (
-        f"not usable as images: {counted(len(failed), 'record')} ({counted(len(reasons), 'reason')}):\n"
-        + "\n".join(lines)
-        + f"{more}\nLeave them out with --on-error skip."
-    )

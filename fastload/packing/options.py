@@ -15,7 +15,7 @@ from fastload.shard.formats import FORMATS
 
 __all__ = ["EXIF", "LAYOUTS", "PackOptions", "parse_bytes", "parse_pixels"]
 
-LAYOUTS = ("coco", "yolo", "voc", "pairs")  # of annotated pictures; see packing/annotations
+LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds")  # of annotated pictures; see packing/annotations
 EXIF = ("refuse", "ignore")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side

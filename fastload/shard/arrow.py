@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fastload.errors import FormatError
 from fastload.shard.chunk import Chunk
-from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
+from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
 __all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
@@ -189,7 +189,7 @@ def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
         return [_locate(mapped, name) for name in names]
 
 
-def read_foreign(path: Path, column: str | None) -> Foreign:
+def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
     """Byte ranges, labels, names and classes of an Arrow file that others wrote.
 
     Raises:

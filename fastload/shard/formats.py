@@ -6,20 +6,38 @@ import errno
 import importlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FastloadError, FormatError, ShardError
+from fastload.sample.fields import Kind
 from fastload.sample.schema import Schema
 from fastload.shard.chunk import Chunk
 
-__all__ = ["FORMATS", "Facts", "Foreign", "Format", "Located", "ShardSpec", "Writer", "format_of"]
+__all__ = [
+    "FORMATS",
+    "INDEXED",
+    "Facts",
+    "Foreign",
+    "Format",
+    "Kinds",
+    "Located",
+    "Readable",
+    "ShardSpec",
+    "Values",
+    "Writer",
+    "format_of",
+    "readable_of",
+]
+
+#: Kinds that users gave to fields of files that others wrote; None: leave it out.
+Kinds: TypeAlias = Mapping[str, Kind | None]
 
 
 @dataclass(frozen=True)
@@ -35,6 +53,14 @@ FORMATS = {
     "arrow": Facts(".arrow", "pyarrow"),
     "lmdb": Facts(".lmdb", "lmdb"),
     "hdf5": Facts(".h5", "h5py"),
+}
+#: Formats that others write and ``fastload index`` reads: the module of this package, and whether their
+#: further values become fields.
+INDEXED = {
+    "arrow": ("arrow", False),
+    "lmdb": ("lmdb", False),
+    "hdf5": ("hdf5", False),
+    "tar": ("tar", True),
 }
 # What says nothing about the file's contents.
 _NO_DAMAGE = (
@@ -64,14 +90,29 @@ class Located:
 
 
 @dataclass(frozen=True)
+class Values:
+    """A further field of somebody else's file."""
+
+    kind: Kind
+    chunk: (
+        Chunk  # a value a record; of pictures their entries, with offset and label alone, and their lengths
+    )
+
+
+@dataclass(frozen=True)
 class Foreign:
     """What a file that others wrote says about its records."""
 
     located: Located
     labels: npt.NDArray[np.int64] | None = None
-    keys: list[str] | None = None
+    keys: list[str] | None = None  # UTF-8 with surrogates for other bytes
     classes: tuple[str, ...] = ()
     picture: tuple[int, int] | None = None  # width and height of raw uint8 RGB records
+    fields: Mapping[str, Values] = field(default_factory=dict)  # besides the pictures and the label
+    bad: Mapping[int, str] = field(default_factory=dict)  # records that are none, and why
+    left_out: Sequence[tuple[str, str]] = ()  # what is in no record: name, reason
+    name: str = "image"  # of the pictures' field
+    kind: Kind | None = None  # likewise; None: Image()
 
 
 class Writer(Protocol):
@@ -113,9 +154,18 @@ class Format(Protocol):
     def locate(path: Path, names: Sequence[str] = ...) -> list[Located]:
         """Where the pictures of a shard of our own lie, for each field of ``names``, the index's first."""
 
+
+class Readable(Protocol):
+    """What a module of this package has that reads files that others wrote."""
+
     @staticmethod
-    def read_foreign(path: Path, column: str | None) -> Foreign:
-        """Where the records of somebody else's file lie, and what it says about them."""
+    def data_file(path: Path) -> Path:
+        """The file of ``path`` that holds the records' bytes."""
+
+    @staticmethod
+    def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
+        """Where the records of somebody else's file lie, and what it says about them; ``column`` is that of
+        the pictures (None: to be found)."""
 
 
 @contextmanager
@@ -151,10 +201,23 @@ def format_of(name: str) -> Format:
     Raises:
         FastloadError: the library cannot be imported.
     """
+    return _module(name, FORMATS[name].library)  # type: ignore[no-any-return]
+
+
+def readable_of(name: str) -> Readable:
+    """The module that reads a format of :data:`INDEXED`, and with it its library.
+
+    Raises:
+        FastloadError: the library cannot be imported.
+    """
+    library = FORMATS[name].library if name in FORMATS else "pyarrow"
+    return _module(INDEXED[name][0], library)  # type: ignore[no-any-return]
+
+
+def _module(name: str, library: str) -> Any:
     try:
-        return importlib.import_module(f"fastload.shard.{name}")  # type: ignore[return-value]
+        return importlib.import_module(f"fastload.shard.{name}")
     except ImportError as error:
-        library = FORMATS[name].library
         raise FastloadError(
             f"the {name} format needs {library}, which cannot be imported ({error}): pip install {library}"
         ) from error

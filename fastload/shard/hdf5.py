@@ -19,7 +19,7 @@ import numpy.typing as npt
 from fastload.errors import FormatError
 from fastload.sample.plain import is_file
 from fastload.shard.chunk import Chunk
-from fastload.shard.formats import Foreign, Located, ShardSpec, damage_reported
+from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 from fastload.shard.hdf5_fields import FieldDatasets, append_rows, free_name
 from fastload.shard.hdf5_file import WrittenFile
 from fastload.shard.hdf5_heap import heap_ranges, read_references
@@ -219,7 +219,7 @@ def _flat(path: Path, file: h5py.File, data: h5py.Dataset, base: int) -> Located
     return Located(starts[:-1].astype(np.uint64) + np.uint64(base), lengths.astype(np.uint64))
 
 
-def read_foreign(path: Path, column: str | None) -> Foreign:
+def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
     """Byte ranges, labels, names and classes of an HDF5 file that others wrote.
 
     Raises:

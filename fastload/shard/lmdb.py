@@ -17,7 +17,7 @@ import numpy.typing as npt
 from fastload.errors import FormatError, ShardError
 from fastload.machine.sizes import counted
 from fastload.shard.chunk import Chunk
-from fastload.shard.formats import Foreign, Located, ShardSpec
+from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
 __all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
@@ -201,7 +201,7 @@ def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
     return found
 
 
-def read_foreign(path: Path, column: str | None) -> Foreign:
+def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
     """Byte ranges and keys of an LMDB whose values are image files.
 
     Raises:

@@ -234,7 +234,7 @@ import numpy.typing as npt
 
 from fastload.errors import FormatError
 from fastload.shard.chunk import Chunk
-from fastload.shard.formats import Foreign, Located, ShardSpec
+from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
 __all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
 
@@ -280,7 +280,7 @@ def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
     return [Located(np.cumsum(lengths, dtype=np.uint64) - lengths, lengths)]
 
 
-def read_foreign(path: Path, column: str | None) -> Foreign:
+def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
     raise FormatError(f"{path}: flat files of others are not read.")
 '''
 FLAT_USED = """

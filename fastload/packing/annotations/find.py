@@ -10,6 +10,7 @@ from pathlib import Path
 from fastload.errors import PackError
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
 from fastload.packing.annotations.voc import voc_places, voc_sets
+from fastload.packing.annotations.wds import wds_source
 from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.given import AnnotatedSource
@@ -49,6 +50,10 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
         raise PackError(f"{place} does not exist.")
     if (place / MANIFEST_NAME).exists():
         return []
+    if options.layout == "wds":
+        if options.annotations or options.masks is not None:
+            raise PackError("tars hold their annotations; leave --annotations and --masks out.")
+        return [("", wds_source(place, options))]
     finds = [find for find in _finds(place, options) if options.layout in (None, find.layout)]
     if len(finds) > 1:
         listed = "\n".join(f"  {find.layout}: {find.what}" for find in finds)

@@ -93,7 +93,8 @@ def pack(
         baseline: progressive JPEGs are stored as baseline ones of the same pixels.
         raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
         size: with ``raw``, (width, height) that every image and mask is scaled to.
-        as_: what a path is, where that is not found: "coco", "yolo", "voc" or "pairs" (images beside masks).
+        as_: what a path is, where that is not found: "coco", "yolo", "voc", "pairs" (images beside masks)
+            or "wds" (WebDataset tars, compressed ones too).
         annotations: of a folder of images, the files of annotations.
         masks: of a folder of images, the folder of their masks.
         exif: images that EXIF turns, beside annotations in numbers: "refuse", or "ignore", where the

@@ -1,0 +1,127 @@
+"""``fastload pack TARS OUTPUT --as wds``: what cannot be indexed in place, and what can, too."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pack_trees import encoded, run_cli, snapshot
+from tar_reference import bad_members, captioned, samples_of, write_tar
+
+from fastload import PackedDataset, pack
+from fastload.errors import FormatError, PackError
+from fastload.packing.foreign import index_files
+from fastload.packing.verify import verify
+
+
+def compressed(path: Path, members: list[tuple[str, bytes]], mode: str) -> Path:
+    with tarfile.open(path, mode) as file:  # type: ignore[call-overload]
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            file.addfile(info, io.BytesIO(data))
+    return path
+
+
+def values(folder: Path, **left_out: Any) -> list[dict[str, Any]]:
+    dataset = PackedDataset(folder)
+    return [
+        {"picture": dataset.read(i), **{k: v for k, v in dataset.sample(i).items() if k != "image"}}
+        for i in range(len(dataset))
+    ]
+
+
+@pytest.mark.parametrize(("name", "mode"), [("a.tar.gz", "w:gz"), ("a.tar.xz", "w:xz"), ("a.tar", "w")])
+def test_packs_what_an_index_has(tmp_path: Path, name: str, mode: str) -> None:
+    source = compressed(tmp_path / name, captioned(9), mode)
+    [result] = pack(source, tmp_path / "packed", as_="wds", num_proc=1)  # type: ignore[misc]
+    index_files([write_tar(tmp_path / "plain.tar", captioned(9))], tmp_path / "indexed")
+    assert values(tmp_path / "packed") == values(tmp_path / "indexed")
+    ours, theirs = PackedDataset(tmp_path / "packed"), PackedDataset(tmp_path / "indexed")
+    assert ours.schema == theirs.schema == result.manifest.schema
+    assert [ours.key(i) for i in range(9)] == [theirs.key(i) for i in range(9)]
+    assert verify(tmp_path / "packed", decode=True) == ([], 9)
+
+
+def test_several_tars_and_processes_and_a_limit(tmp_path: Path) -> None:
+    (tmp_path / "tars").mkdir()
+    for number in range(3):
+        compressed(tmp_path / "tars" / f"{number}.tgz", captioned(3), "w:gz")
+    pack(tmp_path / "tars", tmp_path / "a", as_="wds", num_proc=1)
+    pack(tmp_path / "tars", tmp_path / "b", as_="wds", num_proc=2)
+    a, b = snapshot(tmp_path / "a"), snapshot(tmp_path / "b")
+    assert {name[1:] if name[0] in "ab" else name for name in a} == {
+        name[1:] if name[0] in "ab" else name for name in b
+    }
+    assert PackedDataset(tmp_path / "b").key(5) == "1/000000002.jpg"
+    assert values(tmp_path / "a") == values(tmp_path / "b")
+    pack(tmp_path / "tars", tmp_path / "c", as_="wds", limit=4)
+    assert values(tmp_path / "c") == values(tmp_path / "a")[:4]
+    again = pack(tmp_path / "tars", tmp_path / "c", as_="wds", limit=4)
+    assert again[0].was_complete  # type: ignore[index]
+
+
+def test_bad_samples_follow_the_policy(tmp_path: Path) -> None:
+    members = [one for one in bad_members() if not one[0].endswith(".npy")]
+    source = compressed(tmp_path / "a.tgz", members, "w:gz")
+    with pytest.raises(PackError, match=r"a\.jpg: \.txt is not UTF-8: invalid start byte at byte 0"):
+        pack(source, tmp_path / "out", as_="wds")
+    [result] = pack(source, tmp_path / "out", as_="wds", on_error="skip", restart=True)  # type: ignore[misc]
+    assert (result.manifest.skipped, result.manifest.left_out) == (8, 1)
+    lines = (tmp_path / "out" / "skipped.jsonl").read_text().splitlines()
+    reasons = {line["path"]: line["reason"] for line in map(json.loads, lines)}
+    assert reasons["g.jpg"] == "its name has no suffix"
+    assert reasons["c"] == "has no picture 'image'"
+    assert reasons["f.jpg"] == "has two members .jpg"
+    assert [PackedDataset(tmp_path / "out").key(i) for i in range(1)] == ["g.jpg"]
+
+
+def test_suffixes_that_nobody_knows_must_be_said(tmp_path: Path) -> None:
+    source = write_tar(tmp_path / "a.tar", [("0.jpg", encoded(0)), ("0.npy", b"123")])
+    with pytest.raises(PackError, match=r"members \.npy are \(1 of \.npy\).*--field npy=none"):
+        pack(source, tmp_path / "out", as_="wds")
+    assert run_cli("pack", source, tmp_path / "out", "--as", "wds", "--field", "npy=bytes").returncode == 0
+    assert PackedDataset(tmp_path / "out").sample(0)["npy"] == b"123"
+    assert run_cli("pack", source, tmp_path / "two", "--as", "wds", "--field", "npy=none").returncode == 0
+    assert PackedDataset(tmp_path / "two").schema.names == ("image",)
+    both = write_tar(tmp_path / "b.tar", [("0.jpg", encoded(0)), ("0.png", encoded(1, "PNG"))])
+    with pytest.raises(PackError, match=r"0 has 2 pictures \(jpg, png\)"):
+        pack(both, tmp_path / "three", as_="wds")
+
+
+def test_what_index_refuses_is_packed(tmp_path: Path) -> None:
+    one = write_tar(tmp_path / "1.tar", captioned(2)).read_bytes()
+    two = write_tar(tmp_path / "2.tar", captioned(2, 2)).read_bytes()
+    (tmp_path / "a.tar").write_bytes(one + two)
+    with pytest.raises(FormatError, match="--as wds"):
+        index_files([tmp_path / "a.tar"], tmp_path / "out")
+    pack(tmp_path / "a.tar", tmp_path / "out", as_="wds")
+    dataset = PackedDataset(tmp_path / "out")
+    assert [dataset.key(i) for i in range(4)] == [f"{i:09d}.jpg" for i in range(4)]
+
+
+@pytest.mark.parametrize("cut", ["end", "header", "member", "gzip"])
+def test_cut_off_tars_are_refused(tmp_path: Path, cut: str) -> None:
+    path = write_tar(tmp_path / "a.tar", captioned(2))
+    data = path.read_bytes()
+    last = data.rindex(b"000000001.json")
+    path.write_bytes(data[: last + {"end": 1024, "header": 50, "member": 520, "gzip": 0}[cut]])
+    if cut == "gzip":
+        whole = compressed(tmp_path / "b.tgz", captioned(2), "w:gz").read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(PackError, match="whole tar"):
+        pack(path, tmp_path / "out", as_="wds")
+
+
+def test_no_tars(tmp_path: Path) -> None:
+    with pytest.raises(PackError, match="holds no .tar"):
+        pack(tmp_path, tmp_path / "out", as_="wds")
+    with pytest.raises(PackError, match="does not exist"):
+        pack(tmp_path / "x.tar", tmp_path / "out", as_="wds")
+    assert samples_of(write_tar(tmp_path / "e.tar", [])) == []
+    with pytest.raises(PackError, match="no samples in these tars"):
+        pack(tmp_path / "e.tar", tmp_path / "out", as_="wds")
