@@ -7,7 +7,7 @@ from typing import Any
 
 from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.output import counted, print_json, print_lines
-from fastload.packing.unpack import unpack
+from fastload.packing.unpack import LAYOUTS, unpack
 from fastload.packing.unpack_fields import TABLES
 
 __all__ = ["add", "run"]
@@ -30,6 +30,10 @@ def add(verbs: Any) -> None:
         help="of samples with other fields than image and label: what the values are written to (default: "
         "%(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--as", dest="as_", choices=LAYOUTS,
+        help="of a set that was packed from files of this layout: the same files again",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
 
 
@@ -39,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.folder,
         arguments.output,
         table=arguments.table,
+        as_=arguments.as_,
         storage_options=options_for(arguments, arguments.folder),
     )
     if arguments.json:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import FastloadError, PackError
+from fastload.packing.annotations.coco_unpack import unpack_coco
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import publish_folder, remove, temporary_of
 from fastload.packing.folders import IMG_EXTENSIONS
@@ -20,7 +21,9 @@ from fastload.packing.unpacked_files import safe_path, write_new
 from fastload.shard.codecs import CODECS, RAW
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["unpack"]
+__all__ = ["LAYOUTS", "unpack"]
+
+LAYOUTS = ("coco",)  # that a set which was packed from one becomes again
 
 
 def unpack(
@@ -29,12 +32,15 @@ def unpack(
     progress: Callable[[int, int], None] | None = None,
     table: TableFormat = "jsonl",
     storage_options: Mapping[str, Any] | None = None,
+    as_: str | None = None,
 ) -> int:
     """Write every record under its name into class folders below ``output``; returns how many.
 
     Of samples with other fields the pictures are files, and the values a table, "jsonl", "csv" or "parquet":
     ``samples.jsonl``, which packs to the same set. ``folder`` may be a URL, with ``storage_options``; nothing
     is unpacked into one.
+
+    ``as_="coco"``: what was packed from COCO's files becomes such files again, which say the same.
 
     ``output`` appears when all is written. Records of raw pixels become PNG files, which
     packing takes again.
@@ -44,6 +50,8 @@ def unpack(
         PackError: ``output`` exists and is not empty; two records of one name.
         ChecksumError: damaged records.
     """
+    if as_ not in (None, *LAYOUTS):
+        raise PackError(f"as_ is {as_!r}, must be one of {', '.join(LAYOUTS)}.")
     dataset = PackedFiles(folder, storage_options=storage_options)
     final = Path(output).absolute()
     try:
@@ -57,7 +65,9 @@ def unpack(
         final.parent.mkdir(parents=True, exist_ok=True)
         remove(temporary)
         temporary.mkdir()
-        if dataset.manifest.fields:
+        if as_ is not None:
+            unpack_coco(dataset, temporary, progress)
+        elif dataset.manifest.fields:
             unpack_fields(dataset, temporary, table, progress)
         else:
             _unpack_plain(dataset, temporary, progress)

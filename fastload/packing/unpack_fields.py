@@ -20,7 +20,7 @@ from fastload.packing.names import ESCAPED, decode_key
 from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import NUMPY_SUFFIX
 from fastload.packing.samples.table import SCHEMA_SUFFIX
-from fastload.packing.unpacked_files import safe_path, write_new
+from fastload.packing.unpacked_files import safe_path, write_new, written
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
@@ -88,26 +88,17 @@ class _Files:
         )
         if field == self._index:
             path = safe_path(key) + (suffix if _lacks(key, suffix, record) else b"")
-            if not self._written(path, data):
+            if not written(self._root, path, data):
                 raise PackError(
                     f"two records have the name {os.fsdecode(path)!r}; they cannot both become files."
                 )
             return os.fsdecode(path)
         below = os.fsencode(self._folders[field.name]) + b"/"
         path = below + safe_path(key) + (b"" if key.lower().endswith(suffix) else suffix)
-        if not self._written(path, data):  # samples of one image have masks of their own
+        if not written(self._root, path, data):  # samples of one image have masks of their own
             path = below + f"{sample:08d}".encode() + suffix
             write_new(self._root, path, data)
         return os.fsdecode(path)
-
-    def _written(self, path: bytes, data: bytes) -> bool:
-        """Write a file; one that is there must have these very bytes."""
-        try:
-            write_new(self._root, path, data)
-        except PackError:
-            with open(os.path.join(self._root, path), "rb") as file:
-                return file.read() == data
-        return True
 
     def _record(self, field: Field, sample: int) -> np.void:
         if field == self._index:

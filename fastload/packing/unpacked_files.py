@@ -9,7 +9,7 @@ import numpy as np
 from fastload.errors import FormatError, PackError
 from fastload.packing.names import printable
 
-__all__ = ["safe_path", "write_new"]
+__all__ = ["safe_path", "write_new", "written"]
 
 
 def safe_path(key: bytes) -> bytes:
@@ -41,3 +41,13 @@ def write_new(root: bytes, path: bytes, data: bytes) -> None:
         ) from None
     with open(descriptor, "wb", buffering=0) as file:
         file.write(np.frombuffer(data, np.uint8).data)
+
+
+def written(root: bytes, path: bytes, data: bytes) -> bool:
+    """Write a file; one that is there must have these very bytes, else False."""
+    try:
+        write_new(root, path, data)
+    except PackError:
+        with open(os.path.join(root, path), "rb") as file:
+            return file.read() == data
+    return True

@@ -202,7 +202,7 @@ def _area(value: Any, where: str) -> tuple[int, int, Words]:
     counts = value["counts"]
     if isinstance(counts, (str, bytes)):
         counts = _uncompressed(
-            counts.encode("ascii", "replace") if isinstance(counts, str) else counts, where
+            counts.encode("utf-8", "surrogatepass") if isinstance(counts, str) else counts, where
         )
     runs = as_numbers(counts, _U4, f"{where}: counts").reshape(-1)
     total, area = int(runs.sum(dtype=np.uint64)), size[0] * size[1]

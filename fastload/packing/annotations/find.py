@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.packing.annotations.coco import coco_files, coco_source
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
 from fastload.packing.annotations.voc import voc_places, voc_sets
 from fastload.packing.annotations.wds import wds_source
@@ -118,6 +119,10 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
         if options.annotations or options.layout not in (None, "pairs"):
             raise PackError("--masks goes with a folder of images alone, without --annotations.")
         return [_pairs(options.masks, pairing_of(place, Path(options.masks)), options)]
+    is_json = any(name.lower().endswith(".json") for name in options.annotations)
+    if options.annotations and (is_json or options.layout == "coco"):
+        what = ", ".join(options.annotations)
+        return [_Find("coco", what, lambda: coco_source(place, options.annotations, options))]
     if place.is_file():
         is_yolo = is_data_yaml(place) or (options.layout == "yolo" and place.suffix in (".yaml", ".yml"))
         return [_yolo(place.name, place, options)] if is_yolo else []
@@ -132,7 +137,12 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     places = voc_places(place)
     if options.layout == "voc" and not places:
         places = [place]
-    return finds + [_voc(str(found), found, options) for found in places]
+    finds += [_voc(str(found), found, options) for found in places]
+    jsons = coco_files(place)
+    if jsons:
+        what = ", ".join(str(path.relative_to(place)) for path in jsons)
+        finds.append(_Find("coco", what, lambda: coco_source(place, (), options)))
+    return finds
 
 
 def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:
@@ -164,6 +174,7 @@ def _expected(layout: str | None) -> str:
     return {
         None: "Give a folder of annotated pictures.",
         "voc": "There must be a folder Annotations of .xml files, and JPEGImages.",
+        "coco": "There must be JSONs with images, annotations and categories in a folder annotations.",
         "yolo": "There must be a data.yaml, or folders images and labels (of .txt files).",
         "pairs": "There must be folders images and masks (or annotations), or leftImg8bit and gtFine.",
     }.get(layout, "")

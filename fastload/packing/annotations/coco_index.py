@@ -1,0 +1,254 @@
+"""COCO's JSON read once: its images, where each one's annotations lie in the file, and what those have.
+
+What is kept in memory does not grow with the annotations. Their places go to a temporary file and are sorted
+there by image, a part at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload.errors import PackError
+from fastload.packing.annotations.json_stream import Element, elements, value_of
+from fastload.packing.annotations.listed import Paths
+
+__all__ = ["ANNOTATIONS", "IMAGES", "CocoFile", "Facts", "first_annotation"]
+
+IMAGES, ANNOTATIONS = "images", "annotations"
+#: An annotation's place: of which image (its id), where in the file, and which of the list.
+_ROW = np.dtype([("image", "<i8"), ("offset", "<u8"), ("length", "<u4"), ("order", "<u4")])
+_AT_ONCE = 1 << 17  # rows sorted at a time
+_MOST_ANNOTATIONS = 2**32 - 1
+_NUMBERS = ("bbox", "area", "segmentation", "keypoints")
+
+
+@dataclass
+class Facts:
+    """What the annotations of a file have, and how they write it."""
+
+    count: int = 0
+    keys: Counter[str] = field(default_factory=Counter)  # how many have a key
+    whole: Counter[str] = field(default_factory=Counter)  # of first numbers, integers less others
+    letters: int = 0  # areas as letters, less those as lists
+    points: int = 0  # the most numbers that one's keypoints have
+
+    def see(self, annotation: Mapping[str, Any]) -> None:
+        """One more annotation."""
+        self.count += 1
+        self.keys.update(annotation.keys())
+        for key in _NUMBERS:
+            value = annotation.get(key)
+            if key == "keypoints" and isinstance(value, list):
+                self.points = max(self.points, len(value))
+            if isinstance(value, dict):
+                self.letters += 1 if isinstance(value.get("counts"), str) else -1
+            while isinstance(value, list) and value:
+                value = value[0]
+            if isinstance(value, (int, float)):
+                self.whole[key] += 1 if isinstance(value, int) else -1
+
+    @property
+    def forms(self) -> dict[str, bool]:
+        """Which keys' numbers are mostly integers; "letters": areas are mostly COCO's letters."""
+        found = {key: True for key in _NUMBERS if self.whole[key] > 0}
+        return found | ({"letters": True} if self.letters > 0 else {})
+
+
+def first_annotation(path: Path) -> Mapping[str, Any] | None:
+    """The first annotation of a file that has COCO's lists, {} if it has none; None: it is no such file."""
+    lists = set()
+    try:
+        for element in elements(path, (IMAGES, ANNOTATIONS)):
+            lists.add(element.key)
+            if element.key == ANNOTATIONS and element.place >= 0:
+                return element.value if isinstance(element.value, dict) else None
+    except (PackError, OSError):
+        return None  # said where it is asked for
+    return {} if IMAGES in lists else None
+
+
+class CocoFile:
+    """One JSON of COCO's; pickles, as long as the process that made it lives.
+
+    Args:
+        path: the file.
+
+    Raises:
+        PackError: it is none of COCO's.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.facts = Facts()
+        #: All of the top level but what its lists of images and annotations hold.
+        self.top: dict[str, Any] = {}
+        self._files: dict[str, int] = {}  # descriptors
+        descriptor, self._rows = tempfile.mkstemp(prefix="fastload-coco-")
+        os.close(descriptor)
+        weakref.finalize(self, _remove, self._rows, os.getpid())
+        try:
+            self._scan()
+        except OSError as error:
+            raise PackError(f"{path} cannot be read: {error.strerror}.") from None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": {}}
+
+    @property
+    def strays(self) -> int:
+        """How many annotations are of no image of the file."""
+        return int(self._starts[-1] - self._starts[-2])
+
+    def name(self, number: int) -> bytes:
+        """The file name of an image, as the system has it; empty: it has none that could be."""
+        return self._names[number]
+
+    def image(self, number: int) -> Any:
+        """The JSON of an image; ValueError: bytes that are no UTF-8."""
+        return value_of(self._read(str(self.path), int(self._places[number]), int(self._lengths[number])))
+
+    def annotations(self, number: int) -> Iterator[tuple[int, bytes]]:
+        """Of each annotation of an image its place in the list and its bytes."""
+        begin, end = self._starts[number : number + 2].tolist()
+        yield from self._of_rows(begin, end)
+
+    def stray(self, number: int) -> tuple[int, bytes]:
+        """The same of one annotation that is of no image."""
+        at = int(self._starts[-2]) + number
+        return next(self._of_rows(at, at + 1))
+
+    def _of_rows(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        size = _ROW.itemsize
+        for row in np.frombuffer(self._read(self._rows, begin * size, (end - begin) * size), _ROW):
+            yield int(row["order"]), self._read(str(self.path), int(row["offset"]), int(row["length"]))
+
+    def _read(self, path: str, offset: int, length: int) -> bytes:
+        if path not in self._files:
+            self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._files[path])
+        data = os.pread(self._files[path], length, offset)
+        if len(data) != length:
+            raise ValueError(f"{path} has become shorter")
+        return data
+
+    # ---- reading once ---------------------------------------------------------------------------
+
+    def _scan(self) -> None:
+        ids, places, lengths = array("q"), array("Q"), array("Q")
+        names: list[bytes] = []
+        rows: list[tuple[int, int, int, int]] = []
+        with tempfile.TemporaryFile(prefix="fastload-coco-") as unsorted:
+            for element in elements(self.path, (IMAGES, ANNOTATIONS)):
+                if element.place < 0:
+                    self.top[element.key] = element.value
+                elif element.key == IMAGES:
+                    number, name = self._image_of(element)
+                    ids.append(number)
+                    places.append(element.offset)
+                    lengths.append(len(element.text))
+                    names.append(name)
+                else:
+                    rows.append(self._row_of(element))
+                    if len(rows) == _AT_ONCE:
+                        unsorted.write(np.array(rows, _ROW).tobytes())
+                        rows.clear()
+            unsorted.write(np.array(rows, _ROW).tobytes())
+            unsorted.flush()
+            for key in (IMAGES, ANNOTATIONS):
+                if self.top.get(key, []) != []:
+                    self._fail(f"{key!r} must be a list")
+            if IMAGES not in self.top:
+                self._fail("it has no 'images', and is none of COCO's")
+            self.ids = np.array(ids, np.int64)
+            self._places, self._lengths = np.array(places, np.uint64), np.array(lengths, np.uint64)
+            self._names = Paths(names)
+            self._sort(unsorted)
+
+    def _image_of(self, element: Element) -> tuple[int, bytes]:
+        image = element.value
+        number: Any = image.get("id") if isinstance(image, dict) else None
+        if not _is_id(number):
+            self._fail(f"images[{element.place}] must have an 'id', an integer. Found: {element.text[:80]}")
+        name = image.get("file_name")
+        try:
+            if isinstance(name, str) and not element.text.isascii():
+                name = value_of(element.raw)["file_name"]
+            return number, os.fsencode(name) if isinstance(name, str) else b""
+        except ValueError:  # no UTF-8, or half of a pair of UTF-16
+            return number, b""
+
+    def _row_of(self, element: Element) -> tuple[int, int, int, int]:
+        if not isinstance(element.value, dict) or element.place >= _MOST_ANNOTATIONS:
+            self._fail(f"annotations[{element.place}] must be an object. Found: {element.text[:80]}")
+        self.facts.see(element.value)
+        number = element.value.get("image_id")
+        image = int(number) if _is_id(number) else _NO_IMAGE
+        return image, element.offset, len(element.text), element.place
+
+    def _sort(self, unsorted: IO[bytes]) -> None:
+        """Write the rows by image, those of one in the list's order; and note where each image's begin."""
+        by_id = np.argsort(self.ids, kind="stable")
+        known = self.ids[by_id]
+        twice = np.flatnonzero(known[1:] == known[:-1])
+        if len(twice):
+            self._fail(f"two images have the id {known[twice[0]]}")
+        count = len(known)
+
+        def parts() -> Iterator[tuple[npt.NDArray[np.void], npt.NDArray[np.int64]]]:
+            """Rows, and the places of their images in the list; of those that have none, one behind."""
+            unsorted.seek(0)
+            while data := unsorted.read(_AT_ONCE * _ROW.itemsize):
+                rows = np.frombuffer(data, _ROW)
+                found = np.searchsorted(known, rows["image"]).clip(0, max(count - 1, 0))
+                if not count:
+                    yield rows, np.zeros(len(rows), np.int64)
+                    continue
+                is_there = known[found] == rows["image"]
+                yield rows, np.where(is_there, by_id[found], count)
+
+        self._starts = np.zeros(count + 2, np.int64)
+        for _, places in parts():
+            self._starts[1:] += np.bincount(places, minlength=count + 1)
+        np.cumsum(self._starts, out=self._starts)
+        next_ones = self._starts[:-1].copy()
+        total = int(self._starts[-1])
+        os.truncate(self._rows, total * _ROW.itemsize)
+        for rows, places in parts():
+            order = np.argsort(places, kind="stable")
+            places = places[order]
+            is_first = np.diff(places, prepend=-1) != 0
+            begins = np.maximum.accumulate(np.where(is_first, np.arange(len(places)), 0))
+            # Opened for each part: pages of the map count as this process's memory until it is closed.
+            out = np.memmap(self._rows, _ROW, "r+", shape=(total,))
+            out[next_ones[places] + np.arange(len(places)) - begins] = rows[order]
+            del out
+            next_ones += np.bincount(places, minlength=count + 1)
+
+    def _fail(self, what: str) -> None:
+        raise PackError(f"{self.path}: {what}.")
+
+
+_NO_IMAGE = -(2**63)  # an image_id that is none
+
+
+def _is_id(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and _NO_IMAGE < value < 2**63
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child has the same finaliser
+        os.unlink(path)
