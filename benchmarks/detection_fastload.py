@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from command_line import pack_folder
-from detection_jobs import Job, endless
+from command_line import command, pack_folder
+from detection_jobs import MEAN, STD, Job, endless, tokens
 
 __all__ = ["LOADERS", "batches", "prepare"]
 
@@ -20,9 +22,15 @@ def _float(t: Any) -> Any:
     return t.ToDtype("float32", scale=True)
 
 
+def _clip(t: Any) -> dict[str, Any]:
+    crop = t.RandomResizedCrop(224, (0.9, 1.0), interpolation="bicubic")
+    return {"transform": t.Compose([crop, _float(t), t.Normalize(MEAN, STD)]), "fields": ["image", "txt"]}
+
+
 # Job -> the form of the set that it reads, and the loader's options.
 LOADERS: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     "mask": ("pairs", _mask),
+    "clip": ("tars-index", _clip),
 }
 PACKED = {
     "pairs": lambda made: (made / "images", "--as", "pairs", "--masks", str(made / "masks")),
@@ -32,7 +40,12 @@ PACKED = {
 def prepare(work: Path, jobs: Collection[str]) -> None:
     """Pack the made set in each form that these jobs read, once."""
     for form in {form for job, (form, _) in LOADERS.items() if job in jobs}:
-        if not (work / form / "manifest.json").exists():
+        if (work / form / "dataset.json").exists():
+            continue
+        if form == "tars-index":
+            words = command("index", work / "tars", "--output", work / form)
+            subprocess.run(words, check=True, stdout=sys.stderr)
+        else:
             source, *options = PACKED[form](work / "made")
             pack_folder(source, work / form, *options)
 
@@ -44,4 +57,15 @@ def batches(job: Job, variant: str, workers: int, work: Path) -> Iterator[int]:
 
     form, options = LOADERS[job.name]
     common: dict[str, Any] = {"shuffle": True, "drop_last": True, "seed": 0, "num_workers": workers}
-    return endless(DataLoader(work / form, job.batch, **common, **options(t)))
+    loader = DataLoader(work / form, job.batch, **common, **options(t))
+    return endless(loader) if job.name != "clip" else _tokenized(loader)
+
+
+def _tokenized(loader: Any) -> Iterator[int]:
+    """Captions as tokens, by the same function as the rival's; here in the consumer's own thread."""
+    import torch
+
+    while True:
+        for batch in loader:
+            torch.tensor([tokens(text) for text in batch["txt"]])
+            yield 1
