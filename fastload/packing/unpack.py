@@ -11,6 +11,8 @@ import numpy as np
 
 from fastload.errors import FastloadError, PackError
 from fastload.packing.annotations.coco_unpack import unpack_coco
+from fastload.packing.annotations.voc_unpack import unpack_voc
+from fastload.packing.annotations.yolo_unpack import unpack_yolo
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import publish_folder, remove, temporary_of
 from fastload.packing.folders import IMG_EXTENSIONS
@@ -23,7 +25,8 @@ from fastload.shard.dataset import PackedFiles
 
 __all__ = ["LAYOUTS", "unpack"]
 
-LAYOUTS = ("coco",)  # that a set which was packed from one becomes again
+#: What a set may become again that was packed from it.
+LAYOUTS = {"coco": unpack_coco, "yolo": unpack_yolo, "voc": unpack_voc}
 
 
 def unpack(
@@ -40,7 +43,7 @@ def unpack(
     ``samples.jsonl``, which packs to the same set. ``folder`` may be a URL, with ``storage_options``; nothing
     is unpacked into one.
 
-    ``as_="coco"``: what was packed from COCO's files becomes such files again, which say the same.
+    ``as_``: "coco", "yolo" or "voc": what was packed from such files becomes them again, which say the same.
 
     ``output`` appears when all is written. Records of raw pixels become PNG files, which
     packing takes again.
@@ -50,7 +53,7 @@ def unpack(
         PackError: ``output`` exists and is not empty; two records of one name.
         ChecksumError: damaged records.
     """
-    if as_ not in (None, *LAYOUTS):
+    if as_ is not None and as_ not in LAYOUTS:
         raise PackError(f"as_ is {as_!r}, must be one of {', '.join(LAYOUTS)}.")
     dataset = PackedFiles(folder, storage_options=storage_options)
     final = Path(output).absolute()
@@ -66,7 +69,7 @@ def unpack(
         remove(temporary)
         temporary.mkdir()
         if as_ is not None:
-            unpack_coco(dataset, temporary, progress)
+            LAYOUTS[as_](dataset, temporary, progress)
         elif dataset.manifest.fields:
             unpack_fields(dataset, temporary, table, progress)
         else:

@@ -18,8 +18,7 @@ from fastload.packing.samples.given import AnnotatedSource
 from fastload.packing.source import SPLITS
 from fastload.remote.location import is_url
 from fastload.sample.fields import Image, Mask
-from fastload.sample.kind_words import kind_of
-from fastload.sample.schema import Schema
+from fastload.sample.schema import Schema, field_of
 from fastload.shard.manifest import MANIFEST_NAME
 
 __all__ = ["annotated_sources", "schema_asked"]
@@ -90,7 +89,7 @@ def schema_asked(schema: Schema, options: PackOptions) -> Schema:
     else:
         try:
             words = {name: word.strip() for name, word in options.fields}
-            asked = {name: kind_of(word) for name, word in words.items() if word != "none"}
+            asked = {name: field_of(name, word).kind for name, word in words.items() if word != "none"}
         except (ValueError, TypeError) as error:
             raise PackError(str(error)) from None
         wanted = [name for name in schema.names if words.get(name) != "none"]

@@ -18,14 +18,15 @@ from fastload.packing.samples.given import Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["VOC_CLASSES", "voc_places", "voc_sets"]
+__all__ = ["MASKS", "VOC_CLASSES", "voc_places", "voc_sets"]
 
 VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
     "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
 _XML, _PICTURES = "Annotations", ("JPEGImages", "images", "Images")
-_MASKS = {"mask": "SegmentationClass", "instances": "SegmentationObject"}
+#: Folders of masks by field.
+MASKS = {"mask": "SegmentationClass", "instances": "SegmentationObject"}
 _LISTS = ("train", "val", "test")
 
 
@@ -69,23 +70,26 @@ def voc_sets(
     names = _lists(place, folder, lists)
     found = {split: _split(place, pictures, some) for split, some in names.items()}
     classes = _classes(root, folder, found.values())
-    return [
-        (split if len(found) > 1 else "", VocSamples(root, folder, one, classes, limit, exif))
-        for split, one in found.items()
-    ]
+    made: list[tuple[str, VocSamples]] = []
+    for split, one in found.items():
+        source = {"layout": "voc", "folder": os.fsdecode(folder), "split": split}
+        schema = Schema((Field("image", Image(), source=source), *_fields(one.masks, classes)))
+        made.append((split if len(found) > 1 else "", VocSamples(root, folder, one, schema, limit, exif)))
+    return made
 
 
 class VocSamples(FileSamples):
     """Pictures with their XML files."""
 
     def __init__(
-        self, root: bytes, folder: bytes, one: _Split, classes: tuple[str, ...], limit: int | None, exif: str
+        self, root: bytes, folder: bytes, one: _Split, schema: Schema, limit: int | None, exif: str
     ) -> None:
-        schema = Schema(tuple(_fields(one.masks, classes)))
         count = len(one.names) if limit is None else min(len(one.names), limit)
         super().__init__(root, schema, count, {"voc": exif})
         self._folder, self._split, self._exif = folder, one, exif
-        self._numbers = {name: number for number, name in enumerate(classes)}
+        labels = schema["labels"].kind
+        assert isinstance(labels, Labels)
+        self._numbers = labels.indices
 
     def sample(self, position: int) -> Sample | Lessened:
         picture, xml = self.picture(position), self._xml(position)
@@ -133,11 +137,10 @@ class VocSamples(FileSamples):
         return os.path.join(self._folder, self._split.names[position] + b".xml")
 
     def _mask(self, field: str, position: int) -> bytes:
-        return os.path.join(_MASKS[field].encode(), self._split.names[position] + b".png")
+        return os.path.join(MASKS[field].encode(), self._split.names[position] + b".png")
 
 
 def _fields(masks: Iterable[str], classes: tuple[str, ...]) -> Iterator[Field]:
-    yield Field("image", Image())
     yield Field("boxes", Boxes("xyxy"))
     yield Field("labels", Labels(classes), of="boxes")
     yield Field("difficult", Array("bool", (None,)), of="boxes")
@@ -202,7 +205,7 @@ def _names(path: Path) -> list[bytes]:
 
 def _split(place: Path, pictures: Mapping[bytes, bytes], names: Sequence[bytes]) -> _Split:
     masks = []
-    for field, folder in _MASKS.items():
+    for field, folder in MASKS.items():
         there = set(os.listdir(os.fsencode(place / folder))) if (place / folder).is_dir() else set()
         if there and all(name + b".png" in there for name in names):
             masks.append(field)

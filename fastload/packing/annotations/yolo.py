@@ -72,11 +72,12 @@ class YoloObject(NamedTuple):
 
 @dataclass(frozen=True)
 class _Set:
-    """One split: where its pictures are, and what goes for all splits."""
+    """One split: where its pictures are."""
 
     root: bytes
     pictures: Paths
     alone: Sequence[bytes]  # label files without a picture
+    folders: tuple[str, ...]  # of the pictures; (): they are listed
 
 
 def yolo_sets(place: Path, limit: int | None = None, exif: str = "refuse") -> list[tuple[str, YoloSamples]]:
@@ -93,16 +94,19 @@ def yolo_sets(place: Path, limit: int | None = None, exif: str = "refuse") -> li
     names = said.names if said is not None else _names_beside(place)
     rules = LabelRules(len(names) or None, said.points if said is not None else None)
     outlines = rules.points is None and any(_has_outlines(one) for one in sets.values())
-    fields = [Field("image", Image()), Field("boxes", Boxes("cxcywh", relative=True))]
+    fields = [Field("boxes", Boxes("cxcywh", relative=True))]
     fields.append(Field("labels", Labels(names), of="boxes"))
     if outlines:
         fields.append(Field("masks", Polygons("mixed"), of="boxes"))
     if said is not None and said.points is not None:
         kind = Keypoints(said.points[0], said.points[1] == 3, said.pairs)
         fields.append(Field("keypoints", kind, of="boxes"))
-    schema = Schema(tuple(fields))
-    made = {split: YoloSamples(one, schema, rules, limit, exif) for split, one in sets.items()}
-    return [(split if len(made) > 1 else "", samples) for split, samples in made.items()]
+    made: list[tuple[str, YoloSamples]] = []
+    for split, one in sets.items():
+        source = {"layout": "yolo", "split": split, "folders": list(one.folders)}
+        schema = Schema((Field("image", Image(), source=source), *fields))
+        made.append((split if len(sets) > 1 else "", YoloSamples(one, schema, rules, limit, exif)))
+    return made
 
 
 class YoloSamples(FileSamples):
@@ -280,18 +284,21 @@ def _set(root: bytes, places: Sequence[Path]) -> _Set:
     """The pictures of folders and of files that list some, with the label files that have none."""
     found: list[bytes] = []
     alone: list[bytes] = []
+    folders: list[str] = []
     for place in places:
         if place.is_dir():
             folder = os.path.relpath(os.fsencode(place), root)
             below = table_path(root, os.fsdecode(folder))
             pictures = list(pictures_below(root, b"" if below == b"." else below))
             found += pictures
+            folders.append(os.fsdecode(below))
             alone += _without_pictures(root, below, {label_path(path) for path in pictures})
         else:
             found += _listed(root, place)
     if not found:
         raise PackError(f"{', '.join(map(str, places))}: there are no images.")
-    return _Set(root, Paths(dict.fromkeys(found)), alone)
+    all_folders = tuple(folders) if len(folders) == len(places) else ()
+    return _Set(root, Paths(dict.fromkeys(found)), alone, all_folders)
 
 
 def _listed(root: bytes, place: Path) -> list[bytes]:
