@@ -31,10 +31,10 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "index",
-        help="index Arrow, LMDB, HDF5 or tar files that others wrote, in place; make entry points",
+        help="index Arrow, LMDB, HDF5, tar or MDS files that others wrote, in place; make entry points",
         description="With --output: build an index over files that others wrote, without copying them: HF "
         "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels, "
-        "WebDataset tars. "
+        "WebDataset tars, MDS shards. "
         "Without: make (or with 'none' remove) the JPEGs' entry points of a packed or indexed dataset.",
     )
     parser.add_argument(
@@ -58,7 +58,7 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument(
         "--field", action="append", default=[], metavar="NAME=KIND",
-        help="of tars: what members of a suffix are, as seg.png=mask; none leaves them out; may be repeated",
+        help="what members of a suffix, or a column, are, as seg.png=mask or none; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="records that are no images"

@@ -1,4 +1,4 @@
-"""``fastload index``: our index over files that others wrote (Arrow, LMDB, HDF5, tars), in place."""
+"""``fastload index``: our index over files that others wrote (Arrow, tars and others), in place."""
 
 from __future__ import annotations
 

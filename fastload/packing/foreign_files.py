@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 from fastload.errors import FormatError
+from fastload.shard.mds import INDEX, shards_of
 from fastload.shard.tar_members import BLOCK, is_tar
 
 __all__ = ["find_shards", "format_of_file"]
 
-_SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar")
+_SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar", ".mds")
 _LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -22,7 +23,7 @@ _COMPRESSED = {
 
 
 def find_shards(path: Path) -> list[Path]:
-    """The shard files that ``path`` stands for: itself, or those of an HF dataset or of a folder.
+    """The shard files that ``path`` stands for: itself, or those of an HF or MDS dataset or of a folder.
 
     Raises:
         FormatError: nothing there, or an HF folder that must be opened otherwise.
@@ -35,6 +36,8 @@ def find_shards(path: Path) -> list[Path]:
         raise FormatError(f"{path} holds several splits; index one of its folders at a time.")
     if (path / "state.json").exists():
         return _hf_shards(path)
+    if (path / INDEX).exists():
+        return [shard.absolute() for shard in shards_of(path)]
     found = sorted(p.absolute() for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and p.name[0] != ".")
     if not found:
         packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith((".tar.gz", ".tgz")))
@@ -65,6 +68,8 @@ def format_of_file(path: Path) -> str:
     """
     if path.is_dir():
         return "lmdb"
+    if path.suffix.lower() == ".mds":  # has no first bytes of its own
+        return "mds"
     with open(path, "rb") as file:
         head = file.read(BLOCK)
     if head.startswith(b"\x89HDF\r\n\x1a\n"):
@@ -82,7 +87,9 @@ def format_of_file(path: Path) -> str:
         if head == bytes(BLOCK):  # has no members
             return "tar"
         raise FormatError(f"{path} is not a tar: its first header is cut off or its checksum is wrong.")
-    raise FormatError(f"{path} is not an Arrow IPC, LMDB, HDF5 or tar file by its first bytes.")
+    raise FormatError(
+        f"{path} is not an Arrow IPC, LMDB, HDF5, tar or MDS file by its first bytes and suffix."
+    )
 
 
 def _compressed(path: Path, word: str, source: Path) -> str:

@@ -61,6 +61,7 @@ INDEXED = {
     "lmdb": ("lmdb", False),
     "hdf5": ("hdf5", False),
     "tar": ("tar", True),
+    "mds": ("mds", True),
 }
 # What says nothing about the file's contents.
 _NO_DAMAGE = (

@@ -108,7 +108,7 @@ class Suffixes:
 
 
 def value_of(field: Field, data: bytes) -> bytes:
-    """The bytes that a member's are as a value of a field.
+    """The bytes that those of a member, or of a column of another format, are as a value of a field.
 
     Raises:
         ValueError: they are none; says why.
@@ -121,14 +121,14 @@ def value_of(field: Field, data: bytes) -> bytes:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise ValueError(f".{field.name} is not UTF-8: {error.reason} at byte {error.start}") from None
+        raise ValueError(f"{field.name!r} is not UTF-8: {error.reason} at byte {error.start}") from None
     if isinstance(kind, Label):
         if kind.classes:
             return field.encode(text.strip())
-        raise ValueError(f".{field.name} must be a class's number. Found: {text[:80]!r}")
+        raise ValueError(f"{field.name!r} must be a class's number. Found: {text[:80]!r}")
     if isinstance(kind, Text):
         return data
     try:
         return field.encode(json.loads(text))
     except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f".{field.name} is no JSON: {error}") from None
+        raise ValueError(f"{field.name!r} is no JSON: {error}") from None
