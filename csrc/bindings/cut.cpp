@@ -4,10 +4,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "convert.h"
 #include "decode/decode.h"
@@ -26,13 +28,14 @@ constexpr uint8_t kUntouched = 0xA5;
 // What lies between the rows stays as it was: tests look at it.
 nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, View view, const FormatArg& format,
                                     const StoreSpec* wanted, bool nearest,
-                                    const std::string& filter, int fill, const RawArg& raw,
-                                    size_t gap, const PixelSpec* pixels, const PixelSpec* source,
-                                    int repeat) {
+                                    const std::string& filter, int fill, std::vector<int> colour,
+                                    const RawArg& raw, size_t gap, const PixelSpec* pixels,
+                                    const PixelSpec* source, int repeat) {
   view.filter = by_name<Filter>("filter", kFilters, filter);
   const StoreSpec store = wanted == nullptr ? StoreSpec() : *wanted;
   const auto spec_of = [](const PixelSpec* spec) { return spec == nullptr ? PixelSpec() : *spec; };
-  const CutPlan plan({to_format(format), nearest, spec_of(pixels), store, fill, spec_of(source)});
+  const CutPlan plan({to_format(format), nearest, spec_of(pixels), store, fill, spec_of(source),
+                      std::move(colour)});
   const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
   const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
   const size_t channels = static_cast<size_t>(plan.spec().format.channels);
@@ -63,8 +66,9 @@ nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, View view, const Forma
 
 void register_cut(nb::module_& m) {
   m.def("cut", cut, "data"_a, "view"_a, "format"_a = FormatArg{3, 8, false}, "store"_a = nb::none(),
-        "nearest"_a = false, "filter"_a = "bilinear", "fill"_a = 0, "raw"_a = nb::none(),
-        "gap"_a = 0, "pixels"_a = nb::none(), "source"_a = nb::none(), "repeat"_a = 1,
+        "nearest"_a = false, "filter"_a = "bilinear", "fill"_a = 0, "colour"_a = std::vector<int>{},
+        "raw"_a = nb::none(), "gap"_a = 0, "pixels"_a = nb::none(), "source"_a = nb::none(),
+        "repeat"_a = 1,
         "The window of a view of an encoded picture (uint8 array), or of raw pixels of (width, "
         "height, channels, bits), opened in a format (channels, bits, ids): the stored bytes, "
         "(planes, height, bytes of a row + gap). `pixels`, `source` (of the whole picture): "

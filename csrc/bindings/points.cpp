@@ -17,6 +17,7 @@
 #include "convert.h"
 #include "register.h"
 #include "sample/areas.h"
+#include "transform/view_at_size.h"
 #include "views.h"
 
 namespace nb = nanobind;

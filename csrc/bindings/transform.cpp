@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "gil.h"
 #include "register.h"
+#include "transform/cut.h"
 #include "transform/resample.h"
 #include "transform/store.h"
 #include "transform/view.h"
@@ -51,7 +52,7 @@ std::vector<uint8_t> with_slack(const Image& image, const Rect& rect) {
 }
 
 void check_inside(const View& view, const Image& image) {
-  const auto& [x, y, w, h] = view.crop;
+  const auto& [x, y, w, h] = view.seen == View::kAll ? view.crop : view.seen;
   const auto width = static_cast<int64_t>(image.shape(1));
   const auto height = static_cast<int64_t>(image.shape(0));
   if (x >= 0 && y >= 0 && x + int64_t{w} <= width && y + int64_t{h} <= height) return;
@@ -59,38 +60,43 @@ void check_inside(const View& view, const Image& image) {
                                      " x " + std::to_string(height) + " pixels.");
 }
 
-void feed(Resampler& resampler, const std::vector<uint8_t>& pixels, const Rect& rect, int chunk) {
+void feed(RowSink& sink, const std::vector<uint8_t>& pixels, const Rect& rect, int chunk) {
   const size_t row = static_cast<size_t>(rect.width) * 3;
   for (int y = 0; y < rect.height; y += chunk) {
-    resampler.rows(pixels.data() + row * y, row, y, std::min(chunk, rect.height - y));
+    sink.rows(pixels.data() + row * y, row, y, std::min(chunk, rect.height - y));
   }
-  resampler.end();
 }
 
-Array run_view(const Image& image, const View& view, const std::string& filter_name,
-               const StoreSpec& spec, int chunk, int repeat) {
-  const auto filter = by_name<Filter>("filter", kFilters, filter_name);
+Array run_view(const Image& image, View view, const std::string& filter_name, StoreSpec store,
+               int chunk, int repeat, std::vector<int> fill) {
+  view.filter = by_name<Filter>("filter", kFilters, filter_name);
   if (chunk < 1 || repeat < 1)
     throw Error(ErrorKind::kValue, "chunk and repeat must be at least 1.");
   check_inside(view, image);
+  store.erase = {};  // erase() does it
   const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
   const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
-  const size_t size = dtype_size(spec.dtype);
+  const size_t size = dtype_size(store.dtype);
+  CutSpec spec;
+  spec.store = store;
+  spec.colour = std::move(fill);
+  const CutPlan plan(std::move(spec));
   std::unique_ptr<uint8_t[]> out;
   {
     GilRelease release;
-    const Rect rect = source_rect(view, filter);
+    const Rect rect = decoded_rect(view, false);
     const std::vector<uint8_t> pixels = with_slack(image, rect);
     out = std::make_unique<uint8_t[]>(width * height * 3 * size);
     Resampler resampler;
-    Store store(spec);
+    PixelStage stage;
+    Cutter cutter(resampler, stage);
     for (int i = 0; i < repeat; ++i) {
-      store.begin(out.get(), view.window.width, view.window.height);
-      resampler.begin(view, filter, store);
-      feed(resampler, pixels, rect, chunk);
+      cutter.begin(view, plan, {out.get()});
+      feed(cutter, pixels, rect, chunk);
+      cutter.end();
     }
   }
-  if (spec.channels_last) return owned(std::move(out), {height, width, 3 * size});
+  if (store.channels_last) return owned(std::move(out), {height, width, 3 * size});
   return owned(std::move(out), {3, height, width * size});
 }
 
@@ -172,16 +178,17 @@ void register_transform(nb::module_& m) {
   register_store(m);
   m.def(
       "resize",
-      [](const Image& image, const View& view, const std::string& filter, int chunk, int repeat) {
-        return run_view(image, view, filter, StoreSpec{}, chunk, repeat);
+      [](const Image& image, const View& view, const std::string& filter, int chunk, int repeat,
+         std::vector<int> fill) {
+        return run_view(image, view, filter, StoreSpec{}, chunk, repeat, std::move(fill));
       },
       "image"_a, "view"_a, "filter"_a = "bilinear", "chunk"_a = 16, "repeat"_a = 1,
+      "fill"_a = std::vector<int>{},
       "The window of a view of an (H, W, 3) uint8 picture, (h, w, 3) uint8. `chunk` rows go in at "
-      "a time; "
-      "`repeat` times over (benchmarks).");
+      "a time; `repeat` times over (benchmarks). fill: as GeometrySpec's.");
   m.def(
       "resize_store", run_view, "image"_a, "view"_a, "filter"_a, "spec"_a, "chunk"_a = 16,
-      "repeat"_a = 1,
+      "repeat"_a = 1, "fill"_a = std::vector<int>{},
       "resize, stored by the StoreSpec: the bytes, (h, w, 3 * itemsize) or (3, h, w * itemsize).");
   m.def("store", run_store, "image"_a, "spec"_a, "repeat"_a = 1,
         "An (h, w, 3) uint8 picture as the StoreSpec says: the bytes, as resize_store's.");

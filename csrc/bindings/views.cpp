@@ -27,10 +27,12 @@ using StepTuple = std::tuple<std::string, std::vector<double>>;  // name, number
 using Boxes = std::vector<std::array<double, 4>>;
 
 void make_geometry(GeometrySpec* self, const std::vector<StepTuple>& steps,
-                   const std::string& filter) {
+                   const std::string& filter, std::vector<int> fill, std::optional<int> mask_fill) {
   GeometrySpec spec;
   for (const auto& [name, numbers] : steps) spec.add(name, numbers);
   spec.filter = by_name<Filter>("filter", kFilters, filter);
+  spec.fill = std::move(fill);
+  spec.mask_fill = mask_fill;
   new (self) GeometrySpec(std::move(spec));
 }
 
@@ -48,8 +50,13 @@ void register_geometry(nb::module_& m) {
   m.attr("GEOMETRY_OPERATIONS") = geometry_list();
   nb::class_<GeometrySpec>(m, "GeometrySpec",
                            "Crop, resize, window and flip; see transform/view.h.")
-      .def("__init__", make_geometry, "steps"_a = std::vector<StepTuple>{}, "filter"_a = "bilinear",
-           "steps: (name, numbers) each, the numbers as GEOMETRY_OPERATIONS has them.")
+      .def(
+          "__init__", make_geometry, "steps"_a = std::vector<StepTuple>{}, "filter"_a = "bilinear",
+          "fill"_a = std::vector<int>{}, "mask_fill"_a = nb::none(),
+          "steps: (name, numbers) each, the numbers as GEOMETRY_OPERATIONS has them. fill: what is "
+          "where nothing of the picture is, for each channel or one for all, mask_fill: likewise "
+          "in masks; None: the fields' own.")
+      .def_prop_ro("needs_boxes", &GeometrySpec::needs_boxes)
       .def_prop_ro("filter",
                    [](const GeometrySpec& s) { return kFilters[static_cast<size_t>(s.filter)]; });
 }
@@ -105,7 +112,13 @@ void register_view(nb::module_& m) {
           "centres",
           [](const View& v) { return v.centres ? nb::cast(to_tuple(*v.centres)) : nb::none(); },
           "Where the centres of boxes are that stay; None: anywhere.")
-      .def_ro("quarter", &View::quarter, "Quarter turns counter-clockwise.");
+      .def_ro("quarter", &View::quarter, "Quarter turns counter-clockwise.")
+      .def(
+          "keeps",
+          [](const View& v, const std::array<double, 4>& box) {
+            return centre_stays(v, {box[0], box[1], box[2], box[3]});
+          },
+          "box"_a, "Whether a box, corners in pixels of the picture, stays for its centre.");
   nb::implicitly_convertible<ViewTuple, View>();
 }
 

@@ -36,6 +36,10 @@ def make_engine(
         pixels: cache files of decoded pictures, for each source; none: [].
         delivery: what batches hold.
     """
+    if plan.needs_boxes:
+        raise ValueError(
+            "RandomIoUCrop cannot be had in loaders yet: they do not hand it the samples' boxes."
+        )
     common: dict[str, Any] = {
         "sources": dataset.sources,
         "seed": options.seed,

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.auto_augment import AutoAugment
     from fastload.transforms.operations.center_crop import CenterCrop
     from fastload.transforms.operations.color_jitter import ColorJitter
+    from fastload.transforms.operations.fixed_size_crop import FixedSizeCrop
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
     from fastload.transforms.operations.gaussian_noise import GaussianNoise
     from fastload.transforms.operations.grayscale import Grayscale
     from fastload.transforms.operations.normalize import Normalize
+    from fastload.transforms.operations.pad import Pad
     from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
     from fastload.transforms.operations.rand_augment import RandAugment
     from fastload.transforms.operations.random_adjust_sharpness import RandomAdjustSharpness
@@ -37,15 +39,20 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.random_grayscale import RandomGrayscale
     from fastload.transforms.operations.random_horizontal_flip import RandomHorizontalFlip
     from fastload.transforms.operations.random_invert import RandomInvert
+    from fastload.transforms.operations.random_iou_crop import RandomIoUCrop
     from fastload.transforms.operations.random_order import RandomOrder
     from fastload.transforms.operations.random_perspective import RandomPerspective
     from fastload.transforms.operations.random_photometric_distort import RandomPhotometricDistort
     from fastload.transforms.operations.random_posterize import RandomPosterize
+    from fastload.transforms.operations.random_resize import RandomResize
     from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
     from fastload.transforms.operations.random_rotation import RandomRotation
+    from fastload.transforms.operations.random_shortest_size import RandomShortestSize
     from fastload.transforms.operations.random_solarize import RandomSolarize
     from fastload.transforms.operations.random_vertical_flip import RandomVerticalFlip
+    from fastload.transforms.operations.random_zoom_out import RandomZoomOut
     from fastload.transforms.operations.resize import Resize
+    from fastload.transforms.operations.scale_jitter import ScaleJitter
     from fastload.transforms.operations.timm_augment import TimmAugment
     from fastload.transforms.operations.to_dtype import ToDtype
     from fastload.transforms.operations.trivial_augment_wide import TrivialAugmentWide
@@ -57,10 +64,12 @@ __all__ = [
     "CenterCrop",
     "ColorJitter",
     "Compose",
+    "FixedSizeCrop",
     "GaussianBlur",
     "GaussianNoise",
     "Grayscale",
     "Normalize",
+    "Pad",
     "PillowGaussianBlur",
     "Plan",
     "RandAugment",
@@ -76,15 +85,20 @@ __all__ = [
     "RandomGrayscale",
     "RandomHorizontalFlip",
     "RandomInvert",
+    "RandomIoUCrop",
     "RandomOrder",
     "RandomPerspective",
     "RandomPhotometricDistort",
     "RandomPosterize",
+    "RandomResize",
     "RandomResizedCrop",
     "RandomRotation",
+    "RandomShortestSize",
     "RandomSolarize",
     "RandomVerticalFlip",
+    "RandomZoomOut",
     "Resize",
+    "ScaleJitter",
     "TimmAugment",
     "ToDtype",
     "TrivialAugmentWide",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from fastload.transforms.plan import Fill
 
 __all__ = [
     "DTYPES",
@@ -12,6 +14,7 @@ __all__ = [
     "MAX_SIDE",
     "colour",
     "dtype_name",
+    "fill_of",
     "filter_and_fill",
     "filter_name",
     "floats",
@@ -147,6 +150,22 @@ def colour(where: str, value: Any) -> tuple[int, int, int]:
         raise ValueError(f"{where} must be a number in [0, 255], or three. Found: {value!r}.")
     red, green, blue = (int(number) for number in (numbers * 3 if len(numbers) == 1 else numbers))
     return red, green, blue
+
+
+def fill_of(where: str, value: Any) -> Fill:
+    """What is around a picture: a number for all channels, one for each, or ``{"image": of images, "mask": of
+    masks}``; numbers are cut to whole ones, as torchvision does. None means 0."""
+    given = dict(value) if isinstance(value, Mapping) else {"image": value}
+    if unknown := sorted(set(given) - {"image", "mask"}):
+        raise ValueError(f"{where} has keys image and mask. Found: {', '.join(map(str, unknown))}.")
+    image, mask = given.get("image"), given.get("mask")
+    values = image if isinstance(image, Sequence) else (0 if image is None else image,)
+    numbers = [int(number) for number in floats(f"{where} of images", values, len(values))]
+    if not 1 <= len(numbers) <= 4 or not all(0 <= number <= 65_535 for number in numbers):
+        raise ValueError(
+            f"{where} must be a number in [0, 65535], or one for each channel. Found: {value!r}."
+        )
+    return Fill(tuple(numbers), None if mask is None else whole(f"{where} of masks", mask, 0, 65_535))
 
 
 def dtype_name(where: str, value: Any) -> str:

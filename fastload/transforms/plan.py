@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload._native import _C
 
-__all__ = ["Drawn", "Erasing", "GeometryUse", "PixelUse", "Plan", "Step"]
+__all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "PixelUse", "Plan", "Step"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,16 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Fill:
+    """What is where a view shows nothing of the picture: numbers of the stored picture, one for all channels
+    or
+    one for each; of masks, where it is not what they have for pixels without a class."""
+
+    image: tuple[int, ...] = (0,)
+    mask: int | None = None
+
+
+@dataclass(frozen=True)
 class GeometryUse:
     """A step of the geometry as the core takes it: its name in ``_C.GEOMETRY_OPERATIONS``, its numbers, and
     what follows from these."""
@@ -32,6 +42,7 @@ class GeometryUse:
     size: tuple[int, int] | None = field(default=None, compare=False)  # (height, width) behind it, if known
     keeps_size: bool = field(default=False, compare=False)
     drawn: bool = field(default=False, compare=False)  # for each sample
+    fill: Fill | None = None  # where it may show more than the picture
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{number:.6g}' for number in self.numbers)})"
@@ -177,9 +188,26 @@ class Plan:
             use.is_random for use in (*self.source, *self.pixels)
         )
 
+    @property
+    def fill(self) -> Fill:
+        """What is where nothing of the picture is, of all steps of the geometry."""
+        return next((use.fill for use in self.geometry if use.fill is not None), Fill())
+
+    @property
+    def needs_boxes(self) -> bool:
+        """Whether the geometry is drawn from the sample's boxes."""
+        if self.scheduled:
+            return any(plan.needs_boxes for _, plan in self.scheduled)
+        return any(use.name == "random_iou_crop" for plan in self.every for use in plan.geometry)
+
     def geometry_spec(self) -> _C.GeometrySpec:
         """The core's description of crop, resize, window and flip."""
-        return _C.GeometrySpec([(use.name, list(use.numbers)) for use in self.geometry], self.filter)
+        steps = [(use.name, list(use.numbers)) for use in self.geometry]
+        return _C.GeometrySpec(steps, self.filter, self._colour(), self.fill.mask)
+
+    def _colour(self) -> list[int]:
+        """The fill of images; zeros are left out."""
+        return list(self.fill.image) if any(self.fill.image) else []
 
     def source_spec(self) -> _C.PixelSpec:
         """The core's description of the operations on the whole picture."""
@@ -216,7 +244,7 @@ class Plan:
         filter = view.filter
         store = self.store_spec()
         if self.pixels:
-            pixels = _C.resize(picture, view, filter)
+            pixels = _C.resize(picture, view, filter, fill=self._colour())
             made = _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), store)
         else:
             made = _C.resize_store(picture, view, filter, store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastload._native import _C
-from fastload.transforms.plan import GeometryUse
+from fastload.transforms.plan import Fill, GeometryUse
 
 __all__ = ["center", "crop", "exact", "flip", "given", "shorter", "spec_of", "window"]
 
@@ -28,7 +28,7 @@ def exact(height: int, width: int) -> GeometryUse:
 
 
 def center(height: int, width: int) -> GeometryUse:
-    return GeometryUse("center_crop", (height, width))
+    return GeometryUse("center_crop", (height, width), fill=Fill())
 
 
 def window(height: int, width: int) -> GeometryUse:

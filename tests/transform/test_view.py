@@ -240,8 +240,10 @@ def test_refuses_empty_pictures_and_endless_sides() -> None:
 def test_the_registry_and_the_core_have_the_same_steps() -> None:
     """Each step that a spec becomes has as many numbers as the core's, and the core's has a spec."""
     given = [
-        T.RandomResizedCrop(9), T.Resize(9), T.Resize((8, 9)), T.CenterCrop(9), T.RandomCrop(9),
-        T.RandomHorizontalFlip(), T.RandomResizedCrop(9, interpolation="random"),
+        T.RandomResizedCrop(9), T.Resize(9), T.Resize((8, 9)), T.CenterCrop(9), T.RandomHorizontalFlip(),
+        T.RandomResizedCrop(9, interpolation="random"), T.RandomCrop(9, padding=1, pad_if_needed=True),
+        T.RandomZoomOut(), T.RandomIoUCrop(sampler_options=[0.5]), T.ScaleJitter(9), T.RandomShortestSize(9),
+        T.RandomResize(8, 9), T.FixedSizeCrop(9),
     ]  # fmt: skip
     uses = [use for transform in given for use in compile_plan(transform).geometry]
     assert {use.name: len(use.numbers) for use in uses} == {

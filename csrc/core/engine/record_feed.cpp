@@ -27,12 +27,6 @@ bool is_within(const ImageInfo& info, const DecodeLimits& limits) {
          info.height <= limits.max_side && uint64_t{info.width} * info.height <= limits.max_pixels;
 }
 
-bool is_inside(const View& view) {
-  const Rect& window = view.window;
-  return window.x >= 0 && window.y >= 0 && window.x + window.width <= view.resized_width &&
-         window.y + window.height <= view.resized_height;
-}
-
 void set(std::vector<bool>& bits, std::span<const int64_t> ids) {
   for (const int64_t id : ids) {
     if (id < 0) continue;
@@ -170,7 +164,7 @@ bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t 
   const View view = draw_view(plan_.geometry, static_cast<int>(info.width),
                               static_cast<int>(info.height), {key, id, draw});
   if (view.window.width != plan_.out_width || view.window.height != plan_.out_height ||
-      !is_inside(view)) {
+      shows_fill(view)) {
     return false;
   }
   add_window(view, decoded_rect(view, false), batch);

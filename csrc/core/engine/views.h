@@ -13,6 +13,7 @@
 #include "sample/field_plan.h"
 #include "sample/points.h"
 #include "transform/view.h"
+#include "transform/view_at_size.h"
 
 namespace fastload {
 

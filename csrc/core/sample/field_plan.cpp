@@ -97,10 +97,13 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
       field.picture.pixels = views_[field.view].pixels;
       field.picture.source = views_[field.view].source;
     }
+    const GeometrySpec& geometry = views_[field.view].geometry;
+    if (!field.picture.nearest) field.picture.colour = geometry.fill;
     if (field.form == FieldPlan::Form::kPicture && field.picture.fill != 0 && field.blank.empty()) {
       field.blank = bytes_of(field.picture.fill);
       field.blank.resize(dtype_size(field.picture.store.dtype));
     }
+    if (field.picture.nearest && geometry.mask_fill) field.picture.fill = *geometry.mask_fill;
     check(field, number);
     check_follows(field, views_[field.view].pixels);
     check_follows(field, views_[field.view].source);

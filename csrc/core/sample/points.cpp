@@ -18,19 +18,6 @@ std::array<float, N> load(const uint8_t* from) {
   return row;
 }
 
-// round(at * to / from), halves up.
-int scaled_side(int64_t at, int64_t from, int64_t to) {
-  return static_cast<int>((2 * at * to + from) / (2 * from));
-}
-
-// [begin, begin + length) of `from` pixels, in `to` pixels: at least one, inside.
-void scale(int& begin, int& length, uint32_t from, uint32_t to) {
-  const int first = std::min(scaled_side(begin, from, to), static_cast<int>(to) - 1);
-  const int end = scaled_side(int64_t{begin} + length, from, to);
-  begin = first;
-  length = std::max(end - first, 1);
-}
-
 uint32_t word(std::span<const uint8_t> bytes, size_t number) {
   uint32_t value = 0;
   std::memcpy(&value, bytes.data() + 4 * number, sizeof(value));
@@ -43,15 +30,6 @@ uint32_t word(std::span<const uint8_t> bytes, size_t number) {
 }
 
 }  // namespace
-
-View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height, uint32_t width,
-                  uint32_t height) {
-  if (drawn_width == width && drawn_height == height) return view;
-  View found = view;
-  scale(found.crop.x, found.crop.width, drawn_width, width);
-  scale(found.crop.y, found.crop.height, drawn_height, height);
-  return found;
-}
 
 PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
                    uint32_t drawn_height, const Motions& motions)

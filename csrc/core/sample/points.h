@@ -11,11 +11,6 @@
 
 namespace fastload {
 
-// A view that was drawn of a picture of one size, for one of another: the crop's corners are
-// rounded to whole pixels, halves up, and the window has as many pixels as before.
-View view_at_size(const View& view, uint32_t drawn_width, uint32_t drawn_height, uint32_t width,
-                  uint32_t height);
-
 // From pixels of the picture as stored to pixels of the view. In double, in this order:
 //   x = x * scale_x          (picture to the one that the view was drawn of; left out where equal)
 //   each motion of that whole picture takes the point to where it takes the pixels

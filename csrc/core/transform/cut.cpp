@@ -1,6 +1,8 @@
 #include "transform/cut.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -14,9 +16,37 @@ std::variant<Store, PictureStore> make_store(const CutSpec& spec) {
   return PictureStore(spec.store, spec.format);
 }
 
+// Whether nothing is seen, or shown.
+bool is_empty(const Rect& rect) { return rect.width == 0 || rect.height == 0; }
+
 uint64_t next_number() {
   static std::atomic<uint64_t> last{0};
   return ++last;
+}
+
+// A pixel of fill. Throws Error(kValue) for numbers that the format does not hold.
+std::vector<uint8_t> fill_of(const CutSpec& spec) {
+  const std::vector<int> given = spec.nearest ? std::vector{spec.fill} : spec.colour;
+  const auto channels = static_cast<size_t>(spec.format.channels);
+  const int most = spec.format.bits == 16 ? 65535 : 255;
+  std::string found;
+  bool fits = given.size() <= 1 || given.size() == channels;
+  for (const int one : given) {
+    found += (found.empty() ? "" : ", ") + std::to_string(one);
+    fits = fits && one >= 0 && one <= most;
+  }
+  if (!fits) {
+    throw Error(ErrorKind::kValue, "fill must be one number or one for each channel, in [0, " +
+                                       std::to_string(most) + "], for " + format_text(spec.format) +
+                                       ". Found: " + found + ".");
+  }
+  std::vector<uint8_t> pixel(spec.format.pixel_bytes());
+  for (size_t i = 0; i < channels && !given.empty(); ++i) {
+    const auto value = static_cast<uint16_t>(given[given.size() == 1 ? 0 : i]);
+    if (spec.format.bits == 8) pixel[i] = static_cast<uint8_t>(value);
+    if (spec.format.bits == 16) std::memcpy(&pixel[2 * i], &value, sizeof(value));
+  }
+  return pixel;
 }
 
 CutSpec checked(CutSpec spec) {
@@ -34,12 +64,9 @@ CutSpec checked(CutSpec spec) {
     throw Error(ErrorKind::kValue,
                 "Erasing takes 3 channels of 8 bits. Found: " + format_text(spec.format) + ".");
   }
-  const int most = !spec.nearest ? 0 : spec.format.bits == 16 ? 65535 : 255;
-  if (spec.fill < 0 || spec.fill > most) {
-    throw Error(ErrorKind::kValue, "fill must be in [0, " + std::to_string(most) + "] for " +
-                                       format_text(spec.format) +
-                                       (spec.nearest ? "" : " that are filtered") +
-                                       ". Found: " + std::to_string(spec.fill) + ".");
+  if (spec.nearest ? !spec.colour.empty() : spec.fill != 0) {
+    throw Error(ErrorKind::kValue,
+                "Pictures that are filtered have a colour, those of the nearest pixel a fill.");
   }
   return spec;
 }
@@ -47,7 +74,10 @@ CutSpec checked(CutSpec spec) {
 }  // namespace
 
 CutPlan::CutPlan(CutSpec spec)
-    : spec_(checked(std::move(spec))), number_(next_number()), store_(make_store(spec_)) {}
+    : spec_(checked(std::move(spec))),
+      number_(next_number()),
+      fill_(fill_of(spec_)),
+      store_(make_store(spec_)) {}
 
 bool CutPlan::may_take_whole(const SampleRng& rng, DrawnPixels& drawn) const {
   const PixelSpec& source = spec_.source;
@@ -75,13 +105,42 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
     RowSink& out = spec.format.ids ? following_.begin(spec.pixels, rng, spec.format, spec.fill,
                                                       width, height, store)
                                    : stage_.begin(spec.pixels, rng, width, height, store);
-    if (is_nearest_) return nearest_.begin(view, spec.format, spec.fill, out);
-    resampler_.begin(view, view.filter, out, spec.format);
+    begin_view(view, plan, out);
   };
   std::visit(start, store_);
-  source_ = is_nearest_ ? nearest_.source() : source_rect(view, view.filter);
-  in_ = is_nearest_ ? static_cast<RowSink*>(&nearest_) : &resampler_;
   if (!spec.source.empty()) begin_whole(whole);
+}
+
+void Cutter::begin_view(const View& view, const CutPlan& plan, RowSink& out) {
+  const CutSpec& spec = plan.spec();
+  const bool coloured = std::ranges::any_of(plan.fill(), [](uint8_t byte) { return byte != 0; });
+  const bool plain = view.seen == View::kAll && view.shown == View::kAll;
+  const bool bordered = !plain || (coloured && shows_fill(view));
+  const View inner = bordered ? without_fill(view) : view;
+  RowSink* to = &out;
+  if (bordered) {
+    const Rect& window = view.window;
+    Rect part = inner.window;
+    part.x -= window.x;
+    part.y -= window.y;
+    if (view.flip) part.x = window.width - part.x - part.width;
+    if (is_empty(view.shown)) part.x = -part.width;
+    to = &behind_.begin(part, window.width, window.height, plan.fill(), out);
+  }
+  if (is_nearest_) {
+    nearest_.begin(inner, spec.format, spec.fill, *to);
+  } else {
+    resampler_.begin(inner, inner.filter, *to, spec.format);
+  }
+  source_ = is_nearest_ ? nearest_.source() : source_rect(inner, inner.filter);
+  in_ = is_nearest_ ? static_cast<RowSink*>(&nearest_) : &resampler_;
+  if (view.seen == View::kAll) return;
+  Rect part = seen_part(view, source_);
+  const Rect around = source_;
+  source_ = part;
+  part.x = is_empty(view.seen) ? -part.width : part.x - around.x;
+  part.y -= around.y;
+  in_ = &before_.begin(part, around.width, around.height, plan.fill(), *in_);
 }
 
 void Cutter::begin_whole(const WholeSize& whole) {

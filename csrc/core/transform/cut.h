@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
+#include "transform/border.h"
 #include "transform/nearest.h"
 #include "transform/picture_store.h"
 #include "transform/pixels/stage.h"
@@ -29,6 +31,9 @@ struct CutSpec {
   StoreSpec store;
   int fill = 0;           // nearest: what pixels outside the picture have, before they are stored
   PixelSpec source = {};  // as `pixels`, of the whole picture, before the view is cut from it
+  // Filtered: what is where a view shows nothing of the picture, before it is stored: a number for
+  // each channel, or one for all; empty: 0.
+  std::vector<int> colour = {};
 
   // Whether something is done when all rows have come.
   [[nodiscard]] bool works_at_end() const {
@@ -67,21 +72,23 @@ class PartSink final : public RowSink {
 class CutPlan {
  public:
   // Throws Error(kValue) for ids that are not cut by the nearest pixel, for a fill that the format
-  // does not hold, for a fill of pictures that are not cut so (they have 0), for operations on
-  // pixels, and erasing, of other formats than RGB of 8 bits (and ids, which only follow), and as
-  // channel_scales().
+  // does not hold, for one where there should be a colour, for operations on pixels, and erasing,
+  // of other formats than RGB of 8 bits (and ids, which only follow), and as channel_scales().
   explicit CutPlan(CutSpec spec);
   [[nodiscard]] const CutSpec& spec() const { return spec_; }
   // By vector kernels where the format is RGB of 8 bits.
   [[nodiscard]] const std::variant<Store, PictureStore>& store() const { return store_; }
   // Whether source() of this sample's Cutter may be the whole picture.
   [[nodiscard]] bool may_take_whole(const SampleRng& rng, DrawnPixels& drawn) const;
+  // A pixel of fill, as decoded ones are.
+  [[nodiscard]] const std::vector<uint8_t>& fill() const { return fill_; }
   // Another plan has another one, unless it is a copy.
   [[nodiscard]] uint64_t number() const { return number_; }
 
  private:
   CutSpec spec_;
   uint64_t number_;
+  std::vector<uint8_t> fill_;
   std::variant<Store, PictureStore> store_;
 };
 
@@ -107,6 +114,8 @@ class Cutter final : public RowSink {
   void trim(size_t most);
 
  private:
+  // The sinks for what a view shows, and around it, between the decoder and `out`.
+  void begin_view(const View& view, const CutPlan& plan, RowSink& out);
   void begin_whole(const WholeSize& whole);
 
   Resampler& resampler_;
@@ -117,6 +126,7 @@ class Cutter final : public RowSink {
   RowSink* in_ = &resampler_;  // where rows go first
   FollowingStage following_;
   NearestSampler nearest_;
+  BorderSink before_, behind_;  // fill around what is seen, and around what is shown
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};
   uint64_t number_ = 0;  // of the plan that the store is of: copying it costs a few pixels' time
   bool is_nearest_ = false;

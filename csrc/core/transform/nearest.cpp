@@ -47,10 +47,20 @@ void gather(const uint8_t* from, const std::vector<int>& columns, uint8_t* to) {
   }
 }
 
+// Takes what is not of the resized pixels [begin, begin + length) out of the window's, which are
+// `first` and on.
+void hide(std::vector<int>& places, bool mirrored, int first, int begin, int length) {
+  const int count = static_cast<int>(places.size());
+  for (int i = 0; i < count; ++i) {
+    const int at = first + (mirrored ? count - 1 - i : i);
+    if (at < begin || at >= begin + length) places[static_cast<size_t>(i)] = -1;
+  }
+}
+
 }  // namespace
 
 void nearest_positions(const View& view, std::vector<int>& columns, std::vector<int>& rows) {
-  static_cast<void>(source_rect(view, Filter::kBilinear));  // the same views are refused
+  static_cast<void>(decoded_rect(view, false));  // the same views are refused
   const Rect& window = view.window;
   const Span x = positions(
       {view.crop.width, view.resized_width, {}, window.x, window.width, view.flip}, true, columns);
@@ -58,6 +68,17 @@ void nearest_positions(const View& view, std::vector<int>& columns, std::vector<
       {view.crop.height, view.resized_height, {}, window.y, window.height, false}, true, rows);
   for (int& column : columns) column = column < 0 ? -1 : column + view.crop.x + x.begin;
   for (int& row : rows) row = row < 0 ? -1 : row + view.crop.y + y.begin;
+  if (view.shown != View::kAll) {
+    const Rect& shown = view.shown;
+    hide(columns, view.flip, window.x, shown.x, shown.width);
+    hide(rows, false, window.y, shown.y, shown.height);
+  }
+  if (view.seen == View::kAll) return;
+  const auto cut = [](std::vector<int>& places, int begin, int length) {
+    for (int& place : places) place = place < begin || place >= begin + length ? -1 : place;
+  };
+  cut(columns, view.seen.x, view.seen.width);
+  cut(rows, view.seen.y, view.seen.height);
 }
 
 void NearestSampler::begin(const View& view, const PixelFormat& format, int fill, RowSink& out) {

@@ -49,8 +49,11 @@ struct View {
   // Left, top, right, bottom of what crops and pads have left, in resized pixels: where boxes are
   // clipped to.
   std::array<double, 4> area{-kNoBound, -kNoBound, kNoBound, kNoBound};
-  // Boxes (of pixels of the picture) whose centre is not strictly inside become 0 0 0 0.
+  // Boxes (of pixels of the picture) whose centre is not strictly inside become 0 0 0 0: see
+  // centre_stays().
   std::optional<Rect> centres;
+  // The area, in pixels of the picture, that boxes were clipped to when their centres counted.
+  std::array<double, 4> centred{-kNoBound, -kNoBound, kNoBound, kNoBound};
   uint8_t quarter = 0;  // quarter turns counter-clockwise, of the mirrored window
 
   bool operator==(const View&) const = default;
@@ -75,6 +78,10 @@ class GeometrySpec {
   [[nodiscard]] bool needs_boxes() const;
 
   Filter filter = Filter::kBilinear;
+  // What is where nothing of the picture is: numbers of the stored picture, one for each channel or
+  // one for all; none: 0. Masks have their own number for it, unless one is given.
+  std::vector<int> fill;
+  std::optional<int> mask_fill;
 
  private:
   std::vector<Step> steps_;
@@ -92,9 +99,22 @@ View draw_view(const GeometrySpec& spec, int width, int height, const SampleRng&
 // picture.
 Rect source_rect(const View& view, Filter filter);
 
+// Whether any of the window may be fill.
+bool shows_fill(const View& view);
+
+// The view with the window's part alone that the picture has any share in: all around is fill.
+// Where there is no such part, some pixel.
+View without_fill(const View& view);
+
+// What of a rectangle of the picture, which a view is made of, is to be decoded: what is seen, at
+// least one pixel.
+Rect seen_part(const View& view, Rect part);
+
 // What must be decoded of the picture for the view, which is cut by the nearest pixel or by its own
-// filter: the part of source_rect() that is seen; where nothing is seen, one pixel. (By the nearest
-// pixel: of the whole crop.) Throws as source_rect().
+// filter. Throws as source_rect().
 Rect decoded_rect(const View& view, bool nearest);
+
+// Whether a box, in pixels of the picture, is one that the view keeps for its centre.
+bool centre_stays(const View& view, BoxXyxy box);
 
 }  // namespace fastload

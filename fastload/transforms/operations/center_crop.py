@@ -14,7 +14,7 @@ from fastload.transforms.operations.operation import (
     geometry,
     set_field,
 )
-from fastload.transforms.plan import GeometryUse
+from fastload.transforms.plan import Fill, GeometryUse
 
 __all__ = ["OPERATION", "CenterCrop"]
 
@@ -35,7 +35,7 @@ class CenterCrop:
 
 def _add(draft: Draft, spec: CenterCrop, strict: bool) -> Draft:
     size = as_pair(spec.size)
-    return geometry(draft, spec, Stage.WINDOW, GeometryUse("center_crop", size, size))
+    return geometry(draft, spec, Stage.WINDOW, GeometryUse("center_crop", size, size, fill=Fill()))
 
 
 OPERATION = Operation(CenterCrop, _add, {"CenterCrop": lambda item: (CenterCrop(item.size),)})

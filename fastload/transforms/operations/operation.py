@@ -26,9 +26,10 @@ __all__ = [
 ]
 
 ORDER = (
-    "[operations on pixels, as RandomGrayscale] -> [RandomResizedCrop | Resize] -> "
-    "[CenterCrop | RandomCrop] -> [operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> "
-    "[RandomErasing], with one RandomHorizontalFlip anywhere"
+    "[operations on pixels, as RandomGrayscale] -> [RandomZoomOut | Pad] -> [RandomIoUCrop] -> "
+    "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize] -> "
+    "[CenterCrop | RandomCrop | FixedSizeCrop] -> [Pad] -> [operations on pixels] -> [ToDtype] -> "
+    "[Normalize] -> [ToDtype] -> [RandomErasing], with one RandomHorizontalFlip anywhere"
 )
 
 
@@ -37,13 +38,16 @@ class Stage(IntEnum):
     before all others they are on the whole picture's."""
 
     NOTHING = 0
-    RESIZE = 1
-    WINDOW = 2
-    PIXELS = 3
-    DTYPE = 4
-    NORMALIZE = 5
-    FINAL_DTYPE = 6
-    ERASED = 7
+    EXPAND = 1
+    CROP = 2
+    RESIZE = 3
+    WINDOW = 4
+    PAD = 5
+    PIXELS = 6
+    DTYPE = 7
+    NORMALIZE = 8
+    FINAL_DTYPE = 9
+    ERASED = 10
 
 
 class Misplaced(ValueError):
@@ -119,6 +123,12 @@ def geometry(draft: Draft, spec: Any, stage: Stage, use: GeometryUse, filter: st
     if stage <= draft.stage:
         raise misplaced(spec)
     plan = draft.plan
+    fills = {one.fill for one in (*plan.geometry, use) if one.fill is not None}
+    if len(fills) > 1:
+        raise Misplaced(
+            f"{spec!r} has another fill than a step before it, and the core has one for all: "
+            f"{', '.join(map(str, sorted(fills, key=str)))}. CenterCrop's is 0."
+        )
     return draft.then(stage, geometry=(*plan.geometry, use), filter=filter or plan.filter)
 
 

@@ -14,8 +14,8 @@ int offset(int size, int crop) {
 void apply(std::span<const double> numbers, const SampleRng&, View& view) {
   const int height = static_cast<int>(numbers[0]);
   const int width = static_cast<int>(numbers[1]);
-  show_window(view, {offset(view.resized_width, width), offset(view.resized_height, height), width,
-                     height});
+  show_window(
+      view, {offset(view.window.width, width), offset(view.window.height, height), width, height});
 }
 
 }  // namespace

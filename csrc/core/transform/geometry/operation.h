@@ -14,8 +14,11 @@ struct GeometryOperation {
   const char* name;
   std::span<const char* const>
       parameters;  // what `numbers` are; their ranges are checked in Python
-  void (*apply)(std::span<const double> numbers, const SampleRng& rng, View& view);
-  bool needs_boxes = false;  // draws from the sample's boxes
+  void (*apply)(std::span<const double> numbers, const SampleRng& rng, View& view) = nullptr;
+  bool many = false;  // the last parameter may be there several times
+  // In place of `apply`: draws from the sample's boxes, in pixels of the picture.
+  void (*draw)(std::span<const double> numbers, const SampleRng& rng,
+               std::span<const BoxXyxy> boxes, View& view) = nullptr;
 };
 
 // Python's int(round(x)): halves to even.
@@ -24,10 +27,32 @@ int round_even(double x);
 // The place in the unmirrored picture of what was cut from the mirrored one.
 inline void mirror(Rect& rect, int width) { rect.x = width - rect.x - rect.width; }
 
-// The picture is resized to width x height and shown whole.
+// What two rectangles have in common; without an area: a pixel of the first, and no sides.
+Rect common(const Rect& first, const Rect& second);
+
+// Rectangles and sides below are of what the steps before have left, mirrored if view.flip.
+
+// That alone is left, before anything is resized.
+void crop_to(View& view, Rect rect);
+
+// It is resized to width x height and shown whole.
 void resize_to(View& view, int width, int height);
 
-// Of the resized picture this is shown.
-void show_window(View& view, Rect window);
+// That alone is shown.
+void show_window(View& view, Rect rect);
+
+// So many pixels of fill are added on each side.
+void pad_by(View& view, int left, int top, int right, int bottom);
+
+// A side, drawn or computed, as an int of at least 1. Throws Error(kLimit) above 2^24.
+int checked_side(double value);
+
+// Resized by the shorter side; max_size 0: no bound.
+void resize_shorter(View& view, double size, double max_size);
+
+// Uniform in [from, to) of two words.
+inline double uniform_between(uint32_t high, uint32_t low, double from, double to) {
+  return from + uniform_double(high, low) * (to - from);
+}
 
 }  // namespace fastload

@@ -14,14 +14,14 @@ constexpr uint32_t kBlock = 20;  // those before are RandomResizedCrop's
 void apply(std::span<const double> numbers, const SampleRng& rng, View& view) {
   const int height = static_cast<int>(numbers[0]);
   const int width = static_cast<int>(numbers[1]);
-  const int free_x = view.resized_width - width;
-  const int free_y = view.resized_height - height;
+  const int free_x = view.window.width - width;
+  const int free_y = view.window.height - height;
   if (free_x < 0 || free_y < 0) {
     throw Error(ErrorKind::kValue,
                 "RandomCrop of " + std::to_string(width) + " x " + std::to_string(height) +
                     " pixels is larger than the picture, which has " +
-                    std::to_string(view.resized_width) + " x " +
-                    std::to_string(view.resized_height) + " there. Resize it to more first.");
+                    std::to_string(view.window.width) + " x " + std::to_string(view.window.height) +
+                    " there. Resize it to more first, or pad it.");
   }
   const PhiloxWords a = rng.words(DrawOp::kCrop, kBlock);
   const auto y = uniform_below(a[0], a[1], static_cast<uint32_t>(free_y + 1));

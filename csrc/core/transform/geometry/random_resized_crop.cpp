@@ -14,10 +14,6 @@ constexpr const char* kParameters[] = {"height",    "width",     "scale_min",
                                        "scale_max", "ratio_min", "ratio_max"};
 constexpr uint32_t kTries = 10;
 
-double uniform(uint32_t high, uint32_t low, double from, double to) {
-  return from + uniform_double(high, low) * (to - from);
-}
-
 Rect central_fallback(double ratio_min, double ratio_max, int width, int height) {
   const double ratio = static_cast<double>(width) / height;
   int w = width;
@@ -36,8 +32,8 @@ Rect draw(std::span<const double> numbers, int width, int height, const SampleRn
   const double log_max = std::log(numbers[5]);
   for (uint32_t i = 0; i < kTries; ++i) {
     const PhiloxWords a = rng.words(DrawOp::kCrop, 2 * i);
-    const double target = area * uniform(a[0], a[1], numbers[2], numbers[3]);
-    const double ratio = std::exp(uniform(a[2], a[3], log_min, log_max));
+    const double target = area * uniform_between(a[0], a[1], numbers[2], numbers[3]);
+    const double ratio = std::exp(uniform_between(a[2], a[3], log_min, log_max));
     const double w = std::nearbyint(std::sqrt(target * ratio));
     const double h = std::nearbyint(std::sqrt(target / ratio));
     if (!(w > 0 && w <= width && h > 0 && h <= height)) continue;
@@ -52,9 +48,7 @@ Rect draw(std::span<const double> numbers, int width, int height, const SampleRn
 }
 
 void apply(std::span<const double> numbers, const SampleRng& rng, View& view) {
-  const int width = view.crop.width;
-  view.crop = draw(numbers, width, view.crop.height, rng);
-  if (view.flip) mirror(view.crop, width);
+  crop_to(view, draw(numbers, view.crop.width, view.crop.height, rng));
   resize_to(view, static_cast<int>(numbers[1]), static_cast<int>(numbers[0]));
 }
 

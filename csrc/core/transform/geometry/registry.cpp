@@ -1,7 +1,9 @@
 #include "transform/geometry/registry.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -28,8 +30,10 @@ std::span<const GeometryOperation* const> geometry_operations() { return kOperat
 
 void GeometrySpec::add(std::string_view name, std::vector<double> numbers) {
   const GeometryOperation& operation = named(name);
-  if (numbers.size() != operation.parameters.size()) {
+  const size_t count = operation.parameters.size();
+  if (operation.many ? numbers.size() < count : numbers.size() != count) {
     throw Error(ErrorKind::kValue, std::string(name) + " takes " +
+                                       (operation.many ? "at least " : "") +
                                        std::to_string(operation.parameters.size()) +
                                        " numbers. Found: " + std::to_string(numbers.size()) + ".");
   }
@@ -38,15 +42,91 @@ void GeometrySpec::add(std::string_view name, std::vector<double> numbers) {
 
 int round_even(double x) { return static_cast<int>(std::nearbyint(x)); }
 
+Rect common(const Rect& first, const Rect& second) {
+  const int left = std::max(first.x, second.x), top = std::max(first.y, second.y);
+  const int right = std::min(first.x + first.width, second.x + second.width);
+  const int bottom = std::min(first.y + first.height, second.y + second.height);
+  if (right > left && bottom > top) return {left, top, right - left, bottom - top};
+  return {first.x, first.y, 0, 0};
+}
+
+namespace {
+
+void clip_area(View& view, const Rect& to) {
+  auto& [left, top, right, bottom] = view.area;
+  const auto clip = [](double& value, double low, double length) {
+    value = std::clamp(value, low, low + length);
+  };
+  clip(left, to.x, to.width);
+  clip(right, to.x, to.width);
+  clip(top, to.y, to.height);
+  clip(bottom, to.y, to.height);
+}
+
+void move_area(View& view, double x, double y) {
+  auto& [left, top, right, bottom] = view.area;
+  left += x;
+  right += x;
+  top += y;
+  bottom += y;
+}
+
+// The crop is another part of the picture, not resized.
+void set_crop(View& view, const Rect& rect) {
+  move_area(view, view.crop.x - rect.x, view.crop.y - rect.y);
+  view.crop = rect;
+  view.resized_width = rect.width;
+  view.resized_height = rect.height;
+  view.window = {0, 0, rect.width, rect.height};
+  clip_area(view, view.window);
+}
+
+}  // namespace
+
+void crop_to(View& view, Rect rect) {
+  if (view.flip) mirror(rect, view.crop.width);
+  rect.x += view.crop.x;
+  rect.y += view.crop.y;
+  if (view.seen != View::kAll) view.seen = common(view.seen, rect);
+  set_crop(view, rect);
+}
+
 void resize_to(View& view, int width, int height) {
+  const double x = static_cast<double>(width) / view.resized_width;
+  const double y = static_cast<double>(height) / view.resized_height;
+  auto& [left, top, right, bottom] = view.area;
+  left *= x;
+  right *= x;
+  top *= y;
+  bottom *= y;
   view.resized_width = width;
   view.resized_height = height;
   view.window = {0, 0, width, height};
 }
 
-void show_window(View& view, Rect window) {
-  if (view.flip) mirror(window, view.resized_width);
-  view.window = window;
+void show_window(View& view, Rect rect) {
+  if (view.flip) mirror(rect, view.window.width);
+  rect.x += view.window.x;
+  rect.y += view.window.y;
+  if (view.shown != View::kAll) view.shown = common(view.shown, rect);
+  view.window = rect;
+  clip_area(view, rect);
+}
+
+void pad_by(View& view, int left, int top, int right, int bottom) {
+  if (view.flip) std::swap(left, right);
+  const Rect whole{0, 0, view.resized_width, view.resized_height};
+  const auto grown = [&](const Rect& rect) {
+    return Rect{rect.x - left, rect.y - top, rect.width + left + right, rect.height + top + bottom};
+  };
+  if (view.window == whole && view.crop.width == whole.width && view.crop.height == whole.height) {
+    if (view.seen == View::kAll) view.seen = view.crop;
+    set_crop(view, grown(view.crop));
+    return;
+  }
+  if (view.shown == View::kAll) view.shown = common(whole, view.window);
+  view.window = grown(view.window);
+  clip_area(view, view.window);
 }
 
 }  // namespace fastload
