@@ -7,19 +7,24 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from fastload.errors import PackError
+from fastload.packing.samples.object_checks import format_of_boxes
+from fastload.packing.samples.object_columns import OBJECTS, ObjectColumns
 from fastload.packing.samples.table_file import TableFile
+from fastload.sample.schema import Field
 
 __all__ = ["ArrowRows"]
 
 _ROWS, _BYTES = 256, 16 << 20  # of a batch, about
 _BUFFER = 4 << 20  # bytes of a read
 _AT_ONCE = 16  # files that are looked at
+_LOOKED_AT = 1024  # rows whose boxes tell of which form they are
 
 
 @dataclass
@@ -40,6 +45,7 @@ class ArrowRows:
     root: bytes
     _schema: Any = field(default=None, repr=False)
     _counts: list[int] = field(default_factory=list)  # rows of each file
+    _expanded: tuple[ObjectColumns | None] | None = field(default=None, repr=False)  # None: not looked at
 
     @property
     def path(self) -> Path | None:
@@ -52,18 +58,41 @@ class ArrowRows:
         return self.files[0].store is None
 
     def names(self) -> list[str]:
-        return list(self._looked().names)
+        found = self._objects()
+        names = list(self._looked().names)
+        if found is not None:
+            at = names.index(OBJECTS)
+            names[at : at + 1] = found.names
+        return names
+
+    def objects(self) -> dict[str, Field]:
+        found = self._objects()
+        return {} if found is None else {field.name: field for field in found.fields}
+
+    def unsure(self) -> str:
+        found = self._objects()
+        if found is None:
+            return ""
+        name = found.names[0]
+        cells = (row[name] for row in islice(self.walk(0, [name]), _LOOKED_AT))
+        return "" if format_of_boxes(cells) else name
+
+    def _objects(self) -> ObjectColumns | None:
+        """What the column ``objects`` becomes; None: there is none, or it stays as it is."""
+        if self._expanded is None:
+            self._expanded = (ObjectColumns.of(self._looked(), self._features()),)
+        return self._expanded[0]
 
     def classes(self) -> dict[str, list[str]]:
         """Class names by column, where HF ``datasets`` has written some."""
-        found = self._features().items()
+        found = [(name, one) for name, one in self._features().items() if isinstance(one, dict)]
         return {
             name: one["names"] for name, one in found if one.get("_type") == "ClassLabel" and "names" in one
         }
 
     def pictures(self) -> list[str]:
         """Columns of images, by what ``datasets`` has written, or as it stores them."""
-        found = self._features()
+        found = {name: one for name, one in self._features().items() if isinstance(one, dict)}
         return [
             each.name
             for each in self._looked()
@@ -74,7 +103,7 @@ class ArrowRows:
     def _features(self) -> dict[str, Any]:
         try:
             features = json.loads(self._looked().metadata[b"huggingface"])["info"]["features"]
-            return {name: one for name, one in features.items() if isinstance(one, dict)}
+            return {name: one for name, one in features.items() if isinstance(one, (dict, list))}
         except (KeyError, ValueError, TypeError, AttributeError):
             return {}
 
@@ -99,13 +128,19 @@ class ArrowRows:
         return hashed.hexdigest()
 
     def walk(self, start: int = 0, columns: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
-        names = self._looked().names if columns is None else list(columns)
+        objects = self._objects()
+        names = list(self._looked().names) if columns is None else list(columns)
+        if objects is not None and columns is not None:
+            names = [*dict.fromkeys(OBJECTS if name in objects.names else name for name in names)]
         first = 0
         for file, count in zip(self.files, self._counts, strict=True):
             if first + count > start:
                 with file.opened() as opened:
                     for batch in _batches(file, opened, names, max(start - first, 0)):
-                        yield from batch.to_pylist()
+                        for row in batch.to_pylist():
+                            if objects is not None and OBJECTS in row:
+                                row |= objects.values(row.pop(OBJECTS))
+                            yield row
             first += count
 
     def paths(self, column: str) -> Iterator[Any]:

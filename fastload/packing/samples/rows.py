@@ -9,12 +9,13 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from fastload.errors import PackError
+from fastload.sample.schema import Field
 
 __all__ = ["Row", "Rows", "open_rows", "table_suffix"]
 
@@ -61,6 +62,12 @@ class Rows(Protocol):
     def pictures(self) -> list[str]:
         """Columns that hold images, where it says so."""
 
+    def objects(self) -> Mapping[str, Field]:
+        """Fields of objects, by the columns that stand for them."""
+
+    def unsure(self) -> str:
+        """Which of these is of a form that its values do not tell, and that must be said; "": none."""
+
     def large(self) -> frozenset[str]:
         """Columns whose first values must do to tell what they hold."""
 
@@ -103,6 +110,12 @@ class _OneFile:
 
     def pictures(self) -> list[str]:
         return []
+
+    def objects(self) -> Mapping[str, Field]:
+        return {}
+
+    def unsure(self) -> str:
+        return ""
 
     def large(self) -> frozenset[str]:
         return frozenset()

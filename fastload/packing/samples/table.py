@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from fastload.errors import PackError
 from fastload.packing.samples.columns import Column, value_of
-from fastload.packing.samples.encode import Encoder, Failed
+from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import at_least
 from fastload.packing.samples.guess import picture_kind
+from fastload.packing.samples.object_checks import without_bad
 from fastload.packing.samples.pictures import path_of
 from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES
@@ -97,14 +98,15 @@ class Table:
         return self.count
 
     def first(self) -> list[Mapping[str, Any]]:
-        return [sample for sample in self.samples(0, 16) if not isinstance(sample, Failed)]
+        found = (one.sample if isinstance(one, Lessened) else one for one in self.samples(0, 16))
+        return [sample for sample in found if not isinstance(sample, Failed)]
 
-    def samples(self, start: int, stop: int | None) -> Iterator[Mapping[str, Any] | Failed]:
+    def samples(self, start: int, stop: int | None) -> Iterator[Mapping[str, Any] | Failed | Lessened]:
         end = self.count if stop is None else min(stop, self.count)
         for row in islice(self.rows.walk(start, self.columns), max(end - start, 0)):
             yield self._sample(row)
 
-    def _sample(self, row: Row) -> Mapping[str, Any] | Failed:
+    def _sample(self, row: Row) -> Mapping[str, Any] | Failed | Lessened:
         found = {}
         for field, column in zip(self.schema, self.columns, strict=True):
             value = row.get(column)
@@ -114,7 +116,7 @@ class Table:
                 found[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
             except ValueError as error:
                 return Failed(ValueError(f"field {field.name!r}: {error}"))
-        return found
+        return without_bad(found, self.schema) if self.rows.objects() else found
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
         files = hashlib.blake2b(digest_size=16)
@@ -180,6 +182,12 @@ def open_table(
     rows = open_rows(path) if isinstance(path, Path) else path
     said = _said_by(rows)
     fields_of = _columns_of(wanted, rows) if wanted is not None else {}
+    unsure = rows.unsure() if wanted is None else ""
+    if unsure and unsure not in named:
+        raise PackError(
+            f"{rows.where}: boxes of objects are left, top, width, height in most sets, and these may as "
+            f"well be corners. Say which: --field {unsure}='boxes(xywh)' or --field {unsure}='boxes(xyxy)'."
+        )
     named = {**said, **named} if wanted is None else {name: Told.by(f) for name, f in fields_of.items()}
 
     def column_of(name: str) -> Column:
@@ -284,4 +292,5 @@ def _said_by(rows: Rows) -> Mapping[str, Told | None]:
             raise PackError(f"{beside} is no schema: {error}") from None
     pictures = {name: picture_kind(name, ()) for name in rows.pictures()}
     kinds = pictures | {name: Label(tuple(names)) for name, names in rows.classes().items()}
-    return {name: Told(kind) for name, kind in kinds.items()}
+    objects = {name: Told.by(field) for name, field in rows.objects().items()}
+    return {name: Told(kind) for name, kind in kinds.items()} | objects
