@@ -123,16 +123,30 @@ def _source(place: Path, split: str, files: Mapping[str, CocoFile], options: Pac
 
 def _folder(place: Path, split: str, file: CocoFile) -> Path:
     """Where the pictures are: the folder in which some of the first ones are found."""
-    folders = list(dict.fromkeys([place / split, place / "images" / split, place / "images", place]))
+    images = place / "images"
+    folders = [*([place / split, images / split] if split else []), images, place]
     names = [file.name(number) for number in range(min(len(file), _LOOKED_AT))]
     for folder in folders:
-        if any(name and os.path.exists(os.path.join(os.fsencode(folder), name)) for name in names):
+        inside = (os.path.join(os.fsencode(folder), name) for name in names if not _is_outside(name))
+        if any(map(_is_file, inside)):
             return folder
     looked = ", ".join(map(str, folders))
     shown = printable(names[0]) if names else "none"
     raise PackError(
         f"the pictures of {file.path} are in none of these folders: {looked} (the first: {shown})."
     )
+
+
+def _is_outside(name: bytes) -> bool:
+    """Whether a file name is no path below the folder of the pictures."""
+    return os.path.isabs(name) or os.path.normpath(name).split(b"/")[0] == b".."
+
+
+def _is_file(path: bytes) -> bool:
+    try:
+        return os.path.isfile(path)
+    except ValueError:  # a NUL
+        return False
 
 
 class CocoSamples(FileSamples):
@@ -179,12 +193,12 @@ class CocoSamples(FileSamples):
         image = self._first.image(number)
         if not name:
             raise ValueError(f"{self._first.path.name}: image {image['id']} has no file_name that is one")
-        name = os.path.normpath(name)
-        if os.path.isabs(name) or name.split(b"/")[0] == b"..":
+        if _is_outside(name):
             raise ValueError(
                 f"file_name must be a path below the folder of the pictures. Found: {printable(name)}"
             )
         left_out: list[tuple[str, str]] = []
+        name = os.path.normpath(name)
         sample: dict[str, Any] = {"image": os.fsdecode(name), "image_id": image["id"]}
         rest: dict[str, Any] = {}
         for what, file in self._files.items():

@@ -77,8 +77,15 @@ def schema_of(files: Mapping[str, CocoFile], folder: str) -> Schema:
         PackError: categories that are none.
     """
     told = [_told(what, file) for what, file in files.items()]
+    try:
+        return _schema(files, {"layout": "coco", "folder": folder, "files": told})
+    except ValueError as error:
+        raise PackError(f"{', '.join(str(file.path) for file in files.values())}: {error}") from None
+
+
+def _schema(files: Mapping[str, CocoFile], source: Mapping[str, Any]) -> Schema:
     fields = [
-        Field("image", Image(), None, {"layout": "coco", "folder": folder, "files": told}),
+        Field("image", Image(), None, source),
         Field("image_id", Scalar("int64")),
     ]
     if OBJECTS in files:
@@ -88,10 +95,7 @@ def schema_of(files: Mapping[str, CocoFile], folder: str) -> Schema:
         if files[CAPTIONS].facts.keys["id"]:
             fields.append(Field("caption_ids", _NUMBERS, CAPTIONS))
         fields.append(Field("caption_order", _NUMBERS, CAPTIONS))
-    try:
-        return Schema((*fields, Field("rest", Json())))
-    except ValueError as error:
-        raise PackError(f"{', '.join(str(file.path) for file in files.values())}: {error}") from None
+    return Schema((*fields, Field("rest", Json())))
 
 
 def _object_fields(file: CocoFile) -> list[Field]:

@@ -145,7 +145,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _floats(value: Any, what: str, most: float = np.inf) -> npt.NDArray[np.float64]:
-    if not isinstance(value, list) or not all(map(_is_number, value)):
+    if not isinstance(value, list) or not {int, float}.issuperset(map(type, value)):
         raise ValueError(f"{what} must be a list of numbers. Found: {value!r:.60}")
     try:
         found = np.array(value, np.float64)

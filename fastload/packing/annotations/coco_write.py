@@ -5,7 +5,6 @@ So packing keeps beside the fields whatever these cannot say.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,9 +53,7 @@ def image_of(number: int, file_name: str) -> dict[str, Any]:
 
 def kept_apart(wanted: Mapping[str, Any], made: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What :func:`restored` needs besides ``made`` to give ``wanted``: keys with values, and keys that go."""
-    other = {
-        key: value for key, value in wanted.items() if key not in made or _said(value) != _said(made[key])
-    }
+    other = {key: value for key, value in wanted.items() if key not in made or not _is_same(value, made[key])}
     return other, sorted(key for key in made if key not in wanted)
 
 
@@ -65,9 +62,18 @@ def restored(made: Mapping[str, Any], other: Mapping[str, Any], without: list[st
     return {key: value for key, value in {**made, **other}.items() if key not in without}
 
 
-def _said(value: Any) -> str:
-    """Equal for equal values of equal types: JSON tells 1 from 1.0 and from true."""
-    return json.dumps(value, sort_keys=True)
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether values are equal, and of equal types: 1 is not 1.0, nor true."""
+    if type(one) is not type(other) or one != other:
+        return False
+    if isinstance(one, dict):
+        return all(_is_same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list):
+        kinds = list(map(type, one))
+        if kinds != list(map(type, other)):
+            return False
+        return not {list, dict}.intersection(kinds) or all(map(_is_same, one, other))
+    return True
 
 
 def _numbers(values: Any, whole: bool) -> list[int | float]:

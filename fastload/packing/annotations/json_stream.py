@@ -46,13 +46,16 @@ def value_of(data: bytes) -> Any:
         ValueError: they are not UTF-8, or have a number that JSON does not know.
     """
     try:
-        return json.loads(data.decode(), parse_constant=_no_number)
+        return _STRICT.decode(data.decode())
     except UnicodeDecodeError as error:
         raise ValueError(f"invalid UTF-8 at byte {error.start} of it") from None
 
 
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no number of JSON")
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_number)
 
 
 def elements(path: Path, lists: Collection[str]) -> Iterator[Element]:

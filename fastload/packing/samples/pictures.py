@@ -98,7 +98,8 @@ def _read(path: bytes) -> bytes:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_VALUE_BYTES:
             raise ValueError(f"the file has {size} bytes; a record has at most {MAX_VALUE_BYTES}")
-        return file.read(MAX_VALUE_BYTES + 1)
+        # Python makes room for all that is asked for; what has no size (pipes) may have any.
+        return file.read(size + 1 if size else MAX_VALUE_BYTES + 1)
 
 
 def _encoded(kind: Image | Mask, data: bytes) -> Picture:

@@ -1,0 +1,87 @@
+"""Memory does not grow with COCO's annotations: the JSON is read in parts, and what is known of each
+annotation lies in a file."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from annotated_trees import write_photo
+
+import fastload
+from fastload.packing.annotations import coco_index, json_stream
+from fastload.packing.annotations.coco_index import CocoFile
+from fastload.packing.unpack import unpack
+
+EACH = 20
+
+
+def write(folder: Path, count: int) -> Path:
+    """A set of images of one file, with so many annotations, 20 of each image."""
+    write_photo(folder / "images" / "0.jpg", 0)
+    (folder / "annotations").mkdir()
+    images = [
+        {"id": number, "file_name": "0.jpg", "width": 40, "height": 30} for number in range(count // EACH)
+    ]
+    one = {
+        "category_id": 1,
+        "bbox": [1, 2, 3, 4.5],
+        "area": 9.5,
+        "iscrowd": 0,
+        "segmentation": [[0, 0, 5, 0, 5, 5.25]],
+    }
+    path = folder / "annotations" / "instances.json"
+    with open(path, "w") as file:
+        file.write(
+            f'{{"images": {json.dumps(images)}, "categories": [{{"id": 1, "name": "a"}}], "annotations": ['
+        )
+        for number in range(count):
+            annotation = one | {"id": number, "image_id": number * 7 % len(images)}
+            file.write((", " if number else "") + json.dumps(annotation))
+        file.write("]}")
+    return path
+
+
+def peak(work: Callable[[], object]) -> int:
+    """The most bytes that Python and NumPy held at a time."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_stream, "_WINDOW", 1 << 16)
+    monkeypatch.setattr(coco_index, "_AT_ONCE", 1 << 10)
+
+
+def test_reading_the_json(tmp_path: Path) -> None:
+    few, many = (write(tmp_path / str(count), count) for count in (2_000, 20_000))
+    assert many.stat().st_size > few.stat().st_size + (2 << 20)
+    small, large = peak(lambda: CocoFile(few)), peak(lambda: CocoFile(many))
+    assert large < small + (50 << 10)
+    file = CocoFile(many)
+    orders = [[order for order, _ in file.annotations(number)] for number in range(len(file))]
+    wanted = np.arange(20_000) * 7 % len(file)
+    assert orders == [np.flatnonzero(wanted == number).tolist() for number in range(len(file))]
+
+
+def test_packing_and_unpacking(tmp_path: Path) -> None:
+    needs = []
+    for number, count in enumerate((400, 400, 4_000)):  # what is imported counts for the first
+        path = write(tmp_path / f"set-{number}", count)
+        output, back = tmp_path / f"out-{number}", tmp_path / f"back-{number}"
+        # The values of one shard are in memory until it is written.
+        packing = peak(lambda: fastload.pack(path.parents[1], output, shard_size=1 << 15))  # noqa: B023
+        needs.append((packing, peak(lambda: unpack(output, back, as_="coco"))))  # noqa: B023
+        found = json.loads((back / "annotations" / "instances.json").read_text())
+        assert found == json.loads(path.read_text())
+    grown = np.subtract(needs[2], needs[1])
+    assert (grown < 300 << 10).all()  # the JSON has 480 kB more
