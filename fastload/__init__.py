@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fastload.loader.padding import valid
     from fastload.loader.values import Block, Cache, Dali
     from fastload.packing.samples.pack import pack
+    from fastload.sample.captions import Captions
     from fastload.sample.fields import (
         Array,
         Boxes,
@@ -36,15 +37,18 @@ if TYPE_CHECKING:
     from fastload.sample.ragged import Ragged
     from fastload.sample.schema import Field, Of, Schema
     from fastload.sampler import RepeatedSampler, SubsetSampler, WeightedSampler
+    from fastload.sampler.buckets import BucketSampler
 
 __all__ = [
     "IGNORE_LABEL",
     "Array",
     "Block",
     "Boxes",
+    "BucketSampler",
     "Bytes",
     "Cache",
     "CacheSetting",
+    "Captions",
     "Dali",
     "DataLoader",
     "Detection",
@@ -83,9 +87,11 @@ _LAZY = {
     "Array": "fastload.sample.fields",
     "Block": "fastload.loader.values",
     "Boxes": "fastload.sample.fields",
+    "BucketSampler": "fastload.sampler.buckets",
     "Bytes": "fastload.sample.fields",
     "Cache": "fastload.loader.values",
     "CacheSetting": "fastload.cache.settings",
+    "Captions": "fastload.sample.captions",
     "Dali": "fastload.loader.values",
     "DataLoader": "fastload.loader.data_loader",
     "Detection": "fastload.collate.detection",

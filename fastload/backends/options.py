@@ -63,6 +63,8 @@ class Options:
     sizes: str | tuple[int, int] = "stack"  # of pictures that differ; see fastload.sample.planned.Sizes
     collate: Any = None  # what is made of each batch, behind everything else
     masks: str = "packed"  # outlines and run lengths: as they were packed, or drawn ("dense")
+    text: Mapping[str, Any] | None = None  # what is made of texts, by field
+    text_threads: int = 1
     objects: Mapping[str, Sequence[str]] | None = None  # rows that go together, where the schema is silent
 
     @property

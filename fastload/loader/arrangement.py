@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
     from fastload.collate.planned import Collation
     from fastload.loader.explain import Explanation
+    from fastload.sample.captions import Captions
 
 __all__ = ["Arrangement"]
 
@@ -87,6 +88,12 @@ class Arrangement:
 
             self._collation = planned_collation(self.given, self.dataset, self.kind, self.plan)
             self.given.update(self._collation.changes)
+        self._text: dict[str, Captions] = {}
+        if self.given["text"]:
+            from fastload.loader.collation import planned_text
+
+            self._text, changes = planned_text(self.given, self.dataset, self.kind)
+            self.given.update(changes)
         asked = self.given["fields"], self.given["sizes"]
         self._pairs = not self.packed or delivers_pairs(self.dataset, *asked, self.plan)
         self._given_options = self._options(2)
@@ -226,12 +233,11 @@ class Arrangement:
         backend = make_backend(
             self.dataset, self.kind, sampler.core, self.plan, self.options, self.threads, self.given
         )
-        if self._collation is None:
+        if self._collation is None and not self._text:
             return backend
-        from fastload.backends.collated import CollatedBackend
-        from fastload.loader.collation import collated_by
+        from fastload.loader.collation import after_engine
 
-        return CollatedBackend(backend, collated_by(self._collation, self.dataset, sampler.core))
+        return after_engine(backend, self._collation, self._text, self.dataset, sampler.core, self.options)
 
     def before_iteration(self, sampler: RankSampler) -> Handshake | None:
         """The handshake with the other ranks, if it is the first iteration.

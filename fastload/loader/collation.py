@@ -1,20 +1,26 @@
-"""What ``collate=`` comes to for a loader's dataset and transform."""
+"""What ``collate=`` and ``text=`` come to for a loader's dataset and transform."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from fastload.backends.options import Options
 from fastload.collate.planned import Collation
 from fastload.dataset.detection import stored_size
 from fastload.dataset.kind import Kind
 from fastload.dataset.views import read_by
 from fastload.prefetch.feeder import BatchKey
+from fastload.sample.captions import Captions
+from fastload.sample.fields import Text, Texts
 from fastload.sample.planned import chosen
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
-__all__ = ["collated_by", "planned_collation"]
+if TYPE_CHECKING:
+    from fastload.backends.protocol import Backend
+
+__all__ = ["after_engine", "planned_collation", "planned_text"]
 
 
 def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: Plan) -> Collation:
@@ -74,7 +80,66 @@ class _Origins:
         return [stored_size(self._dataset, sample, image) for sample in self.ids()]
 
 
-def collated_by(found: Collation, dataset: Any, sampler: Sampler) -> Callable[[Any, BatchKey], Any]:
-    """What is made of each batch of a loader."""
+def planned_text(
+    given: Mapping[str, Any], dataset: Any, kind: Kind
+) -> tuple[dict[str, Captions], dict[str, Any]]:
+    """What is made of texts, by field, and the arguments of the loader that follow.
+
+    Raises:
+        ValueError: there is no such field of texts.
+    """
+    if kind is not Kind.PACKED:
+        raise ValueError(
+            "text is for packed datasets; a torch Dataset makes what it likes of its own. Pack it "
+            "('fastload pack') to use it."
+        )
+    schema = dataset.schema
+    texts = {
+        name: made if isinstance(made, Captions) else Captions(made) for name, made in given["text"].items()
+    }
+    for field in chosen(schema, tuple(texts)):
+        if not isinstance(field.kind, (Text, Texts)):
+            raise ValueError(f"text is for fields of texts. Found: {field}.")
+    rest = [field.name for field in chosen(schema, given["fields"]) if field.name not in texts]
+    if not rest:
+        raise ValueError(
+            f"The loader decodes a field besides the texts. Found: fields={given['fields']!r}. Name one more."
+        )
+    return texts, {"fields": rest}
+
+
+def after_engine(
+    backend: Backend,
+    collation: Collation | None,
+    text: Mapping[str, Captions],
+    dataset: Any,
+    sampler: Sampler,
+    options: Options,
+) -> Backend:
+    """What is done to a back end's batches behind everything else.
+
+    Args:
+        backend: whose.
+        collation: what is made of each batch, if anything is.
+        text: what is made of texts.
+        dataset, sampler, options: the loader's.
+    """
     read = read_by(dataset, sampler)
-    return lambda batch, key: found.collate(batch, _Origins(dataset, read, key))
+    if text:
+        from fastload.backends.text_stage import TextStage
+        from fastload.transfer.cuda import find_gpu
+
+        gpu = find_gpu(options.device)
+        move = None
+        if gpu is not None:
+            from fastload.transfer.nested import Mover
+
+            move = Mover(gpu)
+        ahead, threads = options.prefetch_factor, options.text_threads
+        backend = TextStage(backend, dataset, read, text, threads, options.seed, ahead, move)
+    if collation is None:
+        return backend
+    from fastload.backends.collated import CollatedBackend
+
+    collate = collation.collate
+    return CollatedBackend(backend, lambda batch, key: collate(batch, _Origins(dataset, read, key)))

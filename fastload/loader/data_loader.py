@@ -112,6 +112,10 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             and error policy are the same, pixels nearly so.
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
             or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
+        text: of fields of texts, by name: a callable that is given a batch's texts, a list of str, and
+            returns what the batch has of them; or :class:`fastload.Captions`. It runs in threads of its own,
+            batches ahead (``docs/text.md``). For packed datasets.
+        text_threads: how many of these threads.
         storage_options: of a dataset given by its URL: credentials and so on (``docs/remote.md``).
         fields: which fields batches have; None: all. Nothing is read of the others. Batches are dicts then
             (``docs/fields.md``). For packed datasets.
@@ -202,6 +206,8 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         collate: str | Callable[[Any], Any] | None = None,
         masks: Literal["packed", "dense"] = "packed",
         objects: Mapping[str, Sequence[str]] | None = None,
+        text: Mapping[str, Any] | None = None,
+        text_threads: int = 1,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
         given["collate_fn"] = own_collate(given["collate_fn"])

@@ -17,6 +17,7 @@ from fastload.dataset.targets import TargetCollate
 from fastload.dataset.views import why_not_native
 from fastload.errors import SlowPathWarning
 from fastload.machine.cpu_budget import ThreadPlan
+from fastload.sample.captions import Captions
 from fastload.sample.fields import Boxes, Keypoints
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
@@ -173,8 +174,12 @@ def _of_torch(dataset: Any, kind: Kind, options: Options) -> Iterator[Explained]
 
 
 def _behind(options: Options) -> Iterator[Explained]:
+    for name, made in (options.text or {}).items():
+        what = f"{name}: {made!r}" if isinstance(made, Captions) else f"{name}: {name_of(made)}"
+        where = f"Python, in {options.text_threads} thread(s) of their own"
+        yield Explained("text", what, where, "texts need no decoding: they are made batches ahead")
     if options.collate not in (None, "stack", "pad"):
-        yield from _behind(replace(options, collate=None))
+        yield from _behind(replace(options, collate=None, text=None))
         where, name = "Python, in the thread that asks for batches", options.collate
         what = name_of(name) if callable(name) else repr(name)
         yield Explained("collate", what, where, "once a batch, behind everything else")

@@ -108,7 +108,8 @@ def _check_batching(given: Mapping[str, Any]) -> None:
 
 
 def _check_numbers(given: Mapping[str, Any]) -> None:
-    for name, least in (("batch_size", 1), ("prefetch_factor", 1), ("num_workers", 0)):
+    positive = ("batch_size", "prefetch_factor", "text_threads")
+    for name, least in (*((name, 1) for name in positive), ("num_workers", 0)):
         if given[name] is not None:
             integer(name, given[name], least)
     for name in ("shuffle_block", "shuffle_window"):
@@ -161,6 +162,8 @@ def _check_fields(given: Mapping[str, Any]) -> None:
         Sizes.of(given["sizes"])
     if given["objects"] is not None:
         _check_objects(given["objects"])
+    if given["text"] is not None:
+        _check_text(given)
     fields = given["fields"]
     if fields is None:
         return
@@ -168,6 +171,33 @@ def _check_fields(given: Mapping[str, Any]) -> None:
         raise TypeError(f"fields must be a list of names. Found: {fields!r}.")
     if not fields or len(set(fields)) < len(fields):
         raise ValueError(f"fields must name some fields, each once. Found: {list(fields)}.")
+
+
+def _check_text(given: Mapping[str, Any]) -> None:
+    from fastload.sample.captions import Captions
+
+    text = given["text"]
+    known = isinstance(text, Mapping) and all(
+        isinstance(name, str) and (isinstance(made, Captions) or callable(made))
+        for name, made in text.items()
+    )
+    if not known:
+        raise TypeError(
+            f"text must be a dict of callables, or of fastload.Captions, by field. Found: {text!r}."
+        )
+    if given["on_error"] == "replace":
+        raise ValueError(
+            "text is read by the order of samples, and on_error='replace' puts others into their places. "
+            "Pass on_error='skip'."
+        )
+    collate = given["collate"]
+    if collate not in (None, "stack", "pad") and not callable(collate):
+        raise ValueError(
+            f"collate={collate!r} makes targets of objects, which have no texts. Found: text for "
+            f"{', '.join(text)}. Leave one of them out, or pass a callable as collate."
+        )
+    if given["batch_size"] is None and given["batch_sampler"] is None:
+        raise ValueError("text takes the texts of batches, and batch_size=None gives samples one by one.")
 
 
 def _check_objects(objects: Any) -> None:

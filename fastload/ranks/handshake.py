@@ -67,6 +67,9 @@ def describe(
         "transform's tail": ", ".join(map(_name, plan.tail)),
         "fields": None if options.fields is None else list(options.fields),
         "sizes": str(options.sizes),
+        "text": ""
+        if options.text is None
+        else str({name: _collate(one) for name, one in options.text.items()}),
         "masks": options.masks,
         "objects": str(options.objects),
         "collate": _collate(options.collate),
@@ -86,7 +89,9 @@ def _order(sampler: Sampler, epoch: int) -> str:
 
 
 def _collate(given: Any) -> str:
-    return _name(given) if callable(given) else repr(given)
+    """A callable by its name, a word or a spec as it is written."""
+    text = _name(given) if callable(given) else repr(given)
+    return re.sub(r" at 0x[0-9a-f]+", "", text)  # of callables within
 
 
 def _batch_transform(given: Any) -> str:

@@ -69,6 +69,11 @@ class BlockOrder:
     repeats: bool = False
     is_drawn: bool = False
 
+    @property
+    def in_state(self) -> str:
+        """What a loader's state says of it."""
+        return f"block:{self.block}:{self.window}"
+
     def total(self, epoch: int) -> int:
         return self.n
 
@@ -102,8 +107,9 @@ class BlockOrder:
 
 
 def order_name(order: object, shuffle: bool | str) -> bool | str:
-    """What a loader's state says of its order: ``shuffle``, with the sizes of a block shuffle."""
-    return f"block:{order.block}:{order.window}" if isinstance(order, BlockOrder) else shuffle
+    """What a loader's state says of its order: ``shuffle``, or what the order says of itself."""
+    found: bool | str = getattr(order, "in_state", shuffle)
+    return found
 
 
 class BlockSampler(Sampler):

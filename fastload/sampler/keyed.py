@@ -36,6 +36,10 @@ class KeyedSampler:
         """How ranks share the order's positions, where the loader would do it by ``partition``."""
         return partition
 
+    def batches(self, order: Any, partition: Partition) -> Any:
+        """The :class:`~fastload.sampler.sampler.Sampler` that makes batches of the order; None: as ever."""
+        return None
+
 
 class WeightedSampler(KeyedSampler):
     """Samples drawn in proportion to their weights: torch's ``WeightedRandomSampler`` for all ranks.

@@ -284,7 +284,9 @@ def make_sampler(
         return ListedSampler(DrawnBatches(batch_sampler, n, seed), partition, share)
     if isinstance(sampler, KeyedSampler):
         samples: Any = length() if length is not None else n
-        return Sampler(sampler.order(samples, seed), sampler.divided(partition))
+        order = sampler.order(samples, seed)
+        made: Sampler | None = sampler.batches(order, partition)
+        return Sampler(order, sampler.divided(partition)) if made is None else made
     if sampler is not None:
         return Sampler(DrawnOrder(sampler, n, seed), partition, share)
     if length is not None:

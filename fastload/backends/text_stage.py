@@ -1,0 +1,227 @@
+"""Texts of batches, drawn and tokenised in threads of their own while the engine decodes."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from fastload.dataset.mixture import Packed
+from fastload.machine.threads import start_beside
+from fastload.prefetch.announcing import BatchKey, following
+from fastload.sample.captions import Captions
+from fastload.sample.ragged import Ragged
+from fastload.sampler import BatchIds, Sampler
+from fastload.transfer.draws import sample_words
+
+if TYPE_CHECKING:
+    from fastload.backends.faults import SampleReport
+    from fastload.backends.protocol import Backend
+
+__all__ = ["TextStage", "drawn_texts"]
+
+_POLL_SECONDS = 0.1  # how often a waiting consumer looks for signals
+_OPERATION = 18  # DrawOp::kText in csrc/core/base/philox.h, where no two operations share a number
+
+_Queue: TypeAlias = "SimpleQueue[_Job | None]"
+
+
+class TextStage:
+    """Another back end's batches, with texts.
+
+    The texts of a batch are read from their columns, which no picture delays, and tokenised as soon as the
+    batch is one of the next few.
+
+    Args:
+        inner: whose batches, dicts without these fields.
+        dataset: what is read.
+        sampler: which samples each batch has.
+        text: by field.
+        threads: that tokenise.
+        seed: the loader's.
+        ahead: batches that are tokenised ahead of the consumer.
+        move: brings what was made to the device, if there is one.
+    """
+
+    def __init__(
+        self,
+        inner: Backend,
+        dataset: Packed,
+        sampler: Sampler,
+        text: Mapping[str, Captions],
+        threads: int,
+        seed: int,
+        ahead: int,
+        move: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._inner = inner
+        self._dataset = dataset
+        self._sampler = sampler
+        self._text = dict(text)
+        self._seed = seed
+        self._ahead = ahead
+        self._move = move
+        self._queue: _Queue = SimpleQueue()
+        self._jobs: deque[_Job] = deque()
+        self._threads = threads
+        self._started = False
+        self.counts = inner.counts
+
+    @property
+    def errors(self) -> Sequence[SampleReport]:
+        """Reports of the bad samples met so far."""
+        return self._inner.errors
+
+    def batch(self, key: BatchKey) -> Any:
+        """The batch ``key``, with its texts."""
+        if self._jobs and self._jobs[0].key != key:
+            self._forget()
+        coming: BatchKey | None = self._jobs[-1].key if self._jobs else None
+        while len(self._jobs) <= self._ahead:
+            coming = key if coming is None else following(self._sampler, coming)
+            if coming is None:
+                break
+            self._submit(coming)
+        found = self._inner.batch(key)
+        texts = self._jobs.popleft().result()
+        return {**found, **(texts if self._move is None else self._move(texts))}
+
+    def _submit(self, key: BatchKey) -> None:
+        if not self._started:
+            self._started = True
+            work, stop = partial(_work, self._queue), partial(self._queue.put, None)
+            for _ in range(self._threads):
+                start_beside(work, "fastload-text", stop)
+        batch = self._sampler.batch(*key)
+        dataset, text, seed = self._dataset, self._text, self._seed
+
+        def made() -> dict[str, Any]:
+            return {name: _made(dataset, name, text[name], seed, key, batch) for name in text}
+
+        self._jobs.append(_Job(key, made))
+        self._queue.put(self._jobs[-1])
+
+    def _forget(self) -> None:
+        for job in self._jobs:
+            job.work = None
+        self._jobs.clear()
+
+    def cancel(self) -> None:
+        """Drop the batches that are in work."""
+        self._forget()
+        self._inner.cancel()
+
+    def close(self) -> None:
+        """End all threads; one that tokenises ends behind its batch. Idempotent."""
+        for job in self._jobs:
+            job.work = None
+        for _ in range(self._threads if self._started else 0):
+            self._queue.put(None)
+        self._started = False
+        self._inner.close()
+
+
+class _Job:
+    """One batch's texts."""
+
+    def __init__(self, key: BatchKey, work: Callable[[], dict[str, Any]]) -> None:
+        self.key = key
+        self.work: Callable[[], dict[str, Any]] | None = work  # None: nobody wants it any more
+        self._done = threading.Event()
+        self._found: dict[str, Any] = {}
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        work = self.work
+        try:
+            if work is not None:
+                self._found = work()
+        except BaseException as error:  # whatever it is, it is the consumer's
+            self._error = error
+        self._done.set()
+
+    def result(self) -> dict[str, Any]:
+        """What was made, once it is."""
+        while not self._done.wait(_POLL_SECONDS):  # signal handlers run here
+            pass
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+
+def _work(queue: _Queue) -> None:
+    while (job := queue.get()) is not None:
+        job.run()
+        del job
+
+
+def drawn_texts(
+    dataset: Packed, name: str, pick: str, seed: int, epoch: int, batch: BatchIds
+) -> list[list[str]]:
+    """The texts of each of a batch's positions: of several the one that is drawn, the first, or all.
+
+    The draw is that of the sample, the epoch and the seed, as all of its others. Without a text, and at
+    positions without a sample: "", or no texts where all are asked for.
+    """
+    several = [_texts(dataset, name, sample) for sample in batch.ids.tolist()]
+    if pick == "all":
+        return several
+    if pick == "first":
+        return [texts[:1] or [""] for texts in several]
+    words = sample_words(seed, epoch, batch, _OPERATION, 1)[:, 0].tolist()
+    return [
+        [texts[((high << 32 | low) * len(texts)) >> 64]] if texts else [""]
+        for texts, (high, low, *_) in zip(several, words, strict=True)
+    ]
+
+
+def _texts(dataset: Packed, name: str, sample: int) -> list[str]:
+    if sample < 0:
+        return []
+    part, own = dataset.locate(sample)
+    found = part.value(name, own)
+    return [found] if isinstance(found, str) else found
+
+
+def _made(dataset: Packed, name: str, captions: Captions, seed: int, key: BatchKey, batch: BatchIds) -> Any:
+    several = drawn_texts(dataset, name, captions.pick, seed, key.epoch, batch)
+    flat = [text for texts in several for text in texts]
+    if captions.tokenize is None:
+        return several if captions.pick == "all" else flat
+    try:
+        made = captions.tokenize(flat)
+    except Exception as error:
+        ids = ", ".join(map(str, batch.ids.tolist()))
+        raise RuntimeError(
+            f"text: the callable for {name!r} raised {type(error).__name__}: {error}. It had the texts of "
+            f"batch {key.step} of epoch {key.epoch}, samples {ids}."
+        ) from error
+    _check(name, made, len(flat))
+    return _grouped(made, [len(texts) for texts in several]) if captions.pick == "all" else made
+
+
+def _check(name: str, made: Any, count: int) -> None:
+    parts = dict(made) if isinstance(made, Mapping) else {"": made}
+    for part, value in parts.items():
+        if hasattr(value, "__len__") and len(value) != count:
+            where = f" under {part!r}" if part else ""
+            raise ValueError(
+                f"text: the callable for {name!r} returned {len(value)} rows{where} for {count} texts. It "
+                "must return one for each."
+            )
+
+
+def _grouped(made: Any, lengths: list[int]) -> Any:
+    """The rows of all texts by the sample that they are of."""
+    if isinstance(made, Mapping):
+        return {name: _grouped(value, lengths) for name, value in made.items()}
+    ends = [0, *accumulate(lengths)]
+    if isinstance(made, torch.Tensor):
+        return Ragged.trusted(made, torch.tensor(ends, dtype=torch.int64, device=made.device))
+    return [made[begin:end] for begin, end in pairwise(ends)]
