@@ -1,6 +1,7 @@
 """Packing speed beside ``cp -r`` and other packers, and whether it depends on the size of the set.
 
     python benchmarks/bench_pack.py IMAGE_FOLDER [--bytes 900MB 3.5GB] [--rivals-in FOLDER]
+    python benchmarks/bench_pack.py --annotations 1000000 10000000
 
 The folder's JPEGs are copied into a temporary folder, as often as it takes for each size; so the page
 cache is warm, and every file has its own pages. Candidates take turns, at least five times each. The
@@ -8,11 +9,15 @@ clock starts after the imports. fastload syncs all shards to the device before i
 only ``cp_sync`` does, too; ``unsynced`` is fastload without it, for comparison with the others. Rivals
 are run by the interpreters of ``--rivals-in`` (see install_rival.sh): FOLDER/wds, FOLDER/mds,
 FOLDER/litdata, FOLDER/ffcv.
+
+``--annotations``: sets of COCO's with so many annotations (20 of each image, with outlines of 20 points) and
+next to no pixels: annotations a second, and whether memory depends on their number.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -35,11 +40,13 @@ from measure import (
     values_of,
     write_results,
 )
+from PIL import Image
 
 from fastload.packing.options import parse_bytes
 from fastload.shard.formats import FORMATS
 
 HERE = Path(__file__).parent
+EACH = 20  # annotations an image
 RIVALS = {"webdataset": "wds", "mds": "mds", "litdata": "litdata", "ffcv": "ffcv"}  # packer, environment
 
 
@@ -57,6 +64,36 @@ def grow(source: Path, target: Path, at_least: int) -> int:
             size += path.stat().st_size
             count += 1
     return count
+
+
+def write_coco(target: Path, count: int) -> None:
+    """A set of COCO's with ``count`` annotations; all images are one small file."""
+    (target / "images").mkdir(parents=True)
+    (target / "annotations").mkdir()
+    Image.new("RGB", (64, 48), (90, 120, 60)).save(target / "images" / "0.jpg")
+    images = -(-count // EACH)
+    with open(target / "annotations" / "instances.json", "w") as file:
+        file.write('{"categories": [{"id": 1, "name": "one"}], "images": [')
+        for number in range(images):
+            image = {"id": number, "file_name": "0.jpg", "width": 64, "height": 48, "license": 1}
+            file.write((",\n" if number else "") + json.dumps(image))
+        file.write('], "annotations": [')
+        for number in range(count):
+            outline = [(number * 7 + at * 13) % 4700 / 100 for at in range(40)]
+            box = [number % 40, 1.5, 10.25, 5.0]
+            one = {"id": number, "image_id": number * 7919 % images, "category_id": 1, "bbox": box}
+            rest = {"area": 51.25, "iscrowd": 0, "segmentation": [outline]}
+            file.write((",\n" if number else "") + json.dumps(one | rest))
+        file.write("]}")
+
+
+def coco_candidates(workdir: Path, arguments: argparse.Namespace, label: str) -> list[Candidate]:
+    """fastload with each number of processes."""
+    line = [sys.executable, HERE / "pack_run.py", "fastload:arrow", workdir / "source", workdir / "target"]
+    return [
+        Candidate(f"arrow x{processes} {label}", [*map(str, line), "--processes", str(processes)])
+        for processes in arguments.processes
+    ]
 
 
 def candidates(source: Path, workdir: Path, arguments: argparse.Namespace, label: str) -> list[Candidate]:
@@ -96,8 +133,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
+    parser.add_argument("folder", type=Path, nargs="?", metavar="IMAGE_FOLDER")
     parser.add_argument("--bytes", nargs="+", default=["900MB"], metavar="SIZE", help="sizes of the sets")
+    parser.add_argument("--annotations", nargs="+", type=int, default=[], metavar="N", help="sets of COCO's")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, len(os.sched_getaffinity(0))])
     parser.add_argument("--rivals-in", type=Path, metavar="FOLDER")
@@ -105,7 +143,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--workdir", type=Path, help="on the file system to be measured; default: build/bench"
     )
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "pack.json")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.folder is None and not arguments.annotations:
+        parser.error("give an IMAGE_FOLDER, or --annotations")
+    return arguments
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -114,7 +155,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parent = arguments.workdir or HERE.parent / "build" / "bench"
     parent.mkdir(parents=True, exist_ok=True)
     runs: list[Run] = []
-    for size in arguments.bytes:
+    for count in arguments.annotations:
+        with tempfile.TemporaryDirectory(dir=parent, prefix="fastload-bench-") as workdir:
+            write_coco(Path(workdir, "source"), count)
+            runs += alternate(
+                coco_candidates(Path(workdir), arguments, f"{count} annotations"), arguments.repeats
+            )
+    for size in arguments.bytes if arguments.folder is not None else ():
         with tempfile.TemporaryDirectory(dir=parent, prefix="fastload-bench-") as workdir:
             count = grow(arguments.folder, Path(workdir, "source"), parse_bytes(size))
             print(f"{size}: {count} files", file=sys.stderr)
@@ -123,8 +170,24 @@ def main(argv: Sequence[str] | None = None) -> int:
             )
     write_results(arguments.output, "bench_pack", vars(arguments), runs)
     print(" ".join(f"{name}: {value};" for name, value in facts().items()))
-    report(runs, arguments.bytes)
+    report_annotations(runs, arguments.annotations)
+    report(runs, arguments.bytes if arguments.folder is not None else ())
     return 1 if failures(runs) else 0
+
+
+def report_annotations(runs: Sequence[Run], counts: Sequence[int]) -> None:
+    """Print a table of the sets of COCO's."""
+    rows = []
+    for count in counts:
+        for name in dict.fromkeys(run.name for run in runs if run.name.endswith(f" {count} annotations")):
+            if name not in failures(runs):
+                rate = summarize([count / seconds for seconds in values_of(runs, name, "seconds")])
+                memory = max(run.memory.total for run in runs if run.name == name)
+                rows.append(
+                    [name, rate.text(0), summarize(values_of(runs, name, "cpu_s")).text(1), f"{memory:.0f}"]
+                )
+    if rows:
+        print(f"\n{table(['packer, processes, set', 'annotations/s', 'CPU s', 'peak PSS MB'], rows)}")
 
 
 def report(runs: Sequence[Run], sizes: Sequence[str]) -> None:

@@ -330,6 +330,25 @@ def test_unpacking_needs_what_coco_says(tmp_path: Path) -> None:
         unpack(tmp_path / "plain", tmp_path / "back", as_="coco")
 
 
+def test_pictures_that_become_smaller(tmp_path: Path) -> None:
+    """Outlines scale, and areas become what the same areas become in a field of their own."""
+    area = {"size": [30, 40], "counts": [100, 50, 300, 7, 743]}
+    segmentations = [[SQUARE, [0, 0, 40, 0, 40, 30]], area, []]
+    annotations = [BOX | {"id": n, "segmentation": one} for n, one in enumerate(segmentations)]
+    write_set(tmp_path / "set", small(annotations))
+    pack(tmp_path / "set", tmp_path / "out", max_side=20)
+    schema = {"image": "image", "areas": "polygons(rle)"}
+    one = {"image": tmp_path / "set" / "images" / "1.jpg", "areas": [area]}
+    fastload.pack([one], tmp_path / "areas", schema, max_side=20)
+    dataset, alone = PackedFiles(tmp_path / "out"), PackedFiles(tmp_path / "areas")
+    masks = dataset.schema["masks"].decode(dataset.value_bytes("masks", 0))
+    assert [polygon.ravel().tolist() for polygon in masks[0]] == [
+        [number / 2 for number in SQUARE], [0, 0, 20, 0, 20, 15]
+    ]  # fmt: skip
+    assert masks[1:] == [*alone.schema["areas"].decode(alone.value_bytes("areas", 0)), []]
+    assert dataset.schema["boxes"].decode(dataset.value_bytes("boxes", 0))[0].tolist() == [0.75, 1, 5, 4.125]
+
+
 def test_images_of_one_file_and_lists_that_are_empty(tmp_path: Path) -> None:
     content = small([])
     content["images"][1]["file_name"] = "1.jpg"

@@ -112,6 +112,17 @@ def test_verify_finds_rows_that_do_not_go_together(tmp_path: Path) -> None:
     assert (problem.sample, problem.reason) == (3, "has 2 rows of 'area', 3 of 'boxes'")
 
 
+def test_sets_of_other_classes_are_not_mixed(tmp_path: Path) -> None:
+    fastload.pack(samples(4), tmp_path / "one", SCHEMA)
+    kinds = {field.name: Of(field.of, field.kind) if field.of else field.kind for field in SCHEMA}
+    fastload.pack(samples(4), tmp_path / "other", kinds | {"labels": Of("boxes", Labels(CLASSES, (3, 18)))})
+    with pytest.raises(
+        ValueError, match="Classes of 'labels': 18 cat, 3 dog in the first, 3 cat, 18 dog in the"
+    ):
+        fastload.mix([tmp_path / "one", tmp_path / "other"])
+    assert len(fastload.mix([tmp_path / "one", tmp_path / "one"])) == 8
+
+
 def test_loaders_give_them(tmp_path: Path) -> None:
     fastload.pack(samples(4), tmp_path / "set", SCHEMA)
     loader = fastload.DataLoader(

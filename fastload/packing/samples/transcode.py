@@ -23,6 +23,7 @@ from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import Picture, raw_picture
 from fastload.packing.transcode import bounded, smaller_jpeg
 from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
+from fastload.sample.outlines import decode_mixed, decode_rle, encode_mixed, encode_rle
 from fastload.sample.schema import Schema
 from fastload.shard.codecs import CODECS, JPEG, PROGRESSIVE, SIXTEEN_BIT
 
@@ -99,10 +100,27 @@ def _moved(kind: Kind, value: bytes, size: Size, target: Size) -> bytes:
         points, relative = kind.format, kind.relative
     elif isinstance(kind, Keypoints):
         points, relative = "xyv" if kind.visibility else "xy", False
+    elif isinstance(kind, Polygons) and kind.format == "mixed":
+        return _moved_mixed(value, size, target)
     elif isinstance(kind, Polygons):
         points, relative = kind.format, False
     else:
         return value
+    return _viewed(points, relative, value, size, target)
+
+
+def _moved_mixed(value: bytes, size: Size, target: Size) -> bytes:
+    """Outlines by their scale, areas as the engine moves them."""
+    objects = decode_mixed(value)
+    areas = encode_rle([one for one in objects if isinstance(one, dict)], "areas")
+    moved = iter(decode_rle(_viewed("rle", False, areas, size, target)))
+    scale = np.divide(target, size)
+    return encode_mixed(
+        [next(moved) if isinstance(one, dict) else [part * scale for part in one] for one in objects], "mixed"
+    )
+
+
+def _viewed(points: str, relative: bool, value: bytes, size: Size, target: Size) -> bytes:
     held = np.frombuffer(value, np.uint8)
     moved = _C.view_points(_whole(size, target), *size, points, relative, held)
     return bytes(cast("npt.NDArray[np.uint8]", moved))
