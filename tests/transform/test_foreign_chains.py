@@ -12,7 +12,7 @@ from torchvision_likes import MEAN, STD, from_torchvision, tv_crop, tv_normalize
 
 from fastload import transforms as T
 from fastload.transforms import Plan, compile_plan
-from fastload.transforms.plan import GeometryUse
+from fastload.transforms.plan import Fill, GeometryUse
 
 CROP = Plan(geometry=(steps.crop(224, 224),))
 NORMALIZED: dict[str, Any] = {"dtype": "float32", "scale": True, "normalize": True, "mean": MEAN, "std": STD}
@@ -86,11 +86,16 @@ def test_conversions_that_change_nothing_cost_nothing() -> None:
     assert compile_plan(T.Compose([rgb, identity, tv_crop(), rgb])) == replace(CROP, picture=True)
     crop = from_torchvision("RandomCrop", size=(9, 9), padding=None, pad_if_needed=False)
     assert compile_plan(T.Compose([T.Resize(12), crop])).geometry == (steps.shorter(12), steps.window(9, 9))
-    for padded in ({"padding": 4, "pad_if_needed": False}, {"padding": None, "pad_if_needed": True}):
-        crop = from_torchvision("RandomCrop", size=(9, 9), **padded)
-        plan = compile_plan(crop)
-        assert plan.tail == (crop,)
-        assert "without padding" in plan.steps[0].keep
+    crop = from_torchvision(
+        "RandomCrop", size=(9, 9), padding=4, pad_if_needed=False, fill=0, padding_mode="edge"
+    )
+    plan = compile_plan(crop)
+    assert plan.tail == (crop,)
+    assert "padding_mode='constant'" in plan.steps[0].keep
+    zeros = Fill((0,), 0)
+    padded = from_torchvision("RandomCrop", size=(9, 9), padding=4, pad_if_needed=False, fill=0)
+    by_four = GeometryUse("pad", (4, 4, 4, 4), fill=zeros)
+    assert compile_plan(padded).geometry == (by_four, GeometryUse("random_crop", (9, 9), fill=zeros))
 
 
 @pytest.mark.parametrize(

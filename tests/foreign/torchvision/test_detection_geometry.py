@@ -1,0 +1,282 @@
+"""The steps of detection against torchvision v2 itself: its functions on pictures, masks and float64 boxes,
+its own make_params with the core's draws, and its objects in a loader's transform."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import bare_torchvision  # noqa: F401
+import numpy as np
+import pytest
+import torch
+from geometry_v2_reference import (
+    IOU,
+    RESIZE_TO,
+    ZOOM,
+    Scene,
+    after,
+    drawn_crop,
+    jittered,
+    shortest,
+    zoom_padding,
+)
+from PIL import Image
+from torchvision import tv_tensors
+from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms.v2 import functional as F
+from transform_reference import CROP, Draws, below, uniform
+
+from fastload import transforms as T
+from fastload.transforms import compile_plan
+
+FLIP = T.RandomHorizontalFlip(0.5)
+ZOOM_OUT = T.RandomZoomOut(fill=(123, 117, 104), p=0.8)
+IOU_CROP = T.RandomIoUCrop(trials=5)
+CHAINS = [
+    [ZOOM_OUT, IOU_CROP, T.Resize((31, 30)), FLIP],
+    [FLIP, ZOOM_OUT, T.Resize(24)],
+    [T.ScaleJitter((40, 40)), FLIP, T.FixedSizeCrop((40, 40), 114)],
+    [T.RandomShortestSize((20, 30), 50), FLIP],
+    [FLIP, T.RandomResize(12, 30), T.RandomCrop((20, 12), padding=(4, 9), pad_if_needed=True, fill=7)],
+    [T.Pad((1, 2, 3, 4), 9), IOU_CROP, T.Resize((20, 30))],
+]
+
+
+class Functional(Scene):
+    """A scene whose steps are torchvision's functions."""
+
+    def done(self, function: Any, *arguments: Any, **options: Any) -> None:
+        width, height = self.size
+        boxes = tv_tensors.BoundingBoxes(
+            torch.from_numpy(self.boxes.copy()).reshape(-1, 4), format="XYXY", canvas_size=(height, width)
+        )
+        fill = options.pop("fill", None)
+        own = {} if fill is None else {"fill": list(fill[0])}
+        image = function(Image.fromarray(np.ascontiguousarray(self.pixels)), *arguments, **options, **own)
+        mask = tv_tensors.Mask(torch.from_numpy(np.ascontiguousarray(self.mask)))
+        nearest = {"interpolation": InterpolationMode.NEAREST_EXACT} if "interpolation" in options else {}
+        own = {} if fill is None else {"fill": fill[1]}
+        self.mask = function(mask, *arguments, **{**options, **own, **nearest}).numpy()
+        moved = function(boxes, *arguments, **options)
+        assert moved.canvas_size == (image.height, image.width)
+        self.pixels, self.boxes = np.asarray(image), moved.as_subclass(torch.Tensor).numpy()
+
+    def crop(self, x: int, y: int, width: int, height: int) -> None:
+        self.done(F.crop, y, x, height, width)
+
+    def pad(self, sides: Any, fill: Any, ignore: int) -> None:
+        self.done(F.pad, list(sides), fill=(fill, ignore))
+
+    def resize(self, width: int, height: int, filter: str) -> None:
+        self.done(F.resize, [height, width], interpolation=InterpolationMode(filter))
+
+    def mirror(self) -> None:
+        self.mirrored = not self.mirrored
+        self.done(F.horizontal_flip)
+
+
+def scene_of(kind: type[Scene], number: int) -> Scene:
+    rng = np.random.default_rng(number)
+    width, height, objects = (int(one) for one in rng.integers((5, 5, 0), (70, 70, 5)))
+    pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    mask = rng.integers(0, 200, (height, width), dtype=np.uint8)
+    corners = np.sort(rng.uniform(-0.2, 1.2, (objects, 2, 2)) * [width, height], 1)
+    return kind(pixels, mask, corners.reshape(-1, 4), np.ones(objects, bool))
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=str)
+def test_the_reference_does_what_torchvision_does(chain: list[Any]) -> None:
+    """Pixels of pictures bit for bit; masks by its nearest-exact, of which a few ties go elsewhere than
+    Pillow's."""
+    pictures, boxes, apart, pixels = [], [], 0, 0
+    for number in range(60):
+        ours, theirs = (
+            after(scene_of(kind, number), chain, Draws(3, 1, number), 250) for kind in (Scene, Functional)
+        )
+        assert ours.mask.shape == theirs.mask.shape
+        pictures.append(np.array_equal(ours.pixels, theirs.pixels))
+        boxes.append(float(np.abs(ours.boxes - theirs.boxes).max(initial=0.0)))
+        apart += int((ours.mask != theirs.mask).sum())
+        pixels += ours.mask.size
+    assert all(pictures)
+    assert max(boxes) < 1e-4  # torchvision's factors of a resize are float32
+    assert apart <= 0.03 * pixels
+
+
+class Given:
+    """torch.rand and torch.randint with numbers of ours, in float64."""
+
+    def __init__(self, numbers: Iterator[Any]) -> None:
+        self._numbers = numbers
+
+    def rand(self, size: Any, **_: Any) -> torch.Tensor:
+        return torch.tensor([next(self._numbers) for _ in range(int(size))], dtype=torch.float64)
+
+    def randint(self, *_: Any, size: Any = (), **__: Any) -> torch.Tensor:
+        return torch.tensor(next(self._numbers)).reshape(size)
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(numbers: Iterator[Any]) -> None:
+        stub = Given(numbers)
+        monkeypatch.setattr(torch, "rand", stub.rand)
+        monkeypatch.setattr(torch, "randint", stub.randint)
+
+    return use
+
+
+def pairs(draws: Draws, op: int, *blocks: int) -> Iterator[float]:
+    for block in blocks:
+        words = draws.words(op, block)
+        yield uniform(words[0], words[1])
+        yield uniform(words[2], words[3])
+
+
+def image_of(width: int, height: int) -> Any:
+    return Image.new("RGB", (width, height))
+
+
+SIZES = [(width, height) for width in (5, 31, 64, 333) for height in (7, 31, 200)]
+
+
+def test_zoom_out_draws_as_torchvision(given: Any) -> None:
+    theirs = v2.RandomZoomOut(fill=0, side_range=(1.0, 4.0), p=1.0)
+    found, wanted = [], []
+    for sample, (width, height) in enumerate(SIZES * 20):
+        draws = Draws(5, 0, sample)
+        given(iter(list(pairs(draws, ZOOM, 0, 1))[1:]))
+        found.append(tuple(theirs.make_params([image_of(width, height)])["padding"]))
+        wanted.append(zoom_padding(width, height, T.RandomZoomOut(p=1.0), draws))
+    assert found == wanted
+
+
+def test_sizes_are_drawn_as_torchvision(given: Any) -> None:
+    found, wanted = [], []
+    sizes = (480, 512, 544)
+    for sample, (width, height) in enumerate(SIZES * 20):
+        draws = Draws(5, 0, sample)
+        words = draws.words(RESIZE_TO, 0)
+        given(pairs(draws, RESIZE_TO, 0))
+        found.append(v2.ScaleJitter((300, 200)).make_params([image_of(width, height)])["size"])
+        wanted.append(jittered(width, height, T.ScaleJitter((300, 200)), draws)[::-1])
+        given(iter([below(words[0], words[1], len(sizes))]))
+        found.append(v2.RandomShortestSize(sizes, 700).make_params([image_of(width, height)])["size"])
+        wanted.append(shortest(width, height, T.RandomShortestSize(sizes, 700), draws)[::-1])
+    assert [tuple(max(side, 1) for side in size) for size in found] == wanted  # torchvision has sides of 0
+
+
+def iou_numbers(spec: T.RandomIoUCrop, width: int, height: int, draws: Draws) -> Iterator[Any]:
+    """What RandomIoUCrop asks for: a place only where the sides do."""
+    for round in range(800):
+        first = round * (1 + 2 * spec.trials)
+        words = draws.words(IOU, first)
+        yield below(words[0], words[1], len(spec.sampler_options or ()))
+        for trial in range(spec.trials):
+            a, b = (draws.words(IOU, first + 1 + 2 * trial + i) for i in range(2))
+            r = [uniform(*a[:2]), uniform(*a[2:])]
+            yield from r
+            scales = [spec.min_scale + (spec.max_scale - spec.min_scale) * one for one in r]
+            ratio = int(width * scales[0]) / int(height * scales[1])
+            if spec.min_aspect_ratio <= ratio <= spec.max_aspect_ratio:
+                yield from (uniform(*b[:2]), uniform(*b[2:]))
+
+
+def test_iou_crops_are_drawn_as_torchvision(given: Any) -> None:
+    spec = T.RandomIoUCrop(trials=7)
+    theirs = v2.RandomIoUCrop(trials=7)
+    found, wanted = [], []
+    for sample in range(300):
+        scene = scene_of(Scene, sample)
+        width, height = scene.size
+        if len(scene.boxes) == 0:
+            continue  # torchvision waits for its last option there, and leaves the picture, too
+        draws = Draws(5, 0, sample)
+        given(iou_numbers(spec, width, height, draws))
+        boxes = tv_tensors.BoundingBoxes(
+            torch.from_numpy(scene.boxes), format="XYXY", canvas_size=(height, width)
+        )
+        given_crop = theirs.make_params([image_of(width, height), boxes])
+        crop = drawn_crop(width, height, scene.boxes, spec, draws)
+        sides = tuple(given_crop[name] for name in ("left", "top", "width", "height")) if given_crop else None
+        found.append((sides, given_crop["is_within_crop_area"].tolist() if given_crop else None))
+        wanted.append((None, None) if crop is None else (crop[0], crop[1].tolist()))
+    assert len(found) > 200
+    assert found == wanted
+
+
+def test_random_crops_are_drawn_as_torchvision(given: Any) -> None:
+    theirs = v2.RandomCrop((20, 12), padding=(4, 9, 1, 2), pad_if_needed=True)
+    ours = T.RandomCrop((20, 12), padding=(4, 9, 1, 2), pad_if_needed=True)
+    found, wanted = [], []
+    for sample, (width, height) in enumerate(SIZES * 5):
+        draws = Draws(5, 0, sample)
+        words = draws.words(CROP, 20)
+        pixels = np.zeros((height, width, 3), np.uint8)
+        pads = Padded(pixels, pixels[..., 0], np.zeros((0, 4)), np.zeros(0, bool))
+        after(pads, [ours], draws, 0)
+        columns, rows = pads.before
+        free = (below(words[0], words[1], rows - 19), below(words[2], words[3], columns - 11))
+        given(iter([one for one, size in zip(free, (rows - 20, columns - 12), strict=True) if size > 0]))
+        params = theirs.make_params([image_of(width, height)])
+        left, top, right, bottom = params["padding"]
+        found.append((params["left"], params["top"], left + right, top + bottom))
+        wanted.append((*pads.corner, columns - width, rows - height))
+    assert found == wanted
+
+
+class Padded(Scene):
+    """A scene that remembers its last crop, and its size before it."""
+
+    before = (0, 0)
+    corner = (0, 0)
+
+    def crop(self, x: int, y: int, width: int, height: int) -> None:
+        self.before, self.corner = self.size, (x, y)
+        super().crop(x, y, width, height)
+
+
+OBJECTS = {
+    "zoom": (
+        v2.RandomZoomOut(fill=9, side_range=(1, 3), p=0.3),
+        T.RandomZoomOut({"image": 9, "mask": 9}, (1, 3), 0.3),
+    ),
+    "zoom by type": (
+        v2.RandomZoomOut(fill={tv_tensors.Image: (1, 2, 3), tv_tensors.Mask: 4, "others": 5}),
+        T.RandomZoomOut({"image": (1, 2, 3), "mask": 4}),
+    ),
+    "iou": (
+        v2.RandomIoUCrop(0.2, 0.9, 0.6, 1.5, [0.3, 1.0], 9),
+        T.RandomIoUCrop(0.2, 0.9, 0.6, 1.5, [0.3, 1.0], 9),
+    ),
+    "jitter": (v2.ScaleJitter((30, 30), (0.5, 1.5)), T.ScaleJitter((30, 30), (0.5, 1.5))),
+    "shortest": (v2.RandomShortestSize([30, 40], 60), T.RandomShortestSize([30, 40], 60)),
+    "resize": (v2.RandomResize(30, 40), T.RandomResize(30, 40)),
+    "pad": (v2.Pad([1, 2, 3, 4], 7), T.Pad((1, 2, 3, 4), {"image": 7, "mask": 7})),
+    "pad pairs": (v2.Pad([1, 2]), T.Pad((1, 2), {"image": 0, "mask": 0})),
+    "crop": (
+        v2.RandomCrop(20, (1, 2, 3, 4), pad_if_needed=True, fill=7),
+        T.RandomCrop(20, (1, 2, 3, 4), True, {"image": 7, "mask": 7}),
+    ),
+    "crop by one": (v2.RandomCrop(20, 4), T.RandomCrop(20, 4, False, {"image": 0, "mask": 0})),
+}
+
+
+@pytest.mark.parametrize("name", list(OBJECTS))
+def test_objects_become_specs(name: str) -> None:
+    theirs, ours = OBJECTS[name]
+    plan = compile_plan(v2.Compose([theirs]))
+    assert all(step.native for step in plan.steps)
+    assert plan.geometry == compile_plan(ours).geometry
+
+
+@pytest.mark.parametrize(
+    "item",
+    [v2.Pad(3, padding_mode="reflect"), v2.RandomCrop(9, 2, padding_mode="edge"), v2.Pad(3, fill=(1, 2, 3))],
+    ids=["reflect", "edge", "masks of a colour"],
+)
+def test_what_means_something_else_stays_in_python(item: Any) -> None:
+    (step,) = compile_plan(item).steps
+    assert not step.native
+    assert "padding_mode" in step.why or "masks have one" in step.why
