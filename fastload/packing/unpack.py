@@ -11,6 +11,7 @@ import numpy as np
 
 from fastload.errors import FastloadError, PackError
 from fastload.packing.annotations.coco_unpack import unpack_coco
+from fastload.packing.annotations.panoptic_unpack import unpack_panoptic
 from fastload.packing.annotations.voc_unpack import unpack_voc
 from fastload.packing.annotations.yolo_unpack import unpack_yolo
 from fastload.packing.fetched import in_windows
@@ -26,7 +27,7 @@ from fastload.shard.dataset import PackedFiles
 __all__ = ["LAYOUTS", "unpack"]
 
 #: What a set may become again that was packed from it.
-LAYOUTS = {"coco": unpack_coco, "yolo": unpack_yolo, "voc": unpack_voc}
+LAYOUTS = {"coco": unpack_coco, "panoptic": unpack_panoptic, "yolo": unpack_yolo, "voc": unpack_voc}
 
 
 def unpack(
@@ -43,7 +44,8 @@ def unpack(
     ``samples.jsonl``, which packs to the same set. ``folder`` may be a URL, with ``storage_options``; nothing
     is unpacked into one.
 
-    ``as_``: "coco", "yolo" or "voc": what was packed from such files becomes them again, which say the same.
+    ``as_``: "coco", "panoptic", "yolo" or "voc": what was packed from such files becomes them again, which
+    say the same.
 
     ``output`` appears when all is written. Records of raw pixels become PNG files, which
     packing takes again.

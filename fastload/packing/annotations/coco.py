@@ -21,9 +21,9 @@ from fastload.packing.options import PackOptions
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import AnnotatedSource, Sample
 
-__all__ = ["coco_files", "coco_source"]
+__all__ = ["coco_files", "coco_source", "digest_of", "folder_of", "split_of"]
 
-_NAMES = re.compile(r"(instances|person_keypoints|captions|image_info)[_-]?(.*)")
+_NAMES = re.compile(r"(instances|person_keypoints|captions|image_info|panoptic)[_-]?(.*)")
 _IN_ITS_FOLDER = "_annotations.coco.json"  # beside the pictures, as some tools write it
 _AT_ONCE = 1 << 20
 _LOOKED_AT = 16
@@ -70,7 +70,7 @@ def coco_source(
     is_one = bool(annotations) and len({one.what for one in found_files}) == len(found_files)
     splits: dict[str, list[_Found]] = {}
     for one in found_files:
-        splits.setdefault(_split_of(paths[0] if is_one else one.path), []).append(one)
+        splits.setdefault(split_of(paths[0] if is_one else one.path), []).append(one)
     made = []
     for split, found in splits.items():
         for what in (OBJECTS, CAPTIONS):
@@ -102,7 +102,7 @@ def _what_of(path: Path) -> str | None:
     return OBJECTS if not first or "bbox" in first or "category_id" in first else None
 
 
-def _split_of(path: Path) -> str:
+def split_of(path: Path) -> str:
     if path.name == _IN_ITS_FOLDER:
         return ""
     match = _NAMES.fullmatch(path.stem)
@@ -117,11 +117,11 @@ def _source(place: Path, split: str, files: Mapping[str, CocoFile], options: Pac
                 f"{other.path} and {first.path} have other images, or in another order. Pack them apart: "
                 "--annotations FILE."
             )
-    folder = _folder(place, split, first)
+    folder = folder_of(place, split, first)
     return CocoSamples(folder, place, files, options.limit)
 
 
-def _folder(place: Path, split: str, file: CocoFile) -> Path:
+def folder_of(place: Path, split: str, file: CocoFile) -> Path:
     """Where the pictures are: the folder in which some of the first ones are found."""
     images = place / "images"
     folders = [*([place / split, images / split] if split else []), images, place]
@@ -163,7 +163,7 @@ class CocoSamples(FileSamples):
         inside = os.path.relpath(folder, place)
         schema = schema_of(self._files, "images" if inside.startswith(os.curdir) else inside)
         self._read: dict[str, ReadAs] = {what: read_as(what, file) for what, file in self._files.items()}
-        settings = {"annotations": [_digest(file.path) for file in self._files.values()]}
+        settings = {"annotations": [digest_of(file.path) for file in self._files.values()]}
         super().__init__(os.fsencode(folder), schema, self._images + strays, settings)
 
     def files(self, position: int) -> Iterator[bytes]:
@@ -236,7 +236,7 @@ class CocoSamples(FileSamples):
         raise IndexError(number)
 
 
-def _digest(path: Path) -> str:
+def digest_of(path: Path) -> str:
     hashed = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
         while part := file.read(_AT_ONCE):

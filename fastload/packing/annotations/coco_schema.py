@@ -14,7 +14,7 @@ from fastload.packing.annotations.coco_values import Captions, Objects, Rows
 from fastload.sample.fields import Array, Boxes, Image, Json, Keypoints, Kind, Labels, Polygons, Scalar, Texts
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["BOXES", "CAPTIONS", "OBJECTS", "ReadAs", "read_as", "schema_of"]
+__all__ = ["BOXES", "CAPTIONS", "OBJECTS", "ReadAs", "categories_of", "read_as", "schema_of"]
 
 OBJECTS, CAPTIONS = "objects", "captions"  # what a file has; the latter is a field's name, too
 BOXES = "boxes"
@@ -62,7 +62,7 @@ def read_as(what: str, file: CocoFile) -> ReadAs:
     if what == CAPTIONS:
         return ReadAs(Captions(bool(file.facts.keys["id"])))
     keys = frozenset(key for key in FIELDS if file.facts.keys[key])
-    classes: dict[int, int] = {one["id"]: index for index, one in enumerate(_categories(file))}
+    classes: dict[int, int] = {one["id"]: index for index, one in enumerate(categories_of(file))}
     return ReadAs(Objects(keys, classes, _points(file), file.facts.forms))
 
 
@@ -99,7 +99,7 @@ def _schema(files: Mapping[str, CocoFile], source: Mapping[str, Any]) -> Schema:
 
 
 def _object_fields(file: CocoFile) -> list[Field]:
-    categories = _categories(file)
+    categories = categories_of(file)
     labels = Labels(tuple(one["name"] for one in categories), tuple(one["id"] for one in categories))
     kinds: dict[str, Kind] = {
         "category_id": labels,
@@ -128,7 +128,7 @@ def _told(what: str, file: CocoFile) -> dict[str, Any]:
     return told if ANNOTATIONS in file.top else {**told, "no_annotations": True}
 
 
-def _categories(file: CocoFile) -> list[dict[str, Any]]:
+def categories_of(file: CocoFile) -> list[dict[str, Any]]:
     """The categories, checked.
 
     Raises:
@@ -153,7 +153,7 @@ def _points(file: CocoFile) -> int:
     """How many keypoints an object has: as many as its category names, else as the annotations have."""
     if not file.facts.keys["keypoints"]:
         return 0
-    named = [len(one["keypoints"]) for one in _categories(file) if isinstance(one.get("keypoints"), list)]
+    named = [len(one["keypoints"]) for one in categories_of(file) if isinstance(one.get("keypoints"), list)]
     return max(named, default=0) or file.facts.points // 3
 
 

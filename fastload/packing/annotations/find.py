@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.packing.annotations.coco import coco_files, coco_source
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
+from fastload.packing.annotations.panoptic import is_panoptic, panoptic_files, panoptic_sets
 from fastload.packing.annotations.voc import voc_places, voc_sets
 from fastload.packing.annotations.wds import wds_source
 from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
@@ -121,6 +122,9 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     is_json = any(name.lower().endswith(".json") for name in options.annotations)
     if options.annotations and (is_json or options.layout == "coco"):
         what = ", ".join(options.annotations)
+        paths = [Path(name).absolute() for name in options.annotations]
+        if all(path.is_file() and is_panoptic(path) for path in paths):
+            return [_panoptic(what, place, paths, options)]
         return [_Find("coco", what, lambda: coco_source(place, options.annotations, options))]
     if place.is_file():
         is_yolo = is_data_yaml(place) or (options.layout == "yolo" and place.suffix in (".yaml", ".yml"))
@@ -141,7 +145,13 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     if jsons:
         what = ", ".join(str(path.relative_to(place)) for path in jsons)
         finds.append(_Find("coco", what, lambda: coco_source(place, (), options)))
+    elif segments := panoptic_files(place):
+        finds.append(_panoptic(", ".join(map(str, segments)), place, segments, options))
     return finds
+
+
+def _panoptic(what: str, place: Path, paths: Sequence[Path], options: PackOptions) -> _Find:
+    return _Find("coco", what, lambda: [*panoptic_sets(place, paths, options.limit)])
 
 
 def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:
