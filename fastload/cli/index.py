@@ -31,11 +31,11 @@ def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
         "index",
-        help="index Arrow, LMDB, HDF5, tar or MDS files that others wrote, in place; make entry points",
+        help="index Arrow, Parquet, LMDB, HDF5, tar or MDS files of others, in place; make entry points",
         description="With --output: build an index over files that others wrote, without copying them: HF "
-        "datasets folders and .arrow files, LMDB of encoded images, HDF5 of encoded images or uint8 pixels, "
-        "WebDataset tars, MDS shards. "
-        "Without: make (or with 'none' remove) the JPEGs' entry points of a packed or indexed dataset.",
+        "datasets folders and .arrow files, uncompressed Parquet, LMDB of encoded images, HDF5 of encoded "
+        "images or uint8 pixels, WebDataset tars, MDS shards. Without: make (or with 'none' remove) the "
+        "JPEGs' entry points of a packed or indexed dataset.",
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="+",
@@ -52,7 +52,7 @@ def add(verbs: Any) -> None:
         metavar="PIXELS",
         help=ENTRIES_HELP,
     )
-    parser.add_argument("--column", metavar="NAME", help="Arrow column or HDF5 dataset of the images")
+    parser.add_argument("--column", metavar="NAME", help="column or HDF5 dataset of the images")
     parser.add_argument(
         "--labels", metavar="FILE", type=Path, help=".csv or .jsonl of path (the key) and label"
     )

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +41,12 @@ from fastload.shard.fields import entries_of, fields_digest
 from fastload.shard.formats import INDEXED, Foreign, Kinds, readable_of
 from fastload.shard.manifest import Manifest, Shard, names_fit
 
+if TYPE_CHECKING:
+    from fastload.packing.foreign_table import ForeignTable
+
 __all__ = ["IndexOptions", "index_entries", "index_files"]
+
+_TABLES = ("arrow", "parquet")
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class IndexOptions:
     """Options of :func:`index_files`; the command line has the same names.
 
     Args:
-        column: the Arrow column or HDF5 dataset of the images; None: found by type and name.
+        column: the column or HDF5 dataset of the images; None: found by type and name.
         labels: a CSV or JSONL file of key and label, for files without labels.
         fields: (name, kind) of what else files have, as ("seg.png", "mask"); "none" leaves it out.
         on_error: "raise" stops at records that are not images, "skip" leaves them out and lists them.
@@ -136,6 +141,8 @@ def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
             f"--field is for {able}; of {format_name} files a picture and a label are indexed. "
             "'fastload pack' takes all fields."
         )
+    if format_name in _TABLES:  # whose columns are told as pack's are
+        return {}
     try:
         return {name: None if words.strip() == "none" else kind_of(words) for name, words in fields}
     except (ValueError, TypeError) as error:
@@ -184,6 +191,12 @@ class _Indexer:
         self._labelled = self._table is not None
         self._hashes = array("q")
         self._failures: list[tuple[str, str]] = []
+        self._left_out: list[tuple[str, str, str]] = []  # of records that stay: key, annotation, reason
+        self._columns: ForeignTable | None = None
+        if format_name in _TABLES:
+            from fastload.packing.foreign_table import foreign_table  # and with it pyarrow
+
+            self._columns = foreign_table(format_name, shards, dict(options.fields), options.column)
         self._fields = ForeignFields(self._part_path, kinds, loose=format_name == "tar")
 
     def run(self, output: Path, options: dict[str, Any]) -> Manifest:
@@ -199,13 +212,14 @@ class _Indexer:
         summary = Summary()
         keys = _Keys(self, named)
         index = publish_index(output, self._records(summary), keys, fields_digest(fields))
-        write_skipped(output, self._failures)
+        write_skipped(output, self._failures, self._left_out)
         entries = [
             Shard(str(self._data_file(path)), *self._counts(number))
             for number, path in enumerate(self._shards)
         ]
+        skipped, left_out = len(self._failures), len(self._left_out)
         manifest = make_manifest(
-            self._format_name, summary, classes, entries, index, options, len(self._failures), tuple(fields)
+            self._format_name, summary, classes, entries, index, options, skipped, tuple(fields), left_out
         )
         manifest.write(output)
         return manifest
@@ -231,15 +245,22 @@ class _Indexer:
 
     def _index(self, number: int, path: Path) -> None:
         foreign = self._format.read_foreign(path, self._options.column, self._kinds)
+        if self._columns is not None:
+            foreign = self._columns.completed(path, foreign, self._options.column, self._format)
         file = self._data_file(path)
         entries, failures = described(file, foreign)
         own = self._own_keys(path, foreign)
         keys = [key.decode() for key, _ in own]
+        less = [(i, which, why) for i, found in foreign.lessened.items() for which, why in found]
+        if self._options.on_error == "raise":
+            for i, which, why in less:
+                failures.setdefault(i, f"{which}: {why}")
         failed = [(path.name, i, reason) for i, reason in sorted(failures.items())]
         if failed and self._options.on_error == "raise":
             raise PackError(bad_records(failed, keys))
         self._failures += [(f"{name}: {keys[i]}", reason) for name, i, reason in failed]
         self._failures += [(f"{path.name}: {name}", reason) for name, reason in foreign.left_out]
+        self._left_out += [(f"{path.name}: {keys[i]}", which, why) for i, which, why in less]
         entries["label"] = self._labels(path, foreign, keys)
         entries["flags"][[escaped for _, escaped in own]] |= ESCAPED
         good = entries["length"] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ class ForeignFields:
     def __init__(self, part: Callable[[int], Path], asked: Mapping[str, Kind | None], loose: bool) -> None:
         self._part, self._asked, self._loose = part, asked, loose
         self._picture: tuple[str, Kind] | None = None
-        self._kinds: dict[str, Kind] = {}
+        self._fields: dict[str, Field] = {}
         self._places: list[dict[str, int]] = []  # of each file: its fields' chunks
         self._counts: list[int] = []
         self._paths: list[Path] = []
@@ -57,8 +58,8 @@ class ForeignFields:
             )
         self._picture = picture
         for name, values in foreign.fields.items():
-            kind = self._kind(name, values.kind)
-            if self._kinds.setdefault(name, kind) != kind:
+            field = replace(values.field, kind=self._kind(name, values.field.kind))
+            if self._fields.setdefault(name, field) != field:
                 raise FormatError(f"{path} has another kind of {name!r} than the files before it.")
 
     def schema(self, label: Label | None) -> Schema | None:
@@ -68,10 +69,10 @@ class ForeignFields:
             FormatError: files lack fields that others have; no legal fields.
         """
         name, kind = self._picture or ("image", Image())
-        if not self._kinds and (name, kind) == ("image", Image()):
+        if not self._fields and (name, kind) == ("image", Image()):
             return None
         for number, places in enumerate(self._places):
-            missing = [name for name in self._kinds if name not in places and not self._may_lack(name)]
+            missing = [name for name in self._fields if name not in places and not self._may_lack(name)]
             if missing and self._counts[number]:
                 raise FormatError(
                     f"{self._paths[number]} has no {', '.join(map(repr, missing))}, which other files have; "
@@ -79,7 +80,7 @@ class ForeignFields:
                 )
         try:
             fields = [Field(name, kind), *([Field("label", label)] if label is not None else [])]
-            return Schema((*fields, *(Field(name, kind) for name, kind in self._kinds.items())))
+            return Schema((*fields, *self._fields.values()))
         except ValueError as error:
             raise FormatError(f"these files' fields make no samples: {error}") from None
 
@@ -96,7 +97,7 @@ class ForeignFields:
         return picture_kind(name, ()) if is_guess else kind
 
     def _may_lack(self, name: str) -> bool:
-        return self._loose and self._kinds[name].name in ("text", "json", "bytes")
+        return self._loose and self._fields[name].kind.name in ("text", "json", "bytes")
 
     def _column(self, field: Field) -> dict[str, Iterable[Any]]:
         """What ``write_column`` takes for a field."""

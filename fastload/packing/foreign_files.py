@@ -12,7 +12,7 @@ from fastload.shard.tar_members import BLOCK, is_tar
 
 __all__ = ["find_shards", "format_of_file"]
 
-_SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar", ".mds")
+_SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar", ".mds", ".parquet")
 _LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -39,6 +39,9 @@ def find_shards(path: Path) -> list[Path]:
     if (path / INDEX).exists():
         return [shard.absolute() for shard in shards_of(path)]
     found = sorted(p.absolute() for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and p.name[0] != ".")
+    tars = {p.stem for p in found if p.suffix.lower() == ".tar"}
+    if tars:  # img2dataset writes a table of the same name beside each
+        found = [p for p in found if p.suffix.lower() != ".parquet" or p.stem not in tars]
     if not found:
         packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith((".tar.gz", ".tgz")))
         if packed:
@@ -78,6 +81,8 @@ def format_of_file(path: Path) -> str:
         return "lmdb"
     if head.startswith((b"ARROW1", b"\xff\xff\xff\xff")):
         return "arrow"
+    if head.startswith(b"PAR1"):
+        return "parquet"
     if is_tar(head):
         return "tar"
     for magic, word in _COMPRESSED.items():

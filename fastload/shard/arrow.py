@@ -20,7 +20,7 @@ from fastload.errors import FormatError
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
-__all__ = ["Writer", "data_file", "locate", "read_foreign", "shard_bytes"]
+__all__ = ["Writer", "data_file", "image_column", "locate", "path_keys", "read_foreign", "shard_bytes"]
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "data")
@@ -201,14 +201,19 @@ def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
 
 def _read_foreign(mapped: _Mapped, column: str | None) -> Foreign:
     features = _features(mapped.schema)
-    image = _image_column(mapped, features, column)
+    image = image_column(mapped.path, mapped.schema, column)
     labels, classes = _labels(mapped, features)
-    keys = None
-    if pa.types.is_struct(mapped.schema.field(image).type) and mapped.batches:
-        paths = [b.column(image).field("path") for b in mapped.batches if _has_path(b.column(image).type)]
-        if len(paths) == len(mapped.batches) and not any(p.null_count for p in paths):
-            keys = [key for part in paths for key in part.to_pylist()]
+    keys = path_keys([batch.column(image) for batch in mapped.batches])
     return Foreign(_locate(mapped, image), labels, keys, classes)
+
+
+def path_keys(columns: Sequence[pa.Array]) -> list[str] | None:
+    """The names beside pictures in all parts of a column; None: there are none, or not everywhere."""
+    structs = [part for part in columns if pa.types.is_struct(part.type) and _has_path(part.type)]
+    paths = [part.field("path") for part in structs]
+    if not columns or len(paths) != len(columns) or any(part.null_count for part in paths):
+        return None
+    return [key for part in paths for key in part.to_pylist()]
 
 
 def _has_path(kind: pa.DataType) -> bool:
@@ -222,8 +227,14 @@ def _features(schema: pa.Schema) -> dict[str, Any]:
         return {}
 
 
-def _image_column(mapped: _Mapped, features: dict[str, Any], column: str | None) -> str:
-    fields = {field.name: field.type for field in mapped.schema}
+def image_column(path: Path, schema: pa.Schema, column: str | None) -> str:
+    """The column of a file's pictures: ``column``, or by what ``datasets`` has written, name and type.
+
+    Raises:
+        FormatError: none, or several.
+    """
+    features = _features(schema)
+    fields = {field.name: field.type for field in schema}
     usable = [name for name, kind in fields.items() if _holds_bytes(kind)]
     if column is not None:
         wanted = [column] if column in usable else []
@@ -234,9 +245,7 @@ def _image_column(mapped: _Mapped, features: dict[str, Any], column: str | None)
         wanted = wanted or [name for name in _COLUMNS if name in usable] or usable
     if len(wanted) != 1 and not (wanted and wanted[0] in _COLUMNS):
         names = ", ".join(f"{name}: {kind}" for name, kind in fields.items())
-        raise FormatError(
-            f"{mapped.path}: which column holds the images? Name it with --column. Columns: {names}"
-        )
+        raise FormatError(f"{path}: which column holds the images? Name it with --column. Columns: {names}")
     return wanted[0]
 
 

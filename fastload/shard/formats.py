@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from fastload.errors import FastloadError, FormatError, ShardError
 from fastload.sample.fields import Kind
-from fastload.sample.schema import Schema
+from fastload.sample.schema import Field, Schema
 from fastload.shard.chunk import Chunk
 
 __all__ = [
@@ -57,11 +57,12 @@ FORMATS = {
 #: Formats that others write and ``fastload index`` reads: the module of this package, and whether their
 #: further values become fields.
 INDEXED = {
-    "arrow": ("arrow", False),
+    "arrow": ("arrow", True),
     "lmdb": ("lmdb", False),
     "hdf5": ("hdf5", False),
     "tar": ("tar", True),
     "mds": ("mds", True),
+    "parquet": ("parquet_plain", True),
 }
 # What says nothing about the file's contents.
 _NO_DAMAGE = (
@@ -94,10 +95,8 @@ class Located:
 class Values:
     """A further field of somebody else's file."""
 
-    kind: Kind
-    chunk: (
-        Chunk  # a value a record; of pictures their entries, with offset and label alone, and their lengths
-    )
+    field: Field
+    chunk: Chunk  # a value a record; of pictures lengths, and entries of which offset and label are known
 
 
 @dataclass(frozen=True)
@@ -112,6 +111,8 @@ class Foreign:
     fields: Mapping[str, Values] = field(default_factory=dict)  # besides the pictures and the label
     bad: Mapping[int, str] = field(default_factory=dict)  # records that are none, and why
     left_out: Sequence[tuple[str, str]] = ()  # what is in no record: name, reason
+    lessened: Mapping[int, Sequence[tuple[str, str]]] = field(default_factory=dict)
+    # of records: annotations that they cannot have, which and why
     name: str = "image"  # of the pictures' field
     kind: Kind | None = None  # likewise; None: Image()
 

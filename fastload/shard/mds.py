@@ -136,7 +136,7 @@ class _Reader:
                     labels = self._numbers(file.fileno(), column, where)
                     continue
                 if (kind := self._kind(column)) is not None:
-                    fields[column.name] = Values(kind, self._chunk(file.fileno(), column.name, kind, where))
+                    fields[column.name] = self._values(file.fileno(), column.name, kind, where)
         at = names.index(picture)
         name = picture if "image" in fields else "image"
         asked = self._kinds.get(label) if label else None
@@ -224,7 +224,7 @@ class _Reader:
             self._left_out.append((column.name, why))
         return kind
 
-    def _chunk(self, descriptor: int, name: str, kind: Kind, where: Located) -> Chunk:
+    def _values(self, descriptor: int, name: str, kind: Kind, where: Located) -> Values:
         try:
             field = Field(name, kind)
         except ValueError as error:
@@ -232,7 +232,7 @@ class _Reader:
         if field.storage == "record":
             records = np.zeros(len(where.offsets), RECORD)
             records["offset"], records["label"] = where.offsets, -1
-            return Chunk(np.zeros(0, np.uint8), where.lengths, records)
+            return Values(field, Chunk(np.zeros(0, np.uint8), where.lengths, records))
         values = []
         for number, data in enumerate(self._each(descriptor, where)):
             try:
@@ -241,7 +241,7 @@ class _Reader:
             except ValueError as error:
                 self._bad.setdefault(number, str(error).removesuffix("."))
                 values.append(b"\0" * field.item_bytes if field.storage == "fixed" else b"")
-        return Chunk.of(values[: len(where.offsets)])
+        return Values(field, Chunk.of(values))
 
     def _numbers(self, descriptor: int, column: _Column, where: Located) -> npt.NDArray[np.int64]:
         dtype = np.dtype("int64" if column.encoding == "int" else column.encoding).newbyteorder("<")

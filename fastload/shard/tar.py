@@ -151,7 +151,7 @@ class _Reader:
             else:
                 values = self._values.get(name, {})
                 chunk = Chunk.of([values.get(number, b"") for number in range(count)])
-            fields[name] = Values(field.kind, chunk)
+            fields[name] = Values(field, chunk)
         labels = None
         if LABEL in self._fields:
             labels = np.array([self._labels.get(number, -1) for number in range(count)], np.int64)
