@@ -20,6 +20,7 @@ __all__ = ["Element", "elements", "value_of"]
 _WINDOW = 4 << 20
 _MOST = 256 << 20  # of one element, and of the top level without its lists
 _SPACE = re.compile(r"[ \t\n\r]*")
+_PART_OF_NUMBER = re.compile(r"\.?|[eE][-+]?")  # what may be left behind a number at a part's end
 _BEFORE_END = 16  # characters that a number, a word or an escape may still need
 _DECODER = json.JSONDecoder()
 
@@ -142,7 +143,8 @@ class _Parts:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-                if end < len(self._text) or self._ended:  # else the last number may go on
+                # Of a number cut off behind 12, 12. or 12e- the first part is a number, too.
+                if self._ended or _PART_OF_NUMBER.fullmatch(self._text, end) is None:
                     break
             except RecursionError:
                 self._fail("its values are nested too deeply")
