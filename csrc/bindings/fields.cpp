@@ -25,6 +25,24 @@ namespace nb = nanobind;
 namespace fastload::bindings {
 namespace {
 
+using MasksArg = nb::ndarray<const int64_t, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
+
+// (offset, offsets (n + 1,) in masks, height, width) of one size; else (offset, offsets (n,) in
+// bytes, (n, 3) counts, heights, widths).
+void read_masks(const nb::tuple& parts, FieldPlace& place) {
+  const auto offsets = nb::cast<IdsArg>(parts[1]);
+  place.offsets.assign(offsets.data(), offsets.data() + offsets.size());
+  if (nb::len(parts) == 4) {
+    place.room = {nb::cast<int>(parts[2]), nb::cast<int>(parts[3])};
+    return;
+  }
+  const auto sizes = nb::cast<MasksArg>(parts[2]);
+  for (size_t i = 0; i < sizes.shape(0); ++i) {
+    place.counts.push_back(sizes(i, 0));
+    place.sizes.push_back({static_cast<int>(sizes(i, 1)), static_cast<int>(sizes(i, 2))});
+  }
+}
+
 FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<uint8_t> memory,
                       nb::handle item) {
   FieldPlace place;
@@ -45,6 +63,10 @@ FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<
                                        ".");
   }
   place.memory = memory.subspan(offset);
+  if (field.form == FieldPlan::Form::kMasks) {
+    read_masks(parts, place);
+    return place;
+  }
   if (field.is_ragged()) {
     place.offsets = numbers(parts[1]);
     return place;
@@ -84,7 +106,13 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   }
   nb::list list;
   for (Measured& one : found) {
-    if (!one.offsets.empty()) {
+    if (plan.fields()[list.size()].form == FieldPlan::Form::kMasks && one.offsets.empty()) {
+      std::vector<int64_t> masks;
+      for (size_t i = 0; i < one.sizes.size(); ++i) {
+        masks.insert(masks.end(), {one.counts[i], one.sizes[i].height, one.sizes[i].width});
+      }
+      list.append(array(std::move(masks)).attr("reshape")(-1, 3));
+    } else if (!one.offsets.empty()) {
       list.append(array(std::move(one.offsets)));
     } else if (plan.is_measured(plan.fields()[list.size()])) {
       std::vector<int64_t> sizes;
@@ -97,12 +125,13 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   return list;
 }
 
-constexpr std::array<const char*, 5> kForms{"picture", "label", "fixed", "ragged", "points"};
+constexpr std::array<const char*, 6> kForms{"picture", "label",  "fixed",
+                                            "ragged",  "points", "masks"};
 
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
                 const FormatArg& format, bool nearest, int fill, const std::string& points,
-                bool relative) {
+                bool relative, bool follows) {
   new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
                        view,
                        part,
@@ -110,30 +139,34 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                        {},
                        {to_format(format), nearest, {}, store, fill},
                        by_name<PointFormat>("points", kPointFormats, points),
-                       relative};
+                       relative,
+                       follows};
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());
   self->blank.assign(bytes, bytes + blank.size());
 }
 
 void register_plans(nb::module_& m) {
   nb::class_<ViewPlan>(m, "ViewPlan", "A view of a sample; see sample/field_plan.h.")
-      .def(nb::init<GeometrySpec, int, int, PixelSpec, PixelSpec>(), nb::arg("geometry"),
-           nb::arg("out_width"), nb::arg("out_height"), nb::arg("operations") = PixelSpec{},
-           nb::arg("source") = PixelSpec{},
+      .def(nb::init<GeometrySpec, int, int, PixelSpec, PixelSpec, std::optional<ObjectsPlan>>(),
+           nb::arg("geometry"), nb::arg("out_width"), nb::arg("out_height"),
+           nb::arg("operations") = PixelSpec{}, nb::arg("source") = PixelSpec{},
+           nb::arg("objects").none() = nb::none(),
            "out_width, out_height: of its pictures, 0: they differ. operations: on the pixels. "
-           "source: on those of whole pictures, before the crop.");
+           "source: on those of whole pictures, before the crop. objects: what becomes of them.");
   nb::class_<FieldPlan>(m, "FieldPlan", "A field of a view; see sample/field_plan.h.")
       .def("__init__", &make_field, nb::arg("form"), nb::kw_only(), nb::arg("view") = 0,
            nb::arg("part") = 0, nb::arg("width") = 0, nb::arg("blank") = nb::bytes("", 0),
            nb::arg("store") = StoreSpec(), nb::arg("format") = FormatArg(3, 8, false),
            nb::arg("nearest") = false, nb::arg("fill") = 0, nb::arg("points") = "xyxy",
-           nb::arg("relative") = false,
-           "form: picture, label, fixed, ragged or points. part: of a picture its stream of "
+           nb::arg("relative") = false, nb::arg("follows") = false,
+           "form: picture, label, fixed, ragged, points or masks. part: of a picture its stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
            "row. blank: an element or value that positions without a sample have, b'' for a "
            "picture's "
            "fill, or zeros. format (channels, bits, ids), nearest, fill: of a picture, as cut(). "
-           "points: xyxy, xywh, cxcywh, xy, xyv, polygons or rle.");
+           "points: xyxy, xywh, cxcywh, xy, xyv, polygons, rle or mixed. width of masks: bytes of "
+           "each, "
+           "or 0 where they differ in size. follows: its rows are those of the view's objects.");
   m.attr("INDEX") = FieldPlan::kIndex;
 }
 
@@ -171,8 +204,9 @@ void add_fields(nb::class_<PyEngine>& engine) {
            nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
            "Queues a batch into memory (bytes,) uint8. places: for each field (offset, stride), or "
            "of rows (offset, offsets (n + 1,) int64 in rows), of padded pictures (offset, stride, "
-           "row_stride, height, width), of a list of pictures their offsets (n,) int64; offsets, "
-           "strides in bytes. Returns its ticket.");
+           "row_stride, height, width), of a list of pictures their offsets (n,) int64; of "
+           "masks (offset, offsets (n + 1,) in masks, height, width), or of lists (offset, offsets "
+           "(n,), (n, 3) counts, heights, widths); offsets, strides in bytes. Returns its ticket.");
 }
 
 void register_fields(nb::module_& m) {

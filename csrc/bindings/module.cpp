@@ -18,6 +18,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_shard(m);
   fastload::bindings::register_entries(m);
   fastload::bindings::register_column(m);
+  fastload::bindings::register_objects(m);
   fastload::bindings::register_fields(m);
   fastload::bindings::register_points(m);
   fastload::bindings::register_engine(m);

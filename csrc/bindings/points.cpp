@@ -11,7 +11,7 @@
 #include <array>
 #include <memory>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "convert.h"
@@ -25,31 +25,26 @@ namespace nb = nanobind;
 namespace fastload::bindings {
 namespace {
 
-using Moved = std::vector<uint8_t>;
-using MotionTuple = std::tuple<std::array<double, 8>, bool>;
-
 // Bytes under the view, in memory of their own.
 nb::object move_points(const View& view, uint32_t width, uint32_t height, const std::string& name,
                        bool relative, const BytesArg& values, const std::vector<MotionTuple>& cut,
                        const std::vector<MotionTuple>& source) {
   const auto format = by_name<PointFormat>("format", kPointFormats, name);
-  Motions motions;
-  for (const auto& [a, perspective] : source) motions.source.push_back({a, perspective});
-  for (const auto& [a, perspective] : cut) motions.cut.push_back({a, perspective});
-  auto moved = std::make_unique<Moved>(values.data(), values.data() + values.size());
+  const Motions motions{to_motions(source), to_motions(cut)};
+  std::vector<uint8_t> moved(values.data(), values.data() + values.size());
+  const PointMap map(view, width, height, width, height, motions);
+  const std::pair<int, int> size{static_cast<int>(width), static_cast<int>(height)};
+  const auto view_at = [&](int w, int h) {
+    return view_at_size(view, width, height, static_cast<uint32_t>(w), static_cast<uint32_t>(h));
+  };
   if (format == PointFormat::kAreas) {
-    const auto view_at = [&](int w, int h) {
-      return view_at_size(view, width, height, static_cast<uint32_t>(w), static_cast<uint32_t>(h));
-    };
-    *moved =
-        move_areas(*moved, view_at, motions, {static_cast<int>(width), static_cast<int>(height)});
+    moved = move_areas(moved, view_at, motions, size);
+  } else if (format == PointFormat::kMixed) {
+    moved = move_mixed(moved, map, view_at, motions, size);
   } else {
-    PointMap(view, width, height, width, height, motions).move(*moved, format, relative);
+    map.move(moved, format, relative);
   }
-  uint8_t* const data = moved->data();
-  const size_t size = moved->size();
-  nb::capsule owner(moved.release(), [](void* p) noexcept { delete static_cast<Moved*>(p); });
-  return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(data, {size}, owner));
+  return array(std::move(moved));
 }
 
 }  // namespace
@@ -60,7 +55,8 @@ void register_points(nb::module_& m) {
         nb::arg("motions") = std::vector<MotionTuple>{},
         nb::arg("source") = std::vector<MotionTuple>{},
         "The bytes of a value of points under a view of a width x height picture. format: xyxy, "
-        "xywh, cxcywh, xy, xyv (float32 rows), polygons or rle. values, and the result: (bytes,) "
+        "xywh, cxcywh, xy, xyv (float32 rows), polygons, rle or mixed. values, and the result: "
+        "(bytes,) "
         "uint8. motions: what moves the view's pixels, source: what moves the picture's before, as "
         "motion_of() has them.");
 }

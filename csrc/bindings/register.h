@@ -22,6 +22,7 @@ void register_shard(nanobind::module_& m);
 void register_column(nanobind::module_& m);
 void register_fields(nanobind::module_& m);
 void register_points(nanobind::module_& m);
+void register_objects(nanobind::module_& m);
 void register_engine(nanobind::module_& m);
 void register_slots(nanobind::module_& m);
 void register_filler(nanobind::module_& m);

@@ -67,10 +67,14 @@ ViewTuple to_places(const View& v) {
 }
 
 void make_view(View* self, const ViewTuple& places, const std::optional<RectTuple>& seen,
-               const std::optional<RectTuple>& shown) {
+               const std::optional<RectTuple>& shown,
+               const std::optional<std::array<double, 4>>& area,
+               const std::optional<RectTuple>& centres) {
   View view = to_view(places);
   if (seen) view.seen = to_rect(*seen);
   if (shown) view.shown = to_rect(*shown);
+  if (area) view.area = *area;
+  if (centres) view.centres = to_rect(*centres);
   new (self) View(view);
 }
 
@@ -87,7 +91,8 @@ void register_view(nb::module_& m) {
   nb::class_<View>(m, "View",
                    "(crop, (resized width, height), window, flip) and more; rectangles are (x, y, "
                    "width, height). See transform/view.h.")
-      .def("__init__", make_view, "places"_a, "seen"_a = nb::none(), "shown"_a = nb::none())
+      .def("__init__", make_view, "places"_a, "seen"_a = nb::none(), "shown"_a = nb::none(),
+           "area"_a = nb::none(), "centres"_a = nb::none())
       .def("__len__", [](const View&) { return 4; })
       .def("__getitem__",
            [](const View& v, nb::handle i) -> nb::object { return nb::cast(to_places(v))[i]; })
@@ -108,6 +113,8 @@ void register_view(nb::module_& m) {
           "shown", [](const View& v) { return rect_or_none(v.shown); },
           "What of the resized picture may be shown; None: all.")
       .def_ro("area", &View::area, "Left, top, right, bottom that boxes are clipped to.")
+      .def_ro("centred", &View::centred,
+              "What boxes are clipped to before their centres are looked at.")
       .def_prop_ro(
           "centres",
           [](const View& v) { return v.centres ? nb::cast(to_tuple(*v.centres)) : nb::none(); },

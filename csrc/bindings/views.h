@@ -7,8 +7,10 @@
 #include <array>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "base/error.h"
+#include "transform/pixels/motion.h"
 #include "transform/store.h"
 #include "transform/view.h"
 
@@ -16,6 +18,8 @@ namespace fastload::bindings {
 
 using RectTuple = std::tuple<int, int, int, int>;                                // x, y, w, h
 using ViewTuple = std::tuple<RectTuple, std::tuple<int, int>, RectTuple, bool>;  // as View
+
+using MotionTuple = std::tuple<std::array<double, 8>, bool>;  // as Motion
 
 inline constexpr std::array<const char*, 2> kFilters{"bilinear", "bicubic"};
 inline constexpr std::array<const char*, 6> kDTypes{"uint8",   "float16", "bfloat16",
@@ -46,6 +50,12 @@ inline View to_view(const ViewTuple& t) {
   view.window = to_rect(window);
   view.flip = flip;
   return view;
+}
+
+inline std::vector<Motion> to_motions(const std::vector<MotionTuple>& tuples) {
+  std::vector<Motion> motions;
+  for (const auto& [a, perspective] : tuples) motions.push_back({a, perspective});
+  return motions;
 }
 
 }  // namespace fastload::bindings

@@ -77,6 +77,11 @@ def whole_picture_bytes(dataset: Packed, plan: Plan, options: Options, threads: 
 def _of_field(
     dataset: Packed, plan: Plan, field: FieldLayout, count: int, decoded: Side
 ) -> npt.NDArray[np.int64]:
+    if field.form == "masks":
+        raise ValueError(
+            f"Batches differ in size, by how many objects of {field.name} are drawn: memory cannot be "
+            "planned. Leave the field out by fields=[...] to plan for the others."
+        )
     if field.form != "picture":
         rows = _longest(dataset, plan, field) // max(1, field.item_bytes)
         return np.arange(count + 1, dtype=np.int64) * rows

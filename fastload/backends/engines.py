@@ -13,7 +13,6 @@ from fastload.dataset.pil import decode_with_pil
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.read_ahead import ReadAheadPlan
 from fastload.sample.delivery import Delivery
-from fastload.sample.layout import SampleLayout
 from fastload.transforms.plan import Plan
 
 __all__ = ["make_engine"]
@@ -36,10 +35,6 @@ def make_engine(
         pixels: cache files of decoded pictures, for each source; none: [].
         delivery: what batches hold.
     """
-    if plan.needs_boxes:
-        raise ValueError(
-            "RandomIoUCrop cannot be had in loaders yet: they do not hand it the samples' boxes."
-        )
     common: dict[str, Any] = {
         "sources": dataset.sources,
         "seed": options.seed,
@@ -64,15 +59,7 @@ def make_engine(
             source=plan.source_spec(),
             **common,
         )
-    from fastload.backends.fields import Streams, field_plans
+    from fastload.backends.fields import engine_parts
 
-    schema, layout = dataset.schema, delivery.layout
-    streams = Streams.of(schema, [schema[field.schema_name] for field in layout.fields])
-    views = [_view(view, layout, number) for number, view in enumerate(plan.every)]
-    fields = field_plans(schema, layout, streams, plan)
-    return _C.Engine(parts=streams.parts(dataset), views=views, fields=fields, **common)
-
-
-def _view(plan: Plan, layout: SampleLayout, number: int) -> Any:
-    height, width = layout.picture_size(number)
-    return _C.ViewPlan(plan.geometry_spec(), width, height, plan.pixel_spec(), plan.source_spec())
+    parts, views, fields = engine_parts(dataset, delivery.layout, plan, options.objects)
+    return _C.Engine(parts=parts, views=views, fields=fields, **common)

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fastload._native import _C
+from fastload.backends.objects import Followers, Groups
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
 from fastload.sample.fields import Boxes, Image, Keypoints, Label, Mask, Polygons
-from fastload.sample.layout import SampleLayout, sizes_name
+from fastload.sample.layout import FieldLayout, SampleLayout, sizes_name
 from fastload.sample.planned import Sizes, chosen, layout_of, picture_dtype
 from fastload.sample.schema import Field, Schema
 from fastload.transforms.plan import Plan
 
 __all__ = [
     "Streams",
-    "field_plans",
+    "engine_parts",
     "fields_layout",
     "of_channels",
     "viewed",
@@ -41,20 +42,30 @@ def fields_layout(
         ValueError: see :func:`viewed`.
     """
     planned = []
-    for name, field, number in viewed(chosen(dataset.schema, options.fields), plan):
+    fields = chosen(dataset.schema, options.fields)
+    for name, field, number in viewed(fields, plan, Followers(dataset.schema, options.objects, fields)):
         size, wanted = sizes[number], Sizes.of(options.sizes)
         if size is None and wanted.mode == "stack":
             wanted = Sizes("list")
-        (one,) = layout_of((field,), plan.of_view(number).dtype, size, wanted).fields
+        dense = options.masks == "dense"
+        (one,) = layout_of((field,), plan.of_view(number).dtype, size, wanted, dense).fields
         planned.append(one if name == field.name else replace(one, name=name, view=number, of=field.name))
     return SampleLayout(tuple(planned))
 
 
-def viewed(fields: Sequence[Field], plan: Plan) -> list[tuple[str, Field, int]]:
+def viewed(
+    fields: Sequence[Field], plan: Plan, followers: Followers | None = None
+) -> list[tuple[str, Field, int]]:
     """The fields of a batch: their names, what they are of, and which of the sample's views.
 
     Where a sample has several views, the first image is called by the view's name alone, and all else that a
-    view changes ``view_field``. What no view changes is there once.
+    view changes ``view_field``. What no view changes is there once; rows that follow the boxes of a view that
+    drops some are changed.
+
+    Args:
+        fields: what is delivered.
+        plan: the compiled transform.
+        followers: which of them follow; None: none do.
 
     Raises:
         ValueError: a view and a field, or two of them, come to the same name.
@@ -63,8 +74,14 @@ def viewed(fields: Sequence[Field], plan: Plan) -> list[tuple[str, Field, int]]:
         return [(field.name, field, 0) for field in fields]
     image = next((field for field in fields if isinstance(field.kind, Image)), None)
     found = []
+    dropped = {
+        name
+        for _, view in plan.views
+        if followers is not None and (leader := followers.leader(view)) is not None
+        for name in followers.names(view, leader)
+    }
     for field in fields:
-        if isinstance(field.kind, _SEEN):
+        if isinstance(field.kind, _SEEN) or field.name in dropped:
             names = [view if field is image else f"{view}_{field.name}" for view, _ in plan.views]
             found += [(name, field, number) for number, name in enumerate(names)]
         else:
@@ -93,9 +110,9 @@ class Streams:
     columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, schema: Schema, fields: Sequence[Field]) -> Streams:
-        """Of these fields of a schema, and of no others."""
-        own = [field for _, field in schema.columns if field in fields]
+    def of(cls, schema: Schema, fields: Sequence[Field], looked_at: Sequence[str] = ()) -> Streams:
+        """Of these fields of a schema, and of those that the views' objects are looked at by."""
+        own = [field for _, field in schema.columns if field in fields or field.name in looked_at]
         pictures = tuple(field.name for field in own if field.storage == "record")
         return cls(pictures, tuple(field.name for field in own if field.storage != "record"))
 
@@ -110,16 +127,37 @@ class Streams:
         ]
 
 
-def field_plans(schema: Schema, layout: SampleLayout, streams: Streams, plan: Plan) -> list[Any]:
-    """``_C.FieldPlan`` of each field of a layout."""
-    return [
-        _field_plan(schema, field.schema_name, streams, plan.of_view(field.view), field.view)
-        for field in layout.fields
-    ]
+def engine_parts(
+    dataset: Packed, layout: SampleLayout, plan: Plan, objects: Groups = None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """What the engine of a layout takes: parts, views and fields.
+
+    Args:
+        dataset: what is read.
+        layout: of a sample.
+        plan: the compiled transform.
+        objects: the DataLoader's.
+    """
+    schema = dataset.schema
+    fields = [schema[field.schema_name] for field in layout.fields]
+    followers = Followers(schema, objects, fields)
+    looked_at = [name for view in plan.every for name in followers.columns(view)]
+    streams = Streams.of(schema, fields, looked_at)
+    views = []
+    for number, view in enumerate(plan.every):
+        height, width = layout.picture_size(number)
+        objects_plan = followers.plan(view, streams.columns)
+        spec = view.geometry_spec(), width, height, view.pixel_spec(), view.source_spec(), objects_plan
+        views.append(_C.ViewPlan(*spec))
+    plans = [_field_plan(schema, field, streams, plan, followers) for field in layout.fields]
+    return streams.parts(dataset), views, plans
 
 
-def _field_plan(schema: Schema, name: str, streams: Streams, plan: Plan, view: int) -> Any:
-    field = schema[name]
+def _field_plan(
+    schema: Schema, layout: FieldLayout, streams: Streams, plan: Plan, followers: Followers
+) -> Any:
+    field, view = schema[layout.schema_name], layout.view
+    plan = plan.of_view(view)
     kind: Any = field.kind
     if isinstance(kind, (Image, Mask)):
         return _picture_plan(field, streams, plan, view)
@@ -127,17 +165,19 @@ def _field_plan(schema: Schema, name: str, streams: Streams, plan: Plan, view: i
     part = _C.INDEX if in_index else streams.columns.index(field.name)
     if isinstance(kind, Label):
         return _C.FieldPlan("label", part=part, width=8)
+    leader = followers.leader(plan)
+    more: dict[str, Any] = {"view": view, "part": part, "width": field.item_bytes}
+    more["follows"] = leader is not None and field.name in followers.names(plan, leader)
     if isinstance(kind, Boxes):
-        return _C.FieldPlan(
-            "points", view=view, part=part, width=field.item_bytes, points=kind.format, relative=kind.relative
-        )
+        return _C.FieldPlan("points", points=kind.format, relative=kind.relative, **more)
     if isinstance(kind, Keypoints):
-        points = "xyv" if kind.visibility else "xy"
-        return _C.FieldPlan("points", view=view, part=part, width=field.item_bytes, points=points)
+        return _C.FieldPlan("points", points="xyv" if kind.visibility else "xy", **more)
+    if isinstance(kind, Polygons) and layout.form == "masks":
+        more["width"] = layout.item_bytes if layout.has_offsets else 0
+        return _C.FieldPlan("masks", points=kind.format, **more)
     if isinstance(kind, Polygons):
-        return _C.FieldPlan("points", view=view, part=part, width=1, points=kind.format)
-    form = "ragged" if field.storage == "ragged" else "fixed"
-    return _C.FieldPlan(form, part=part, width=field.item_bytes)
+        return _C.FieldPlan("points", points=kind.format, **more)
+    return _C.FieldPlan("ragged" if field.storage == "ragged" else "fixed", **more)
 
 
 def _picture_plan(field: Field, streams: Streams, plan: Plan, view: int) -> Any:

@@ -89,10 +89,13 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
                 "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
                 "backend='native'."
             )
-        operations = (*plan.source, *plan.pixels)
+        filled = [use for use in plan.geometry if use.fill is not None]
+        boxed = plan.geometry if plan.needs_boxes else ()
+        operations = [use.name for use in (*plan.source, *plan.pixels)]
+        operations += [use.name for use in (*filled, *boxed)]
         if operations:
             raise ValueError(
-                f"backend='dali' crops, resizes and mirrors; {operations[0].name} in transform is an "
+                f"backend='dali' crops, resizes and mirrors; {operations[0]} in transform is an "
                 "operation of the native decoder's. Leave it out, or use backend='native'."
             )
         if any(use.name == "random_filter" for use in plan.geometry):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from fastload.backends.fields import of_channels, viewed
+from fastload.backends.objects import Followers, check_objects
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
 from fastload.sample.fields import Image, Polygons
@@ -28,8 +29,9 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
         ValueError: the dataset lacks a field, or an argument does not go with dicts.
     """
     fields = chosen(dataset.schema, options.fields)
-    viewed(fields, plan)
+    viewed(fields, plan, Followers(dataset.schema, options.objects, fields))
     _check_rows(dataset, fields, options)
+    check_objects(dataset.schema, options.objects, fields, plan)
     why = "batches are dicts here: the dataset has other fields, or fields=, sizes= or Views was passed"
     if options.backend == "dali":
         raise ValueError(
@@ -67,6 +69,3 @@ def _check_rows(dataset: Packed, fields: Sequence[Field], options: Options) -> N
         )
     for leader, followers in (options.objects or {}).items():
         chosen(dataset.schema, (leader, *followers))
-    for name, default in (("masks", "packed"), ("objects", None)):
-        if getattr(options, name) != default:
-            raise ValueError(f"{name}={getattr(options, name)!r} cannot be had yet. Leave it out.")

@@ -69,6 +69,10 @@ def _place_for_core(field: FieldLayout, place: Place) -> Any:
     if field.form == "picture" and field.mode == "list":
         assert place.offsets is not None
         return place.begin + place.offsets
+    if field.form == "masks" and field.mode == "list":
+        return place.begin, place.offsets, place.sizes
+    if field.form == "masks":
+        return place.begin, place.offsets, *place.size
     if place.offsets is not None:
         return place.begin, place.offsets
     return place.begin, place.stride

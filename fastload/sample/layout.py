@@ -29,7 +29,7 @@ __all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Measured", "Place", "
 
 #: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
 #: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels. ``masks``: pixels of each
-#: of the sample's objects, where they differ in size from sample to sample or batch to batch.
+#: of the sample's objects.
 Form: TypeAlias = Literal["fixed", "rows", "objects", "picture", "masks"]
 #: The key of a batch under which it says which of its positions are samples.
 VALID = "valid"
@@ -50,7 +50,7 @@ class FieldLayout:
         form: see :data:`Form`.
         dtype: of the numbers; of objects uint8, their bytes.
         shape: of a sample (fixed), of a row (rows), or of a picture: (height, width) or (channels, height,
-            width), with height and width 0 where they are measured; of masks (0, 0).
+            width), with height and width 0 where they are measured; of masks (height, width) likewise.
         blank: what a position without a sample has; rows and objects have nothing there.
         mode: of pictures or masks that differ in size: "pad" to one size, or "list"; "stack": they do not.
         multiple: "pad": the batch's largest height and width are rounded up to multiples of it.
@@ -80,11 +80,16 @@ class FieldLayout:
     @property
     def is_measured(self) -> bool:
         """Whether the core has to look at the samples before their place is known."""
-        return self.form in ("rows", "objects") or self.mode != "stack"
+        return self.has_offsets or self.mode != "stack"
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether what is measured is where each sample's rows, bytes or masks begin."""
+        return self.form in ("rows", "objects") or (self.form == "masks" and self.mode == "stack")
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of a sample (fixed), a row (rows), or a picture of the size in ``shape``."""
+        """Bytes of a sample (fixed), a row (rows), or a picture or mask of the size in ``shape``."""
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.itemsize
 
     @property
@@ -173,8 +178,7 @@ class SampleLayout:
             if not field.is_measured:
                 found.append(None)
                 continue
-            is_rows = field.form in ("rows", "objects")
-            shape = (size + 1,) if is_rows else (size, 3 if field.form == "masks" else 2)
+            shape = (size + 1,) if field.has_offsets else (size, 3 if field.form == "masks" else 2)
             count = math.prod(shape)
             found.append(flat[:count].reshape(shape))
             flat = flat[count:]
@@ -185,7 +189,7 @@ class SampleLayout:
         found: list[Measured] = []
         for field in self.fields:
             value = raw[field.name]
-            if field.form in ("rows", "objects"):
+            if field.has_offsets:
                 found.append(value.offsets.numpy())
             elif field.form == "masks" and field.mode == "pad":
                 counts = np.diff(value.offsets.numpy())[:, None]
@@ -304,10 +308,10 @@ class BatchLayout:
     def _masks(self, field: FieldLayout, place: Place, cut: Cut) -> Any:
         """Of all objects in one tensor, or of each sample's."""
         assert place.offsets is not None
-        assert place.sizes is not None
         if field.mode != "list":
             values = cut(place.begin, place.begin + place.nbytes).view(int(place.offsets[-1]), *place.size)
             return _ragged(values, self._numbers(place, self.size + 1, cut))
+        assert place.sizes is not None
         begins = (place.begin + place.offsets).tolist()
         return [
             cut(begin, begin + math.prod(shape)).view(shape)

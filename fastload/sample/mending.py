@@ -30,7 +30,7 @@ def mended(layout: SampleLayout, raw: Raw, changes: Mapping[int, Raw | None]) ->
     for field in layout.fields:
         parts = {at: None if new is None else new[field.name] for at, new in changes.items()}
         value = raw[field.name]
-        if field.form == "masks":
+        if field.form == "masks" and not field.has_offsets:
             found[field.name] = _with_masks(field, found, changes)
         elif isinstance(value, Ragged):
             found[field.name] = _with_rows(value, parts)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import torch
 
-from fastload.sample.fields import Image, Label, Mask
-from fastload.sample.layout import FieldLayout, SampleLayout
+from fastload.sample.fields import Image, Label, Mask, Polygons
+from fastload.sample.layout import FieldLayout, Form, SampleLayout
 from fastload.sample.schema import Field, Schema
 
 __all__ = ["SIZES", "Sizes", "chosen", "layout_of", "picture_dtype"]
@@ -64,7 +64,7 @@ def chosen(schema: Schema, names: Sequence[str] | None) -> tuple[Field, ...]:
 
 
 def layout_of(
-    fields: Sequence[Field], image_dtype: str, size: tuple[int, int] | None, sizes: Sizes
+    fields: Sequence[Field], image_dtype: str, size: tuple[int, int] | None, sizes: Sizes, dense: bool = False
 ) -> SampleLayout:
     """What a batch holds of each sample.
 
@@ -73,12 +73,17 @@ def layout_of(
         image_dtype: of images, the transform's.
         size: height and width of all pictures; None: they differ, or are not known.
         sizes: what becomes of pictures then.
+        dense: outlines and run lengths of objects are drawn.
     """
-    return SampleLayout(tuple(_planned(field, image_dtype, size, sizes) for field in fields))
+    return SampleLayout(tuple(_planned(field, image_dtype, size, sizes, dense) for field in fields))
 
 
-def _planned(field: Field, image_dtype: str, size: tuple[int, int] | None, sizes: Sizes) -> FieldLayout:
+def _planned(
+    field: Field, image_dtype: str, size: tuple[int, int] | None, sizes: Sizes, dense: bool
+) -> FieldLayout:
     kind: Any = field.kind
+    if dense and isinstance(kind, Polygons):
+        return _picture(field.name, torch.uint8, (), 0, size, sizes, "masks")
     if isinstance(kind, Image):
         dtype = getattr(torch, picture_dtype(kind, image_dtype))
         return _picture(field.name, dtype, (kind.channels,), 0, size, sizes)
@@ -109,12 +114,13 @@ def _picture(
     blank: float,
     size: tuple[int, int] | None,
     sizes: Sizes,
+    form: Form = "picture",
 ) -> FieldLayout:
     sides = size or (0, 0)
     if sizes.mode == "stack":
-        return FieldLayout(name, "picture", dtype, (*channels, *sides), blank)
+        return FieldLayout(name, form, dtype, (*channels, *sides), blank)
     shape = (*channels, 0, 0)
-    return FieldLayout(name, "picture", dtype, shape, blank, sizes.mode, _MULTIPLE, sizes.most)
+    return FieldLayout(name, form, dtype, shape, blank, sizes.mode, _MULTIPLE, sizes.most)
 
 
 def _dtype(field: Field) -> torch.dtype:

@@ -73,7 +73,7 @@ class Planner:
 
     def numbers(self, field: FieldLayout, known: npt.NDArray[np.int64]) -> Place:
         """Room for what the batch's memory has of a field that is measured."""
-        count = 3 * self._size + 1 if field.form == "masks" else known.size
+        count = known.size if field.form != "masks" or field.has_offsets else 3 * self._size + 1
         return Place(0, 0, numbers_at=self.take(8 * count))
 
     def equal(self, stride: int, size: tuple[int, int] = (0, 0), **more: Any) -> Place:
@@ -105,6 +105,10 @@ class Planner:
         return Place(self.take(nbytes), nbytes, offsets=offsets, sizes=known, numbers_at=at)
 
     def _masks(self, field: FieldLayout, known: npt.NDArray[np.int64], at: int) -> Place:
+        if field.mode == "stack":
+            nbytes = int(known[-1]) * field.item_bytes
+            height, width = field.shape
+            return Place(self.take(nbytes), nbytes, 0, (height, width), offsets=known, numbers_at=at)
         if field.mode == "list":
             offsets, nbytes = _listed(known.prod(1))
             return Place(self.take(nbytes), nbytes, offsets=offsets, sizes=known, numbers_at=at)

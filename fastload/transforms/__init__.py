@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.aug_mix import AugMix
     from fastload.transforms.operations.auto_augment import AutoAugment
     from fastload.transforms.operations.center_crop import CenterCrop
+    from fastload.transforms.operations.clamp_bounding_boxes import ClampBoundingBoxes
     from fastload.transforms.operations.color_jitter import ColorJitter
+    from fastload.transforms.operations.drop_crowds import DropCrowds
     from fastload.transforms.operations.fixed_size_crop import FixedSizeCrop
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
     from fastload.transforms.operations.gaussian_noise import GaussianNoise
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.random_vertical_flip import RandomVerticalFlip
     from fastload.transforms.operations.random_zoom_out import RandomZoomOut
     from fastload.transforms.operations.resize import Resize
+    from fastload.transforms.operations.sanitize_bounding_boxes import SanitizeBoundingBoxes
     from fastload.transforms.operations.scale_jitter import ScaleJitter
     from fastload.transforms.operations.timm_augment import TimmAugment
     from fastload.transforms.operations.to_dtype import ToDtype
@@ -62,8 +65,10 @@ __all__ = [
     "AutoAugment",
     "ByEpoch",
     "CenterCrop",
+    "ClampBoundingBoxes",
     "ColorJitter",
     "Compose",
+    "DropCrowds",
     "FixedSizeCrop",
     "GaussianBlur",
     "GaussianNoise",
@@ -98,6 +103,7 @@ __all__ = [
     "RandomVerticalFlip",
     "RandomZoomOut",
     "Resize",
+    "SanitizeBoundingBoxes",
     "ScaleJitter",
     "TimmAugment",
     "ToDtype",

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload._native import _C
 
-__all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "PixelUse", "Plan", "Step"]
+__all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "ObjectsUse", "PixelUse", "Plan", "Step"]
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,26 @@ class Erasing:
 
 
 @dataclass(frozen=True)
+class ObjectsUse:
+    """What becomes of a sample's objects, as csrc/core/sample/objects_plan.h has it."""
+
+    clip: bool = False  # boxes to what is seen
+    drop: bool = False  # objects whose boxes are less than the two numbers
+    min_size: float = 1.0
+    min_area: float = 1.0
+    without: str | None = None  # a field: objects of which it is true are dropped
+    boxes: str | None = None  # the field that leads; None: the only one of boxes
+    draws: bool = False  # the geometry draws from boxes
+    needed: bool = False  # there must be boxes
+    closed: bool = False  # nothing that clips or moves may follow
+
+    @property
+    def drops(self) -> bool:
+        """Whether there may be fewer objects than are stored."""
+        return self.drop or self.without is not None
+
+
+@dataclass(frozen=True)
 class Plan:
     """What the core does to each picture, operation by operation: ``source``, ``geometry``, ``pixels``, and
     how they are stored (the fields of StoreSpec); then the ``tail``.
@@ -142,6 +162,7 @@ class Plan:
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     erase: Erasing | None = None  # of what is stored
+    objects: ObjectsUse | None = None  # what becomes of them; None: all stay, and no box is clipped
     tail: tuple[Callable[[Any], Any], ...] = ()
     picture: bool = False
     steps: tuple[Step, ...] = field(default=(), compare=False)

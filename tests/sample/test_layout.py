@@ -26,6 +26,7 @@ FIELDS = (
     FieldLayout("mask", "picture", torch.int32, (0, 0), 255, "pad", multiple=4),
     FieldLayout("gray", "picture", torch.float32, (1, 0, 0), 0, "pad", most=(16, 16)),
     FieldLayout("views", "picture", torch.uint8, (3, 0, 0), 0, "list"),
+    FieldLayout("drawn", "masks", torch.uint8, (6, 7)),
     FieldLayout("parts", "masks", torch.uint8, (0, 0), 0, "list"),
     FieldLayout("objects", "masks", torch.uint8, (0, 0), 0, "pad", multiple=4),
     FieldLayout("within", "masks", torch.uint8, (0, 0), 0, "pad", most=(16, 18)),
@@ -55,6 +56,7 @@ def a_sample(draw: random.Random) -> Sample:
             name: torch.randint(0, 2, (draw.randrange(4), *size), dtype=torch.uint8)
             for name in ("parts", "objects", "within")
         },
+        "drawn": torch.randint(0, 2, (draw.randrange(4), 6, 7), dtype=torch.uint8),
     }
 
 
@@ -82,7 +84,7 @@ def batch_of(samples: list[Sample], fields: tuple[FieldLayout, ...] = FIELDS) ->
                 for v in values
             ]
             raw[field.name] = Ragged.from_list(parts)
-        elif field.form == "rows":
+        elif field.has_offsets:
             raw[field.name] = Ragged.from_list(values)
         elif field.mode == "list":
             raw[field.name] = values
@@ -157,9 +159,10 @@ def test_texts_are_text() -> None:
 
 def test_a_batch_of_no_samples() -> None:
     sample = SampleLayout(tuple(field for field in FIELDS if field.name != "views"))
-    shapes = {"rows": (1,), "objects": (1,), "picture": (0, 2), "masks": (0, 3)}
+    shapes = {"picture": (0, 2), "masks": (0, 3)}
     measured = [
-        np.zeros(shapes[field.form], np.int64) if field.is_measured else None for field in sample.fields
+        np.zeros((1,) if field.has_offsets else shapes[field.form], np.int64) if field.is_measured else None
+        for field in sample.fields
     ]
     layout = sample.of(0, measured)
     batch = sample.finished(views(layout, np.zeros(layout.nbytes, np.uint8)))

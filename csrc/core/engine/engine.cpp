@@ -48,6 +48,10 @@ void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decode
       if (!picture) check_column(*source.columns[field.part], field);
     }
   }
+  for (const ViewPlan& view : plan.views()) {
+    if (!view.objects) continue;
+    for (const Source& source : sources.all()) check_objects(source.columns, *view.objects);
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "engine/tile_objects.h"
 #include "engine/views.h"
 
 namespace fastload {
@@ -33,26 +34,44 @@ Decoder& Measurer::decoder() {
 void Measurer::add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measured>& all) {
   const Sources::Home home = sources_.find(id);
   const Record record = home.source->reader->index().record(home.id);
-  Extent size{record.width, record.height};
-  if (size.width == 0 || size.height == 0) size = first_size(home, record, decoder(), scratch_);
-  if (plan_.decoded_side != 0) size = bounded(size, plan_.decoded_side);
-  const FieldsPlan& plan = plan_.fields;
-  for (size_t number = 0; number < plan.views().size(); ++number) {
+  Extent stored{record.width, record.height};
+  if (stored.width == 0 || stored.height == 0) {
+    stored = first_size(home, record, decoder(), scratch_);
+  }
+  const Extent drawn = plan_.decoded_side == 0 ? stored : bounded(stored, plan_.decoded_side);
+  for (uint32_t view = 0; view < plan_.fields.views().size(); ++view) {
     SampleRng own = rng;
-    own.view = static_cast<uint8_t>(number);
-    const View view = draw_view(plan.views()[number].geometry, static_cast<int>(size.width),
-                                static_cast<int>(size.height), own);
-    if (plan.has_points()) motions_of(plan.views()[number], view, size, own, drawn_, motions_);
-    for (size_t field = 0; field < all.size(); ++field) {
-      const FieldPlan& one = plan.fields()[field];
-      if (one.view != number) continue;
-      if (plan.is_measured(one)) {
-        all[field].sizes.back() = {view.window.height, view.window.width};
-      } else if (one.is_areas()) {
-        const auto areas = areas_of(home, one, view, size, motions_);
-        all[field].offsets.back() += static_cast<int64_t>(areas.size());
-      }
+    own.view = static_cast<uint8_t>(view);
+    drawer_.draw(view, home, record, stored, drawn, own, sample_);
+    add_tile(view, sample_.tiles.front(), all);
+  }
+}
+
+void Measurer::add_tile(uint32_t view, const Tile& tile, std::vector<Measured>& all) const {
+  const FieldsPlan& plan = plan_.fields;
+  std::optional<Kept> kept;
+  const auto kept_by = [&](const FieldPlan& field) -> const Kept* {
+    if (!field.follows) return nullptr;
+    if (!kept) kept = kept_of(tile, *plan.views()[view].objects);
+    return &*kept;
+  };
+  for (size_t number = 0; number < all.size(); ++number) {
+    const FieldPlan& field = plan.fields()[number];
+    if (field.view != view) continue;
+    if (plan.is_measured(field)) {
+      all[number].sizes.back() = {tile.view.window.height, tile.view.window.width};
     }
+    if (!field.is_counted()) continue;
+    size_t count = 0;
+    if (field.form == FieldPlan::Form::kMasks) {
+      count = masks_of(tile, field, kept_by(field));
+    } else if (field.is_shapes()) {
+      count = shapes_of(tile, field, kept_by(field)).size();
+    } else {
+      count = kept_by(field)->rows.size();
+    }
+    std::vector<int64_t>& to = field.is_ragged() ? all[number].offsets : all[number].counts;
+    to.back() += static_cast<int64_t>(count);
   }
 }
 
@@ -67,9 +86,9 @@ std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
   std::vector<Measured> all(fields.size());
   bool viewed = false;
   for (size_t field = 0; field < fields.size(); ++field) {
-    viewed = viewed || plan_.fields.is_measured(fields[field]) || fields[field].is_areas();
+    viewed = viewed || plan_.fields.is_measured(fields[field]) || fields[field].is_counted();
     if (fields[field].is_ragged()) all[field].offsets.push_back(0);
-    if (!fields[field].is_ragged() || fields[field].is_areas()) continue;
+    if (!fields[field].is_ragged() || fields[field].is_counted()) continue;
     std::vector<int64_t>& offsets = all[field].offsets;
     for (const int64_t id : ids) {
       offsets.push_back(offsets.back() + rows_of(sources_, fields[field], id));
@@ -79,8 +98,14 @@ std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
   const PhiloxKey key = epoch_key(plan_.seed, epoch);
   for (size_t i = 0; i < ids.size(); ++i) {
     for (size_t field = 0; field < fields.size(); ++field) {
+      const bool counted = fields[field].is_counted();
       if (plan_.fields.is_measured(fields[field])) all[field].sizes.emplace_back();
-      if (fields[field].is_areas()) all[field].offsets.push_back(all[field].offsets.back());
+      if (!counted) continue;
+      if (fields[field].is_ragged()) {
+        all[field].offsets.push_back(all[field].offsets.back());
+      } else {
+        all[field].counts.push_back(0);
+      }
     }
     if (ids[i] < 0) continue;
     const auto id = static_cast<uint64_t>(ids[i]);

@@ -9,15 +9,17 @@
 
 #include "engine/sample_plan.h"
 #include "engine/sources.h"
+#include "engine/tiles.h"
 #include "sample/field_place.h"
 
 namespace fastload {
 
 // Of one field of a batch of n samples: where each sample's rows begin, (n + 1), in rows; or the
-// sizes of pictures, (n); or nothing, because all are alike.
+// sizes of pictures or masks, (n), and how many masks each has; or nothing, because all are alike.
 struct Measured {
   std::vector<int64_t> offsets;
   std::vector<PictureSize> sizes;
+  std::vector<int64_t> counts;
 };
 
 // For one call. A sample that cannot be measured has no rows and 0x0 pixels here, and is a fault of
@@ -26,7 +28,7 @@ class Measurer {
  public:
   // All must outlive it.
   Measurer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback)
-      : sources_(sources), plan_(plan), fallback_(fallback) {}
+      : sources_(sources), plan_(plan), fallback_(fallback), drawer_(plan.fields) {}
 
   // ids: negative for none; draws: of each, or empty. One entry for each field of the plan. Throws
   // Error(kValue) where there are not as many draws as ids, std::bad_alloc.
@@ -35,6 +37,7 @@ class Measurer {
 
  private:
   void add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measured>& all);
+  void add_tile(uint32_t view, const Tile& tile, std::vector<Measured>& all) const;
   Decoder& decoder();
 
   const Sources& sources_;
@@ -42,8 +45,8 @@ class Measurer {
   const FallbackDecode& fallback_;
   std::optional<Decoder> decoder_;  // made for a picture whose size the index does not know
   std::vector<uint8_t> scratch_;
-  DrawnPixels drawn_;
-  Motions motions_;
+  TileDrawer drawer_;
+  Sample sample_;
 };
 
 }  // namespace fastload

@@ -29,6 +29,7 @@ std::optional<Rect> part_needed(const Announced& batch, size_t sample, const Rec
     const FieldPlan& field = fields.fields()[number];
     const ViewPlan& view_plan = fields.views()[field.view];
     if (!view_plan.source.empty() || !field.picture.source.empty()) return {};
+    if (view_plan.geometry.needs_boxes()) return {};
     const View view = draw_view(view_plan.geometry, record.width, record.height,
                                 {batch.key, id, draw, static_cast<uint8_t>(field.view)});
     parts.push_back(decoded_rect(view, field.picture.nearest));

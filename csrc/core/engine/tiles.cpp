@@ -1,5 +1,6 @@
 #include "engine/tiles.h"
 
+#include "engine/tile_objects.h"
 #include "engine/views.h"
 
 namespace fastload {
@@ -13,9 +14,18 @@ void TileDrawer::draw(uint32_t view, const Sources::Home& home, const Record& re
   tile.record = record;
   tile.stored = stored;
   tile.drawn = drawn;
-  tile.view =
-      draw_view(plan.geometry, static_cast<int>(drawn.width), static_cast<int>(drawn.height), rng);
-  if (plan_.has_points()) motions_of(plan, tile.view, drawn, rng, pixels_, tile.motions);
+  const int width = static_cast<int>(drawn.width), height = static_cast<int>(drawn.height);
+  const bool points = plan_.has_points();
+  if (points) motions_of(plan.source, width, height, rng, pixels_, tile.motions.source);
+  if (plan.geometry.needs_boxes()) {
+    const std::vector<BoxXyxy> boxes = boxes_of(home, *plan.objects, stored, drawn, tile.motions);
+    tile.view = draw_view(plan.geometry, {width, height, boxes}, rng);
+  } else {
+    tile.view = draw_view(plan.geometry, width, height, rng);
+  }
+  if (!points) return;
+  const Rect& window = tile.view.window;
+  motions_of(plan.pixels, window.width, window.height, rng, pixels_, tile.motions.cut);
 }
 
 }  // namespace fastload

@@ -55,7 +55,8 @@ class TileDrawer {
   explicit TileDrawer(const FieldsPlan& plan) : plan_(plan) {}
 
   // Draws the view of that number of a picture of which `stored` is the size on storage, and
-  // `drawn` that of what is cut from. Throws as draw_view().
+  // `drawn` that of what is cut from. Throws as draw_view() and
+  // boxes_of().
   void draw(uint32_t view, const Sources::Home& home, const Record& record, Extent stored,
             Extent drawn, const SampleRng& rng, Sample& to);
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "sample/areas.h"
 
 namespace fastload {
 namespace {
@@ -46,42 +45,44 @@ void check_room(const View& view, const FieldPlace& place, uint32_t position, bo
                                       ": its size is not the one in the index. Pack again");
 }
 
-void motions_of(const ViewPlan& plan, const View& view, Extent of, const SampleRng& rng,
-                DrawnPixels& drawn, Motions& to) {
-  const auto fill = [&](const PixelSpec& spec, int width, int height,
-                        std::vector<Motion>& motions) {
-    motions.clear();
-    if (spec.moving() == nullptr) return;
-    spec.draw(rng, drawn);
-    drawn.motions(width, height, motions);
-  };
-  fill(plan.source, static_cast<int>(of.width), static_cast<int>(of.height), to.source);
-  fill(plan.pixels, view.window.width, view.window.height, to.cut);
-}
-
-std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
-                              Extent drawn, const Motions& motions) {
-  Column& column = *home.source->columns[field.part];
-  std::vector<uint8_t> value(column.length(home.id));
-  column.copy(home.id, value.data(), value.size());
-  const auto view_at = [&](int width, int height) {
-    return scaled(view, drawn, {static_cast<uint32_t>(width), static_cast<uint32_t>(height)});
-  };
-  return move_areas(value, view_at, motions,
-                    {static_cast<int>(drawn.width), static_cast<int>(drawn.height)});
+void motions_of(const PixelSpec& spec, int width, int height, const SampleRng& rng,
+                DrawnPixels& drawn, std::vector<Motion>& to) {
+  to.clear();
+  if (spec.moving() == nullptr) return;
+  spec.draw(rng, drawn);
+  drawn.motions(width, height, to);
 }
 
 void check_column(const Column& column, const FieldPlan& field) {
   const uint32_t width = column.width();
   const bool label = field.form == FieldPlan::Form::kLabel;
-  const Storage storage = field.is_ragged() ? Storage::kRagged : Storage::kFixed;
-  const bool fits =
-      label ? width == sizeof(int32_t) || width == sizeof(int64_t) : width == field.width;
+  const bool masks = field.form == FieldPlan::Form::kMasks;
+  const Storage storage = field.is_ragged() || masks ? Storage::kRagged : Storage::kFixed;
+  const bool fits = label ? width == sizeof(int32_t) || width == sizeof(int64_t)
+                          : width == (masks ? 1 : field.width);
   if (column.storage() == storage && fits) return;
   throw Error(ErrorKind::kValue, column.path() + " has values or rows of " + std::to_string(width) +
                                      " bytes, the field takes " +
                                      (label ? "4 or 8" : std::to_string(field.width)) + " of " +
                                      (field.is_ragged() ? "rows" : "values") + ".");
+}
+
+void check_objects(const std::vector<Column*>& columns, const ObjectsPlan& objects) {
+  const auto check = [&](uint32_t part, uint32_t width, const char* what) {
+    const bool is_there = part < columns.size();
+    if (is_there && columns[part]->storage() == Storage::kRagged &&
+        columns[part]->width() == width) {
+      return;
+    }
+    throw Error(ErrorKind::kValue, std::string("A view's objects are led by a column of ") + what +
+                                       ". Found: " +
+                                       (is_there ? columns[part]->path()
+                                                 : "column " + std::to_string(part) + " of " +
+                                                       std::to_string(columns.size())) +
+                                       ".");
+  };
+  check(objects.part, 4 * sizeof(float), "boxes");
+  if (objects.without) check(*objects.without, 1, "bools, which of them to leave out");
 }
 
 int64_t label_of(const Sources::Home& home, const Record& record, const FieldPlan& field) {

@@ -32,18 +32,15 @@ void check_room(const View& view, const FieldPlace& place, uint32_t position, bo
 // The sample's label; `record` is of its first picture. Throws as Column::copy.
 int64_t label_of(const Sources::Home& home, const Record& record, const FieldPlan& field);
 
-// Where the operations of a view that was drawn of a picture of size `of` move this sample's
-// pixels.
-void motions_of(const ViewPlan& plan, const View& view, Extent of, const SampleRng& rng,
-                DrawnPixels& drawn, Motions& to);
-
-// The sample's areas under a view that was drawn of a picture of size `drawn`, and moved. Throws as
-// Column::copy and move_areas().
-std::vector<uint8_t> areas_of(const Sources::Home& home, const FieldPlan& field, const View& view,
-                              Extent drawn, const Motions& motions);
+// Where operations move the pixels of this sample's picture of that size.
+void motions_of(const PixelSpec& spec, int width, int height, const SampleRng& rng,
+                DrawnPixels& drawn, std::vector<Motion>& to);
 
 // Throws Error(kValue) where the column's values are not what the field takes.
 void check_column(const Column& column, const FieldPlan& field);
+
+// The same of the columns that lead a view's objects.
+void check_objects(const std::vector<Column*>& columns, const ObjectsPlan& objects);
 
 // Where the reading ahead finds a sample's record of a stream.
 inline ReadAhead::Origin origin_of(const Sources::Home& home, uint32_t stream) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "base/error.h"
+#include "sample/shapes.h"
 #include "transform/nearest.h"
 #include "transform/pixels/warp.h"
 
@@ -14,34 +14,6 @@ namespace {
 
 constexpr uint32_t kMaxSide = 1 << 24;              // pixels; a view's, too
 constexpr uint64_t kMostMoved = uint64_t{1} << 30;  // pixels of an object that is moved whole
-
-// Words of a value, taken from the front.
-class Words {
- public:
-  explicit Words(std::span<const uint8_t> bytes) : bytes_(bytes) {
-    if (bytes_.size() % 4 != 0) refuse();
-  }
-  uint32_t take() {
-    if (left() == 0) refuse();
-    uint32_t word = 0;
-    std::memcpy(&word, bytes_.data() + at_, sizeof(word));
-    at_ += sizeof(word);
-    return word;
-  }
-  [[nodiscard]] size_t left() const { return (bytes_.size() - at_) / 4; }
-  [[noreturn]] void refuse() const {
-    throw Error(ErrorKind::kFormat, "the value of " + std::to_string(bytes_.size()) +
-                                        " bytes has no areas of objects. Pack again.");
-  }
-
- private:
-  std::span<const uint8_t> bytes_;
-  size_t at_ = 0;
-};
-
-struct Head {
-  uint32_t height, width, runs;
-};
 
 // Run lengths column by column, zeros' first.
 class Runs {
@@ -59,18 +31,7 @@ class Runs {
   bool inside_ = false;
 };
 
-// Where each of the object's runs ends, in pixels column by column.
-std::vector<uint64_t> ends_of(Words& words, const Head& head) {
-  const bool sized = head.height - 1 < kMaxSide && head.width - 1 < kMaxSide;
-  if (!sized || head.runs > words.left()) words.refuse();
-  std::vector<uint64_t> ends(head.runs);
-  uint64_t end = 0;
-  for (uint64_t& one : ends) one = end += words.take();
-  if (end != uint64_t{head.height} * head.width) words.refuse();
-  return ends;
-}
-
-std::vector<uint32_t> seen(const std::vector<uint64_t>& ends, const Head& head, const View& view) {
+std::vector<uint32_t> seen(const RunEnds& ends, uint32_t height, uint32_t width, const View& view) {
   std::vector<int> columns, rows;
   nearest_positions(view, columns, rows);
   Runs found;
@@ -78,13 +39,13 @@ std::vector<uint32_t> seen(const std::vector<uint64_t>& ends, const Head& head, 
     auto run = ends.begin();
     bool begun = false;
     for (const int row : rows) {
-      const bool within = column >= 0 && row >= 0 && column < static_cast<int>(head.width) &&
-                          row < static_cast<int>(head.height);
+      const bool within = column >= 0 && row >= 0 && column < static_cast<int>(width) &&
+                          row < static_cast<int>(height);
       if (!within) {
         found.add(false, 1);
         continue;
       }
-      const uint64_t at = static_cast<uint64_t>(column) * head.height + static_cast<uint64_t>(row);
+      const uint64_t at = static_cast<uint64_t>(column) * height + static_cast<uint64_t>(row);
       if (!begun) run = std::upper_bound(run, ends.end(), at);
       begun = true;
       while (*run <= at) ++run;  // rows do not fall, and the last run ends with the picture
@@ -116,61 +77,115 @@ std::vector<uint32_t> moved(const std::vector<uint32_t>& runs, int width, int he
   return std::move(found.runs);
 }
 
-// Where the runs of a whole object end after its picture, of that size as drawn, was moved.
-std::vector<uint64_t> moved_before(const std::vector<uint64_t>& ends, const Head& head,
-                                   std::span<const Motion> motions, std::pair<int, int> drawn) {
-  const uint64_t pixels = uint64_t{head.height} * head.width;
-  if (pixels > kMostMoved) {
-    throw Error(ErrorKind::kLimit, "areas of " + std::to_string(kMostMoved) +
-                                       " pixels at most are moved before the crop. Found: " +
-                                       std::to_string(head.width) + "x" +
-                                       std::to_string(head.height) + ".");
-  }
-  const auto width = static_cast<int>(head.width), height = static_cast<int>(head.height);
-  std::vector<uint32_t> runs;
-  for (size_t i = 0; i < ends.size(); ++i) {
-    runs.push_back(static_cast<uint32_t>(ends[i] - (i == 0 ? 0 : ends[i - 1])));
-  }
-  const double x = static_cast<double>(drawn.first) / width;
-  const double y = static_cast<double>(drawn.second) / height;
-  std::vector<Motion> own(motions.begin(), motions.end());
-  for (Motion& motion : own) motion = motion.at_size(x, y);
-  std::vector<uint64_t> found;
-  uint64_t end = 0;
-  for (const uint32_t run : moved(runs, width, height, own)) found.push_back(end += run);
-  return found;
-}
-
 void append(std::vector<uint8_t>& to, std::span<const uint32_t> words) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(words.data());
   to.insert(to.end(), bytes, bytes + words.size_bytes());
 }
 
+// What is left of an area under its view.
+struct Seen {
+  int height, width;
+  std::vector<uint32_t> runs;
+};
+
+Seen seen_of(const Shapes& shapes, const Shapes::Object& area, const ViewAt& view_at,
+             const Motions& motions, std::pair<int, int> drawn) {
+  std::vector<uint32_t> runs;
+  shapes.runs(area, runs);
+  RunEnds ends = ends_of_runs(runs, area.height, area.width);
+  if (!motions.source.empty()) {
+    ends = moved_before(ends, area.height, area.width, motions.source, drawn);
+  }
+  const View view = view_at(static_cast<int>(area.width), static_cast<int>(area.height));
+  std::vector<uint32_t> own = seen(ends, area.height, area.width, view);
+  if (!motions.cut.empty()) own = moved(own, view.window.width, view.window.height, motions.cut);
+  return {view.window.height, view.window.width, std::move(own)};
+}
+
 }  // namespace
+
+RunEnds ends_of_runs(std::span<const uint32_t> runs, uint32_t height, uint32_t width) {
+  const bool sized = height - 1 < kMaxSide && width - 1 < kMaxSide;
+  RunEnds ends;
+  uint64_t end = 0;
+  for (const uint32_t run : runs) ends.push_back(end += run);
+  if (sized && end == uint64_t{height} * width) return ends;
+  throw Error(ErrorKind::kFormat, "the runs of an object have " + std::to_string(end) +
+                                      " pixels in a picture of " + std::to_string(width) + "x" +
+                                      std::to_string(height) + ". Pack again.");
+}
+
+RunEnds moved_before(const RunEnds& ends, uint32_t height, uint32_t width,
+                     std::span<const Motion> motions, std::pair<int, int> drawn) {
+  if (uint64_t{height} * width > kMostMoved) {
+    throw Error(ErrorKind::kLimit, "areas of " + std::to_string(kMostMoved) +
+                                       " pixels at most are moved before the crop. Found: " +
+                                       std::to_string(width) + "x" + std::to_string(height) + ".");
+  }
+  std::vector<uint32_t> runs;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    runs.push_back(static_cast<uint32_t>(ends[i] - (i == 0 ? 0 : ends[i - 1])));
+  }
+  std::vector<Motion> own(motions.begin(), motions.end());
+  for (Motion& motion : own) {
+    motion = motion.at_size(static_cast<double>(drawn.first) / width,
+                            static_cast<double>(drawn.second) / height);
+  }
+  RunEnds found;
+  uint64_t end = 0;
+  for (const uint32_t run : moved(runs, static_cast<int>(width), static_cast<int>(height), own)) {
+    found.push_back(end += run);
+  }
+  return found;
+}
 
 std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at,
                                 const Motions& motions, std::pair<int, int> drawn) {
   if (bytes.empty()) return {};
-  Words words(bytes);
-  const uint32_t count = words.take();
-  if (count > words.left() / 3) words.refuse();
-  std::vector<Head> heads(count);
-  for (Head& head : heads) head = {words.take(), words.take(), words.take()};
+  const Shapes shapes(bytes, PointFormat::kAreas);
   std::vector<uint8_t> found, runs;
-  append(found, std::vector<uint32_t>{count});
-  for (const Head& head : heads) {
-    std::vector<uint64_t> ends = ends_of(words, head);
-    if (!motions.source.empty()) ends = moved_before(ends, head, motions.source, drawn);
-    const View view = view_at(static_cast<int>(head.width), static_cast<int>(head.height));
-    std::vector<uint32_t> own = seen(ends, head, view);
-    if (!motions.cut.empty()) own = moved(own, view.window.width, view.window.height, motions.cut);
-    append(found, std::vector<uint32_t>{static_cast<uint32_t>(view.window.height),
-                                        static_cast<uint32_t>(view.window.width),
-                                        static_cast<uint32_t>(own.size())});
-    append(runs, own);
+  append(found, std::vector{static_cast<uint32_t>(shapes.objects().size())});
+  for (const Shapes::Object& object : shapes.objects()) {
+    const Seen own = seen_of(shapes, object, view_at, motions, drawn);
+    append(found, std::vector{static_cast<uint32_t>(own.height), static_cast<uint32_t>(own.width),
+                              static_cast<uint32_t>(own.runs.size())});
+    append(runs, own.runs);
   }
-  if (words.left() != 0) words.refuse();
   found.insert(found.end(), runs.begin(), runs.end());
+  return found;
+}
+
+std::vector<uint8_t> move_mixed(std::span<const uint8_t> bytes, const PointMap& map,
+                                const ViewAt& view_at, const Motions& motions,
+                                std::pair<int, int> drawn) {
+  if (bytes.empty()) return {};
+  const Shapes shapes(bytes, PointFormat::kMixed);
+  std::vector<uint32_t> forms, polygons, points, heads, runs;
+  for (const Shapes::Object& object : shapes.objects()) {
+    forms.push_back(object.is_area ? 1 : 0);
+    if (!object.is_area) {
+      polygons.push_back(object.count);
+      continue;
+    }
+    const Seen own = seen_of(shapes, object, view_at, motions, drawn);
+    heads.insert(heads.end(), {static_cast<uint32_t>(own.height), static_cast<uint32_t>(own.width),
+                               static_cast<uint32_t>(own.runs.size())});
+    runs.insert(runs.end(), own.runs.begin(), own.runs.end());
+  }
+  std::vector<double> all, one;
+  for (const Shapes::Polygon& polygon : shapes.polygons()) {
+    points.push_back(polygon.points);
+    shapes.points(polygon, one);
+    for (size_t i = 0; i < one.size(); i += 2) map.move(one[i], one[i + 1]);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  std::vector<uint8_t> found;
+  append(found, std::vector{static_cast<uint32_t>(forms.size())});
+  for (const auto* const words : {&forms, &polygons, &points, &heads}) append(found, *words);
+  found.resize((found.size() + sizeof(double) - 1) / sizeof(double) * sizeof(double));
+  const auto* const numbers = reinterpret_cast<const uint8_t*>(all.data());
+  found.insert(found.end(), numbers, numbers + all.size() * sizeof(double));
+  append(found, runs);
   return found;
 }
 

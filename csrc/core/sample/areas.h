@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "sample/outline_runs.h"
+#include "sample/points.h"
 #include "transform/pixels/motion.h"
 #include "transform/view.h"
 
@@ -22,5 +24,21 @@ using ViewAt = std::function<View(int width, int height)>;
 // picture that those of the source are of.
 std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& view_at,
                                 const Motions& motions = {}, std::pair<int, int> drawn = {});
+
+// The same for values of outlines and areas (PointFormat::kMixed): the outlines' points are moved
+// by `map`.
+std::vector<uint8_t> move_mixed(std::span<const uint8_t> bytes, const PointMap& map,
+                                const ViewAt& view_at, const Motions& motions = {},
+                                std::pair<int, int> drawn = {});
+
+// Where these run lengths of an area end. Throws Error(kFormat) where they are not as long as its
+// picture, or that has no size or sides beyond 2^24.
+RunEnds ends_of_runs(std::span<const uint32_t> runs, uint32_t height, uint32_t width);
+
+// Where the runs of a whole object of a height x width picture end after that was moved. `drawn`:
+// width and height of the picture that the motions are of. Throws Error(kLimit) for pictures of
+// more than 2^30 pixels.
+RunEnds moved_before(const RunEnds& ends, uint32_t height, uint32_t width,
+                     std::span<const Motion> motions, std::pair<int, int> drawn);
 
 }  // namespace fastload

@@ -36,29 +36,41 @@ bool fits(size_t n, size_t stride, size_t size, size_t memory) {
   return size <= memory && (n == 1 || (stride >= size && (memory - size) / (n - 1) >= stride));
 }
 
-bool fits_rows(const FieldPlace& place, const FieldPlan& field, size_t n) {
+bool fits_rows(const FieldPlace& place, uint64_t width, size_t n) {
   const std::vector<int64_t>& ends = place.offsets;
   return ends.size() == n + 1 && ends.front() >= 0 && std::is_sorted(ends.begin(), ends.end()) &&
-         static_cast<uint64_t>(ends.back()) <= place.memory.size() / field.width;
+         (width == 0 || static_cast<uint64_t>(ends.back()) <= place.memory.size() / width);
 }
 
-bool fits_list(const FieldPlace& place, const FieldPlan& field, size_t n) {
+// Of pixels of `size` bytes; `counts`: pictures of each sample, or nothing for one.
+bool fits_list(const FieldPlace& place, const std::vector<int64_t>& counts, size_t size, size_t n) {
   if (place.offsets.size() != n || place.sizes.size() != n) return false;
+  const uint64_t memory = place.memory.size();
   for (size_t i = 0; i < n; ++i) {
     const auto [height, width] = place.sizes[i];
-    const uint64_t pixels = static_cast<uint64_t>(height) * static_cast<uint64_t>(width);
-    const uint64_t size = place.memory.size();
-    if (height < 0 || width < 0 || place.offsets[i] < 0 ||
-        static_cast<uint64_t>(place.offsets[i]) > size ||
-        pixels > (size - static_cast<uint64_t>(place.offsets[i])) / field.pixel_bytes()) {
+    const int64_t count = counts.empty() ? 1 : counts[i];
+    if (height < 0 || width < 0 || place.offsets[i] < 0 || count < 0 ||
+        static_cast<uint64_t>(place.offsets[i]) > memory) {
       return false;
     }
+    const uint64_t pixels = static_cast<uint64_t>(height) * static_cast<uint64_t>(width);
+    const uint64_t left = (memory - static_cast<uint64_t>(place.offsets[i])) / size;
+    if (pixels != 0 && static_cast<uint64_t>(count) > left / pixels) return false;
   }
   return true;
 }
 
+bool fits_masks(const FieldPlace& place, size_t n) {
+  const auto [height, width] = place.room;
+  if (!place.counts.empty())
+    return place.counts.size() == n && fits_list(place, place.counts, 1, n);
+  return place.sizes.empty() && height >= 0 && width >= 0 &&
+         fits_rows(place, static_cast<uint64_t>(height) * static_cast<uint64_t>(width), n);
+}
+
 bool fits_pictures(const FieldPlace& place, const FieldPlan& field, size_t n) {
-  if (!place.sizes.empty() || !place.offsets.empty()) return fits_list(place, field, n);
+  if (!place.sizes.empty() || !place.offsets.empty())
+    return fits_list(place, {}, field.pixel_bytes(), n);
   const auto height = static_cast<uint64_t>(place.room.height);
   const auto width = static_cast<uint64_t>(place.room.width);
   if (place.room.height < 0 || place.room.width < 0) return false;
@@ -89,8 +101,9 @@ std::vector<FieldPlace> places_of_image_and_label(const FieldsPlan& plan, std::s
 void check_place(const FieldPlace& place, const FieldPlan& field, size_t n, size_t number) {
   const bool good = n == 0                         ? true
                     : field.form == Form::kPicture ? fits_pictures(place, field, n)
+                    : field.form == Form::kMasks   ? fits_masks(place, n)
                     : field.is_ragged()
-                        ? fits_rows(place, field, n)
+                        ? fits_rows(place, field.width, n)
                         : place.offsets.empty() && place.sizes.empty() &&
                               fits(n, place.stride, field.width, place.memory.size());
   if (good) return;
@@ -108,7 +121,11 @@ void check_place(const FieldPlace& place, const FieldPlan& field, size_t n, size
 }
 
 void fill_blank(const FieldPlace& place, const FieldPlan& field, uint32_t position) noexcept {
-  if (field.is_ragged()) {
+  if (field.form == Form::kMasks) {
+    const MaskRoom room = place.masks_at(position);
+    const size_t bytes = static_cast<size_t>(room.height) * static_cast<size_t>(room.width);
+    if (room.count != 0 && bytes != 0) std::memset(room.at, 0, room.count * bytes);
+  } else if (field.is_ragged()) {
     const std::span<uint8_t> rows = place.rows(position, field.width);
     if (!rows.empty()) std::memset(rows.data(), 0, rows.size());
   } else if (field.form == Form::kPicture) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sample/field_plan.h"
+#include "sample/masks.h"
 
 namespace fastload {
 
@@ -16,14 +17,16 @@ struct PictureSize {
   bool operator==(const PictureSize&) const = default;
 };
 
-// Samples lie `stride` bytes apart; or rows as `offsets` say, (n + 1) of them, in rows; or pictures
-// of a list, (n) of them, in bytes, each of its own size.
+// Samples lie `stride` bytes apart; or rows, or masks of one size, as `offsets` say, (n + 1) of
+// them, in rows; or pictures, or each sample's masks, of a list, (n) of them, in bytes, each of its
+// own size.
 struct FieldPlace {
   std::span<uint8_t> memory;  // borrowed
   size_t stride = 0;
   std::vector<int64_t> offsets;
-  std::vector<PictureSize> sizes;  // of pictures of a list
-  PictureSize room;                // of other pictures
+  std::vector<PictureSize> sizes;  // of pictures or masks of a list
+  std::vector<int64_t> counts;     // of masks of a list
+  PictureSize room;                // of other pictures and masks
   size_t row_bytes = 0;            // of pictures: from one row to the next
 
   // The memory of one sample.
@@ -38,6 +41,17 @@ struct FieldPlace {
   [[nodiscard]] size_t row_bytes_at(uint32_t position, const FieldPlan& field) const {
     return sizes.empty() ? row_bytes
                          : field.pixel_bytes() * static_cast<size_t>(sizes[position].width);
+  }
+  // The masks of one sample.
+  [[nodiscard]] MaskRoom masks_at(uint32_t position) const {
+    const auto [height, width] = size_at(position);
+    if (!counts.empty()) {
+      return {at(position), static_cast<uint32_t>(counts[position]), height, width};
+    }
+    const auto bytes = static_cast<uint32_t>(height) * static_cast<uint32_t>(width);
+    const std::span<uint8_t> all = rows(position, bytes);
+    const int64_t count = offsets[position + 1] - offsets[position];
+    return {all.data(), static_cast<uint32_t>(count), height, width};
   }
   // The rows of one sample.
   [[nodiscard]] std::span<uint8_t> rows(uint32_t position, uint32_t width) const {

@@ -35,7 +35,8 @@ uint32_t row_unit(PointFormat format) {
 
 void check(const FieldPlan& field, size_t number) {
   const std::string where = "Field " + std::to_string(number) + " of a sample ";
-  if (field.form != FieldPlan::Form::kPicture && field.width == 0) {
+  if (field.form != FieldPlan::Form::kPicture && field.form != FieldPlan::Form::kMasks &&
+      field.width == 0) {
     throw Error(ErrorKind::kValue,
                 where + "must have values or rows of at least 1 byte. Found: 0.");
   }
@@ -49,6 +50,11 @@ void check(const FieldPlan& field, size_t number) {
     throw Error(ErrorKind::kValue, where + "must have areas as rows of 1 byte. Found: " +
                                        std::to_string(field.width) + ".");
   }
+  if (field.form == FieldPlan::Form::kMasks && row_unit(field.points) != 1) {
+    throw Error(ErrorKind::kValue,
+                where + "must have masks of outlines or areas. Found: " +
+                    std::string(kPointFormats[static_cast<size_t>(field.points)]) + ".");
+  }
   const bool repeats = field.form == FieldPlan::Form::kPicture;
   const size_t unit = repeats ? dtype_size(field.picture.store.dtype) : field.width;
   if (!field.blank.empty() && (field.is_ragged() || field.blank.size() != unit)) {
@@ -56,6 +62,15 @@ void check(const FieldPlan& field, size_t number) {
                 where + "must have a blank value of " + std::to_string(unit) +
                     " bytes, of rows none. Found: " + std::to_string(field.blank.size()) + ".");
   }
+}
+
+// What follows has rows, or is drawn, and there is something to follow.
+void check_objects(const FieldPlan& field, const ViewPlan& view, size_t number) {
+  const bool rows = field.is_ragged() || field.form == FieldPlan::Form::kMasks;
+  if (!field.follows || (rows && view.objects)) return;
+  throw Error(ErrorKind::kValue, "Field " + std::to_string(number) +
+                                     " of a sample follows its view's objects. Found: " +
+                                     (rows ? "a view without any." : "no rows."));
 }
 
 // Masks and points can follow what moves pixels, but not to several places at once.
@@ -82,6 +97,14 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
                     " views and at least one field. Found: " + std::to_string(views_.size()) +
                     " views, " + std::to_string(fields_.size()) + " fields.");
   }
+  for (const ViewPlan& view : views_) {
+    if (!view.geometry.needs_boxes()) continue;
+    has_points_ = true;  // motions of the whole picture come before its boxes are looked at
+    if (view.objects) continue;
+    throw Error(ErrorKind::kValue,
+                "RandomIoUCrop draws from the sample's boxes. Found: a dataset without a field of "
+                "boxes.");
+  }
   for (uint32_t number = 0; number < fields_.size(); ++number) {
     FieldPlan& field = fields_[number];
     if (field.view >= views_.size()) {
@@ -105,12 +128,14 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
     }
     if (field.picture.nearest && geometry.mask_fill) field.picture.fill = *geometry.mask_fill;
     check(field, number);
+    check_objects(field, views_[field.view], number);
     check_follows(field, views_[field.view].pixels);
     check_follows(field, views_[field.view].source);
     if (field.form == FieldPlan::Form::kPicture) add_picture(number);
     has_views_ = has_views_ || field.has_view();
     has_points_ = has_points_ || field.form == FieldPlan::Form::kPoints ||
-                  field.form == FieldPlan::Form::kMasks;
+                  field.form == FieldPlan::Form::kMasks || field.follows;
+    has_objects_ = has_objects_ || field.follows;
   }
 }
 

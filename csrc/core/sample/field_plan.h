@@ -45,7 +45,7 @@ struct FieldPlan {
   Form form = Form::kFixed;
   uint32_t view = 0;   // number of the view
   uint32_t part = 0;   // of a picture: its stream of records; of others: the source's column
-  uint32_t width = 0;  // bytes of a value or row in the batch
+  uint32_t width = 0;  // bytes of a value, row or mask in the batch; 0: of masks that differ
   // What positions without a sample have: an element of a picture, repeated, or the value. Empty:
   // of a picture its fill, else zeros.
   std::vector<uint8_t> blank;
@@ -54,15 +54,24 @@ struct FieldPlan {
   bool relative = false;                    // in parts of the picture's width and height
   bool follows = false;                     // its rows are those of the view's objects that stay
 
-  [[nodiscard]] bool is_ragged() const { return form == Form::kRagged || form == Form::kPoints; }
+  [[nodiscard]] bool is_ragged() const {
+    return form == Form::kRagged || form == Form::kPoints || (form == Form::kMasks && width != 0);
+  }
   // Whether the sample's view decides what the batch gets.
   [[nodiscard]] bool has_view() const {
     return follows || form == Form::kPicture || form == Form::kPoints || form == Form::kMasks;
   }
-  // Whether the view decides how many rows there are.
+  // Whether its objects' bytes have another length under the view.
   [[nodiscard]] bool is_areas() const {
-    return form == Form::kPoints && points == PointFormat::kAreas;
+    return form == Form::kPoints &&
+           (points == PointFormat::kAreas || points == PointFormat::kMixed);
   }
+  // Whether it has all of an object in bytes of no fixed number.
+  [[nodiscard]] bool is_shapes() const {
+    return is_areas() || (form == Form::kPoints && points == PointFormat::kPolygons);
+  }
+  // Whether the view decides how many rows or bytes there are.
+  [[nodiscard]] bool is_counted() const { return follows || is_areas() || form == Form::kMasks; }
   // Bytes of a pixel in the batch.
   [[nodiscard]] size_t pixel_bytes() const {
     return dtype_size(picture.store.dtype) * static_cast<size_t>(picture.format.channels);
@@ -83,9 +92,11 @@ class FieldsPlan {
   [[nodiscard]] const std::vector<FieldPlan>& fields() const { return fields_; }
   // How a picture's field is cut.
   [[nodiscard]] const CutPlan& cut(size_t field) const { return *cuts_[field]; }
-  // Whether the pictures of a field differ in size.
+  // Whether the pictures or masks of a field differ in size.
   [[nodiscard]] bool is_measured(const FieldPlan& field) const {
-    return field.form == FieldPlan::Form::kPicture && views_[field.view].out_width == 0;
+    const bool masks = field.form == FieldPlan::Form::kMasks;
+    return masks ? field.width == 0
+                 : field.form == FieldPlan::Form::kPicture && views_[field.view].out_width == 0;
   }
   // The streams of records that are read, ascending, each with its pictures' fields, which are all
   // opened in one format.
@@ -96,8 +107,10 @@ class FieldsPlan {
   [[nodiscard]] const std::vector<Stream>& streams() const { return streams_; }
   // Whether any field depends on its view.
   [[nodiscard]] bool has_views() const { return has_views_; }
-  // Whether any field has points, which the view's motions move.
+  // Whether anything has points, which the view's motions move.
   [[nodiscard]] bool has_points() const { return has_points_; }
+  // Whether any field's rows are those of a view's objects.
+  [[nodiscard]] bool has_objects() const { return has_objects_; }
   // Bytes of a sample's pictures; 0 for those that differ.
   [[nodiscard]] size_t picture_bytes() const;
 
@@ -110,6 +123,7 @@ class FieldsPlan {
   std::vector<Stream> streams_;
   bool has_views_ = false;
   bool has_points_ = false;
+  bool has_objects_ = false;
 };
 
 }  // namespace fastload

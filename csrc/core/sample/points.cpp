@@ -59,7 +59,7 @@ PointMap::Point PointMap::in_view(double x, double y, bool relative) const {
   return p;
 }
 
-PointMap::Point PointMap::point(float x, float y, bool relative) const {
+PointMap::Point PointMap::point(double x, double y, bool relative) const {
   Point p = in_view(x, y, relative);
   for (const PointMotion& motion : motions_) motion.move(p.x, p.y);
   if (relative) p = {p.x / view_.window.width, p.y / view_.window.height};
@@ -151,6 +151,12 @@ void PointMap::move_polygons(std::span<uint8_t> bytes) const {
   }
   if (counts > words || counts * 2 != words - at) no_rows("outlines of objects", bytes.size());
   move_points(bytes.subspan(4 * at), 2, false);
+}
+
+void PointMap::move(double& x, double& y) const {
+  const Point p = point(x, y, false);
+  x = p.x;
+  y = p.y;
 }
 
 void PointMap::move(std::span<uint8_t> bytes, PointFormat format, bool relative) const {

@@ -31,13 +31,15 @@ class PointMap {
   // is moved becomes the one around its four corners; the order of points stays. Numbers are
   // float32, rounded once. Throws Error(kFormat) for bytes that are no rows of that format.
   void move(std::span<uint8_t> bytes, PointFormat format, bool relative) const;
+  // Moves a point that is in pixels.
+  void move(double& x, double& y) const;
 
  private:
   struct Point {
     double x, y;
   };
   [[nodiscard]] Point in_view(double x, double y, bool relative) const;
-  [[nodiscard]] Point point(float x, float y, bool relative) const;
+  [[nodiscard]] Point point(double x, double y, bool relative) const;
   [[nodiscard]] Point extent(float width, float height, bool relative) const;
   void move_box(float* row, PointFormat format, bool relative) const;
   void move_box_around(float* row, PointFormat format, bool relative) const;

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms import arguments
+from fastload.transforms.operations.of_objects import with_objects
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
@@ -25,7 +26,7 @@ class FixedSizeCrop:
     """``(height, width)`` pixels: along a side that is longer a random part of it, at the right of and below
     one that is shorter fill. ``FixedSizeCrop`` of torchvision's detection references, the second half of
     large scale jitter behind :class:`ScaleJitter`; as there, one number says how far the part lies along both
-    sides.
+    sides, boxes are cut off, and objects go of whose box nothing is left.
 
     Args:
         size: of the result; an int for a square.
@@ -47,7 +48,8 @@ def _add(draft: Draft, spec: FixedSizeCrop, strict: bool) -> Draft:
     size = as_pair(spec.size)
     fill = arguments.fill_of("FixedSizeCrop.fill", spec.fill)
     use = GeometryUse("fixed_size_crop", size, size, drawn=True, fill=fill)
-    return geometry(draft, spec, Stage.WINDOW, use)
+    draft = geometry(draft, spec, Stage.WINDOW, use)
+    return with_objects(draft, spec, clip=True, drop=True, min_size=0.0, min_area=0.0)
 
 
 OPERATION = Operation(FixedSizeCrop, _add, {})

@@ -29,7 +29,8 @@ ORDER = (
     "[operations on pixels, as RandomGrayscale] -> [RandomZoomOut | Pad] -> [RandomIoUCrop] -> "
     "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize] -> "
     "[CenterCrop | RandomCrop | FixedSizeCrop] -> [Pad] -> [operations on pixels] -> [ToDtype] -> "
-    "[Normalize] -> [ToDtype] -> [RandomErasing], with one RandomHorizontalFlip anywhere"
+    "[Normalize] -> [ToDtype] -> [RandomErasing], with one RandomHorizontalFlip anywhere, and "
+    "ClampBoundingBoxes or SanitizeBoundingBoxes behind all that crops or moves"
 )
 
 
@@ -78,6 +79,11 @@ class Draft:
             return self.in_group
         return self.in_group or any(use.moves for use in self.plan.pixels)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether boxes were clipped for good: no crop, and nothing that moves pixels, but a flip."""
+        return self.plan.objects is not None and self.plan.objects.closed
+
     def on_source(self) -> Draft:
         """The draft before its first step of the geometry, so that its operations on pixels are on those of
         the whole picture; as it is, where that is not so."""
@@ -120,7 +126,7 @@ class Operation:
 def geometry(draft: Draft, spec: Any, stage: Stage, use: GeometryUse, filter: str | None = None) -> Draft:
     """The draft with a step of the geometry, which resizes by ``filter`` if it does."""
     draft = draft.on_source()
-    if stage <= draft.stage:
+    if stage <= draft.stage or draft.is_closed:
         raise misplaced(spec)
     plan = draft.plan
     fills = {one.fill for one in (*plan.geometry, use) if one.fill is not None}
@@ -140,7 +146,8 @@ def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: flo
 
 def use_of_pixels(draft: Draft, spec: Any, use: PixelUse) -> Draft:
     """As :func:`pixels`, of an operation or a group."""
-    if draft.stage > Stage.PIXELS:
+    moves = use.moves and use.name not in ("horizontal_flip", "vertical_flip")
+    if draft.stage > Stage.PIXELS or (moves and draft.is_closed):
         raise misplaced(spec)
     return draft.then(Stage.PIXELS, pixels=(*draft.plan.pixels, use))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms import arguments
+from fastload.transforms.operations.of_objects import with_objects
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
@@ -76,7 +77,8 @@ def _add(draft: Draft, spec: RandomIoUCrop, strict: bool) -> Draft:
         float(spec.trials),
     )
     use = GeometryUse("random_iou_crop", (*numbers, *(spec.sampler_options or ())), drawn=True)
-    return geometry(draft, spec, Stage.CROP, use)
+    draft = geometry(draft, spec, Stage.CROP, use)
+    return with_objects(draft, spec, clip=True, draws=True, needed=True)
 
 
 def _from_torchvision(item: Any) -> tuple[RandomIoUCrop]:

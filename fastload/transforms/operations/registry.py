@@ -66,6 +66,9 @@ ROWS: dict[str, tuple[str, ...]] = {
     ),
     "to_dtype": ("ToDtype", "ToTensor", "ConvertImageDtype", "timm.data.transforms.MaybeToTensor"),
     "normalize": ("Normalize",),
+    "clamp_bounding_boxes": ("ClampBoundingBoxes",),
+    "sanitize_bounding_boxes": ("SanitizeBoundingBoxes",),
+    "drop_crowds": ("DropCrowds",),
     "random_erasing": ("RandomErasing", "timm.data.random_erasing.RandomErasing"),
 }
 _FILES = {name: file for file, names in ROWS.items() for name in names}

@@ -1,0 +1,23 @@
+"""Boxes cut off at the picture's border."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fastload.transforms.operations.of_objects import with_objects
+from fastload.transforms.operations.operation import Draft, Operation
+
+__all__ = ["OPERATION", "ClampBoundingBoxes"]
+
+
+@dataclass(frozen=True)
+class ClampBoundingBoxes:
+    """Boxes cut off where the picture ends: by each crop, by each operation that moves pixels, and in the
+    end. What lies outside altogether has no width or height then."""
+
+
+def _add(draft: Draft, spec: ClampBoundingBoxes, strict: bool) -> Draft:
+    return with_objects(draft, spec, clip=True, closed=True)
+
+
+OPERATION = Operation(ClampBoundingBoxes, _add, {"ClampBoundingBoxes": lambda item: (ClampBoundingBoxes(),)})
