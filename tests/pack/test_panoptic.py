@@ -103,9 +103,9 @@ def test_it_comes_back(place: Path, tmp_path: Path) -> None:
 
 def test_it_is_named_beside_others(tmp_path: Path) -> None:
     made_set(tmp_path / "in", 3)
-    named = tmp_path / "in" / "annotations" / "panoptic.json"
-    fastload.pack(tmp_path / "in", tmp_path / "set", annotations=named)
-    assert "panoptic" in PackedFiles(tmp_path / "set").schema
+    for named in ("annotations/panoptic.json", tmp_path / "in" / "annotations" / "panoptic.json"):
+        fastload.pack(tmp_path / "in", tmp_path / "set", annotations=named, restart=True)
+        assert "panoptic" in PackedFiles(tmp_path / "set").schema
     fastload.pack(tmp_path / "in", tmp_path / "two", as_="coco")
     assert "panoptic" not in PackedFiles(tmp_path / "two").schema
 

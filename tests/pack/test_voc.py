@@ -154,6 +154,7 @@ HOSTILE = {
     "<annotation>a<b/></annotation>": "has both text and elements",
     "<annotation><b/>a</annotation>": "has both text and elements",
     "": "it is no XML",
+    '<?xml version="1.0" encoding="none-such"?><annotation/>': "it is no XML: unknown encoding",
 }
 
 
@@ -186,6 +187,8 @@ def test_lists_that_are_wrong(tmp_path: Path) -> None:
     for name, words in (("none.txt", "cannot be read"), ("empty.txt", "has no names")):
         with pytest.raises(PackError, match=words):
             fastload.pack(root, tmp_path / "out", annotations=root / name)
+    names = fastload.pack(root, tmp_path / "set", annotations="ImageSets/Main/dog_train.txt")
+    assert names[0].manifest.num_records == 1
     write_photo(root / "JPEGImages" / "2007_000001.png", 1)
     with pytest.raises(PackError, match="have one name"):
         fastload.pack(root, tmp_path / "out")

@@ -122,7 +122,8 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     is_json = any(name.lower().endswith(".json") for name in options.annotations)
     if options.annotations and (is_json or options.layout == "coco"):
         what = ", ".join(options.annotations)
-        paths = [Path(name).absolute() for name in options.annotations]
+        names = options.annotations
+        paths = [path.absolute() if (path := Path(name)).is_file() else place / name for name in names]
         if all(path.is_file() and is_panoptic(path) for path in paths):
             return [_panoptic(what, place, paths, options)]
         return [_Find("coco", what, lambda: coco_source(place, options.annotations, options))]

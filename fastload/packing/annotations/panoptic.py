@@ -106,7 +106,10 @@ class PanopticSamples(FileSamples):
         if self.picture(position):
             yield self.picture(position)
         for _, data in self._file.annotations(position):
-            name = json.loads(data).get("file_name")
+            try:
+                name = json.loads(data).get("file_name")
+            except ValueError:
+                continue  # said where the sample is made
             if isinstance(name, str):
                 yield os.path.join(self._masks, os.fsencode(name))
 
@@ -171,10 +174,15 @@ class PanopticSamples(FileSamples):
 
         if not isinstance(name, str) or os.path.isabs(name) or ".." in name.split("/"):
             raise ValueError(f"file_name must be a path below the folder of the PNGs. Found: {name!r:.80}")
-        with pillow.open(os.path.join(os.fsdecode(self._masks), name)) as picture:
-            if picture.mode != "RGB":
-                raise ValueError(f"{name} must be a PNG of colours, which are ids. Found: {picture.mode}")
-            colours = np.asarray(picture).astype(np.uint32)
+        try:
+            with pillow.open(os.path.join(os.fsdecode(self._masks), name)) as picture:
+                mode, colours = picture.mode, np.asarray(picture).astype(np.uint32)
+        except FileNotFoundError:
+            raise
+        except Exception as error:  # Pillow raises anything
+            raise ValueError(f"{name} cannot be read: {error}") from None
+        if mode != "RGB":
+            raise ValueError(f"{name} must be a PNG of colours, which are ids. Found: {mode}")
         if [image.get("height"), image.get("width")] != list(colours.shape[:2]):
             raise ValueError(
                 f"{name} has {colours.shape[1]}x{colours.shape[0]} pixels, its image "

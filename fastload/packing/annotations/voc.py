@@ -174,7 +174,8 @@ def _lists(place: Path, folder: bytes, said: Sequence[str]) -> dict[str, list[by
     """Names by split."""
     annotations = place / os.fsdecode(folder)
     if said:
-        return {Path(path).stem: _names(Path(path)) for path in said}
+        paths = [Path(path) if Path(path).is_file() else place / path for path in said]
+        return {path.stem: _names(path) for path in paths}
     main = place / "ImageSets" / "Main"
     for wanted in (_LISTS, ("trainval",)):
         found = {name: _names(main / f"{name}.txt") for name in wanted if (main / f"{name}.txt").exists()}

@@ -18,6 +18,7 @@ Element = list[Any]
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _FLAGS = ("difficult", "truncated")
 _DEEPEST = 32
+_RETURN = {"\r": "&#13;"}  # XML reads a bare one as a line's end
 
 
 class VocObject(NamedTuple):
@@ -79,7 +80,7 @@ def parse_voc(data: bytes) -> Element:
     parser.StartDoctypeDeclHandler = _refuse
     try:
         parser.Parse(data, True)
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError) as error:  # the latter of encodings that nobody knows
         raise ValueError(f"it is no XML: {error}") from None
     if tree.root[0] != "annotation":
         raise ValueError(f"its first element is <{tree.root[0]}>; must be <annotation>")
@@ -220,6 +221,6 @@ def to_xml(element: Element, depth: int = 0) -> str:
     )
     tabs, name = "\t" * depth, element[0]
     if isinstance(element[1], str):
-        return f"{tabs}<{name}{attributes}>{escape(element[1])}</{name}>\n"
+        return f"{tabs}<{name}{attributes}>{escape(element[1], _RETURN)}</{name}>\n"
     inside = "".join(to_xml(one, depth + 1) for one in element[1])
     return f"{tabs}<{name}{attributes}>\n{inside}{tabs}</{name}>\n"
