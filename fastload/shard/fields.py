@@ -139,9 +139,9 @@ def _field(number: int, entry: Any, classes: Sequence[str]) -> Field:
         raise ValueError(
             f"field {number} must be an object with 'name', 'kind' and 'stored'. Found: {entry!r:.200}."
         )
-    if entry["stored"] == "label" and entry["kind"] == Label.name:
-        return Field(entry["name"], Label(tuple(classes)), entry.get("of"), entry.get("source"))
+    is_label = entry["stored"] == "label" and entry["kind"] == Label.name
     try:
-        return Field(entry["name"], Kind.from_json(entry), entry.get("of"), entry.get("source"))
+        kind = Label(tuple(classes)) if is_label else Kind.from_json(entry)
+        return Field(entry["name"], kind, entry.get("of"), entry.get("source"))
     except TypeError as error:  # a setting of another type than any legal one
         raise ValueError(f"field {number} has settings that are wrong: {error}.") from None

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from field_sets import republished
+from pack_trees import run_cli
 from pictures import encoded, picture
 
 import fastload
@@ -121,6 +122,31 @@ def test_sets_of_other_classes_are_not_mixed(tmp_path: Path) -> None:
     ):
         fastload.mix([tmp_path / "one", tmp_path / "other"])
     assert len(fastload.mix([tmp_path / "one", tmp_path / "one"])) == 8
+
+
+def test_words_say_what_goes_together(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(encoded(picture(seed=1, width=9, height=8), "PNG"))
+    row = {
+        "image": "1.png",
+        "boxes": [[1, 2, 3, 4], [0, 0, 1, 1]],
+        "kinds": ["dog", "cat"],
+        "said": ["a", ""],
+    }
+    (tmp_path / "table.jsonl").write_text(json.dumps(row) + "\n")
+    words = ["boxes=boxes(xywh)", "kinds=labels(classes=['cat', 'dog']) of boxes", "said=texts"]
+    done = run_cli(
+        "pack", tmp_path / "table.jsonl", tmp_path / "set", *(w for word in words for w in ("--field", word))
+    )
+    assert done.returncode == 0, done.stderr
+    dataset = PackedFiles(tmp_path / "set")
+    assert dataset.schema["kinds"] == Field("kinds", Labels(CLASSES), "boxes")
+    assert dataset.schema["kinds"].decode(dataset.value_bytes("kinds", 0)).tolist() == [1, 0]
+    wrong = ["boxes=boxes(xywh)", "kinds=labels(classes=['cat', 'dog']) of box"]
+    done = run_cli(
+        "pack", tmp_path / "table.jsonl", tmp_path / "no", *(w for word in wrong for w in ("--field", word))
+    )
+    assert done.returncode == 1
+    assert "Field 'kinds' is of 'box', and there is no such field" in done.stderr
 
 
 def test_loaders_give_them(tmp_path: Path) -> None:
