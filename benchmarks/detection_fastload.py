@@ -27,12 +27,20 @@ def _clip(t: Any) -> dict[str, Any]:
     return {"transform": t.Compose([crop, _float(t), t.Normalize(MEAN, STD)]), "fields": ["image", "txt"]}
 
 
+def _frcnn(t: Any) -> dict[str, Any]:
+    sides = t.RandomShortestSize(range(480, 801, 32), 1333)
+    chain = t.Compose([sides, t.RandomHorizontalFlip(), _float(t)])
+    return {"transform": chain, "sizes": "pad", "fields": ["image", "image_id", "boxes", "labels"]}
+
+
 # Job -> the form of the set that it reads, and the loader's options.
 LOADERS: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    "frcnn": ("coco", _frcnn),
     "mask": ("pairs", _mask),
     "clip": ("tars-index", _clip),
 }
-PACKED = {
+PACKED: dict[str, Callable[[Path], tuple[Any, ...]]] = {
+    "coco": lambda made: (made, "--as", "coco", "--annotations", made / "annotations" / "instances.json"),
     "pairs": lambda made: (made / "images", "--as", "pairs", "--masks", str(made / "masks")),
 }
 

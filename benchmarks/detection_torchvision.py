@@ -80,7 +80,6 @@ def transform_of(job: Job, variant: str) -> Any:
         ],
         "frcnn": [
             v2.RandomShortestSize(list(range(480, 801, 32)), 1333), v2.RandomHorizontalFlip(),
-            v2.SanitizeBoundingBoxes(),
         ],
         "lsj": [
             v2.ScaleJitter((1024, 1024)), FixedSizeCrop(1024), v2.RandomHorizontalFlip(),
