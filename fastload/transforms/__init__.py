@@ -17,6 +17,7 @@ TYPE_CHECKING = False  # as in fastload: each spec is imported when it is first 
 if TYPE_CHECKING:
     from fastload.transforms.operations.aug_mix import AugMix
     from fastload.transforms.operations.auto_augment import AutoAugment
+    from fastload.transforms.operations.bucket_crop import BucketCrop
     from fastload.transforms.operations.center_crop import CenterCrop
     from fastload.transforms.operations.clamp_bounding_boxes import ClampBoundingBoxes
     from fastload.transforms.operations.color_jitter import ColorJitter
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.random_vertical_flip import RandomVerticalFlip
     from fastload.transforms.operations.random_zoom_out import RandomZoomOut
     from fastload.transforms.operations.resize import Resize
+    from fastload.transforms.operations.resize_to_patches import ResizeToPatches
     from fastload.transforms.operations.sanitize_bounding_boxes import SanitizeBoundingBoxes
     from fastload.transforms.operations.scale_jitter import ScaleJitter
     from fastload.transforms.operations.timm_augment import TimmAugment
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AugMix",
     "AutoAugment",
+    "BucketCrop",
     "ByEpoch",
     "CenterCrop",
     "ClampBoundingBoxes",
@@ -103,6 +106,7 @@ __all__ = [
     "RandomVerticalFlip",
     "RandomZoomOut",
     "Resize",
+    "ResizeToPatches",
     "SanitizeBoundingBoxes",
     "ScaleJitter",
     "TimmAugment",

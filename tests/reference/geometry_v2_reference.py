@@ -8,6 +8,7 @@ boxes to their new canvas), and references/detection/transforms.py (FixedSizeCro
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,6 +166,40 @@ def shortest(width: int, height: int, spec: T.RandomShortestSize, draws: Draws) 
     return max(int(width * r), 1), max(int(height * r), 1)
 
 
+def patched(width: int, height: int, spec: T.ResizeToPatches) -> tuple[int, int]:
+    """timm's get_image_size_for_seq: (width, height)."""
+
+    def target(ratio: float) -> tuple[int, int]:
+        w, h = (spec.patch * math.ceil(side * ratio / spec.patch) for side in (width, height))
+        return max(w, spec.patch), max(h, spec.patch)
+
+    low, high = 1e-6, 100.0
+    while high - low >= 1e-5:
+        middle = (low + high) / 2
+        w, h = target(middle)
+        fits = (w // spec.patch) * (h // spec.patch) <= spec.most
+        low, high = (middle, high) if fits else (low, middle)
+    return target(low if spec.max_ratio is None else min(low, spec.max_ratio))
+
+
+def bucket_cut(
+    width: int, height: int, spec: T.BucketCrop, draws: Draws
+) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
+    """The size that the picture is resized to, and what of that is shown."""
+    apart = [abs(math.log(width / height) - math.log(w / h)) for h, w in spec.sizes]
+    rows, columns = spec.sizes[apart.index(min(apart))]
+    if columns / width >= rows / height:
+        resized = columns, max(round(height * columns / width), rows)
+    else:
+        resized = max(round(width * rows / height), columns), rows
+    free_x, free_y = resized[0] - columns, resized[1] - rows
+    words = draws.words(CROP, 22)
+    y, x = below(words[0], words[1], free_y + 1), below(words[2], words[3], free_x + 1)
+    if not spec.anywhere:
+        x, y = round(free_x / 2), round(free_y / 2)
+    return resized, (x, y, columns, rows)
+
+
 def fixed_crop(
     width: int, height: int, spec: T.FixedSizeCrop, draws: Draws
 ) -> tuple[int, int, int, int] | None:
@@ -199,6 +234,10 @@ def after(scene: Scene, chain: list[Any], draws: Draws, ignore: int, filter: str
         elif isinstance(step, T.RandomResizedCrop):
             scene.crop(*random_crop(width, height, step.scale, step.ratio, draws))
             scene.resize(step.size[1], step.size[0], filter)
+        elif isinstance(step, T.BucketCrop):
+            resized, part = bucket_cut(width, height, step, draws)
+            scene.resize(*resized, filter)
+            scene.crop(*part)
         elif isinstance(step, (T.RandomZoomOut, T.Pad, T.RandomCrop, T.FixedSizeCrop, T.CenterCrop)):
             _with_fill(scene, step, draws, ignore)
         else:
@@ -215,6 +254,8 @@ def _size(width: int, height: int, step: Any, draws: Draws) -> tuple[int, int]:
         a = draws.words(RESIZE_TO, 0)
         size = step.min_size + below(a[0], a[1], step.max_size - step.min_size)
         return resized_shorter(width, height, size, None)
+    if isinstance(step, T.ResizeToPatches):
+        return patched(width, height, step)
     assert isinstance(step, T.Resize)
     if isinstance(step.size, int):
         return resized_shorter(width, height, step.size, step.max_size)

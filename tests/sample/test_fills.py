@@ -138,6 +138,18 @@ def test_a_colour_does_not_fit_pictures_of_one_channel(folder: Path) -> None:
     assert ((depth == 9).float().mean((1, 2, 3)) > 0.8).all()
 
 
+def test_batches_of_a_bucket_have_one_size(folder: Path) -> None:
+    sizes = [(20, 20), (12, 30), (30, 12)]
+    sampler = fastload.BucketSampler(fastload.PackedDataset(folder), sizes)
+    chain = T.Compose([T.BucketCrop(sizes), T.RandomHorizontalFlip()])
+    with DataLoader(
+        folder, 3, sampler=sampler, transform=chain, fields=["image"], sizes="list", seed=SEED
+    ) as loader:
+        found = [{tuple(image.shape[1:]) for image in batch["image"]} for batch in loader]
+    assert all(len(one) == 1 for one in found)
+    assert set.union(*found) == set(sizes)
+
+
 def test_an_iou_crop_needs_boxes(folder: Path) -> None:
     chain = T.Compose([T.RandomIoUCrop(), T.Resize((9, 9))])
     options: dict[str, Any] = {"transform": chain, "fields": ["image", "mask"]}

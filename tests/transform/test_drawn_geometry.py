@@ -11,6 +11,7 @@ import pytest
 
 from fastload import transforms as T
 from fastload._native import _C
+from fastload.sampler.buckets import buckets_of
 from fastload.transforms import compile_plan
 
 # The 0.1% points by degrees of freedom.
@@ -105,3 +106,29 @@ def test_an_iou_crop_that_nothing_satisfies_ends() -> None:
     (alone,) = views(spec, 60, 50, count=1)
     (never,) = views(spec, 60, 50, [(0.0, 0.0, 60.0, 50.0)], 1)
     assert alone == never == ((0, 0, 60, 50), (60, 50), (0, 0, 60, 50), False)
+
+
+def test_the_core_and_the_sampler_have_the_same_buckets() -> None:
+    """Ties among them: sizes twice, and pictures in the middle between two."""
+    sizes = [(20, 20), (10, 40), (40, 10), (30, 30), (15, 60), (16, 25), (25, 16)]
+    rng = np.random.default_rng(2)
+    pictures = np.concatenate([rng.integers(1, 3000, (3000, 2)), [[10, 20], [20, 10], [7, 7], [80, 100]]])
+    geometry = compile_plan(T.BucketCrop(sizes)).geometry_spec()
+    found = [_C.draw_view(geometry, w, h, 0, 0, 0).window[2:][::-1] for h, w in pictures.tolist()]
+    assert found == [sizes[bucket] for bucket in buckets_of(pictures, sizes)]
+
+
+def test_places_of_bucket_crops_are_equally_likely() -> None:
+    drawn = views(T.BucketCrop([(10, 10)], anywhere=True), 19, 10)
+    assert_uniform((view.window[0] for view in drawn), 10)
+
+
+def test_pictures_without_a_size_of_so_many_patches_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"no size of 1 patches at most for a picture of 9000000 x 9"):
+        views(T.ResizeToPatches(1, 1), 9_000_000, 9, count=1)
+    with pytest.raises(ValueError, match="BucketCrop.sizes must have at least one"):
+        T.BucketCrop([])
+    with pytest.raises(ValueError, match="ResizeToPatches.max_ratio must be above 0. Found: 0"):
+        T.ResizeToPatches(max_ratio=0)
+    with pytest.raises(ValueError, match="out of order or there twice"):
+        compile_plan(T.Compose([T.Resize(9), T.BucketCrop([(9, 9)])]))

@@ -53,6 +53,10 @@ CHAINS = {
     "random, padded": [T.RandomCrop((12, 9), padding=(2, 9, 4, 12), pad_if_needed=True, fill=77)],
     "flip, random, padded": [FLIP, T.Resize(12), T.RandomCrop(15, padding=4, fill=(1, 2, 3))],
     "padded at need": [T.Resize(6), FLIP, T.RandomCrop((20, 5), pad_if_needed=True, fill=(1, 2, 3))],
+    "bucket": [T.BucketCrop([(8, 8), (6, 12), (13, 5)])],
+    "flip, iou, bucket": [FLIP, IOU, T.BucketCrop([(8, 8), (6, 12), (13, 5)], anywhere=True)],
+    "patches": [T.ResizeToPatches(4, 12)],
+    "flip, pad, patches": [FLIP, T.Pad(3, 9), T.ResizeToPatches(3, 20, max_ratio=1.5), T.RandomCrop(3)],
     "zoom, random": [ZOOM, T.RandomCrop((3, 2), padding=30, fill=(123, 117, 104))],
 }
 

@@ -231,7 +231,9 @@ def test_refuses_empty_pictures_and_endless_sides() -> None:
     spec = steps.spec_of(steps.shorter(1000))
     with pytest.raises(ValueError, match=r"resized side must be at most 16777216 pixels.*max_size"):
         _C.draw_view(spec, 1, 65_000, 0, 0, 0)
-    with pytest.raises(ValueError, match=r"step of the geometry must be one of center_crop, .*Found: cut"):
+    with pytest.raises(
+        ValueError, match=r"step of the geometry must be one of bucket_cover, center_crop, .*Found: cut"
+    ):
         _C.GeometrySpec([("cut", [])])
     with pytest.raises(ValueError, match=r"center_crop takes 2 numbers. Found: 1"):
         _C.GeometrySpec([("center_crop", [1.0])])
@@ -243,7 +245,7 @@ def test_the_registry_and_the_core_have_the_same_steps() -> None:
         T.RandomResizedCrop(9), T.Resize(9), T.Resize((8, 9)), T.CenterCrop(9), T.RandomHorizontalFlip(),
         T.RandomResizedCrop(9, interpolation="random"), T.RandomCrop(9, padding=1, pad_if_needed=True),
         T.RandomZoomOut(), T.RandomIoUCrop(sampler_options=[0.5]), T.ScaleJitter(9), T.RandomShortestSize(9),
-        T.RandomResize(8, 9), T.FixedSizeCrop(9),
+        T.RandomResize(8, 9), T.FixedSizeCrop(9), T.BucketCrop([(8, 9)]), T.ResizeToPatches(),
     ]  # fmt: skip
     uses = [use for transform in given for use in compile_plan(transform).geometry]
     assert {use.name: len(use.numbers) for use in uses} == {

@@ -27,10 +27,11 @@ __all__ = [
 
 ORDER = (
     "[operations on pixels, as RandomGrayscale] -> [RandomZoomOut | Pad] -> [RandomIoUCrop] -> "
-    "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize] -> "
-    "[CenterCrop | RandomCrop | FixedSizeCrop] -> [Pad] -> [operations on pixels] -> [ToDtype] -> "
-    "[Normalize] -> [ToDtype] -> [RandomErasing], with one RandomHorizontalFlip anywhere, and "
-    "ClampBoundingBoxes or SanitizeBoundingBoxes behind all that crops or moves"
+    "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches] -> "
+    "[CenterCrop | RandomCrop | FixedSizeCrop] (or BucketCrop for both) -> [Pad] -> "
+    "[operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], "
+    "with one RandomHorizontalFlip anywhere, and ClampBoundingBoxes or SanitizeBoundingBoxes behind all that "
+    "crops or moves"
 )
 
 

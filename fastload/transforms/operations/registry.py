@@ -29,6 +29,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "scale_jitter": ("ScaleJitter",),
     "random_shortest_size": ("RandomShortestSize",),
     "random_resize": ("RandomResize",),
+    "resize_to_patches": ("ResizeToPatches",),
+    "bucket_crop": ("BucketCrop",),
     "center_crop": ("CenterCrop",),
     "fixed_size_crop": ("FixedSizeCrop",),
     "random_crop": ("RandomCrop",),
