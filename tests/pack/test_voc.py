@@ -188,7 +188,7 @@ def test_lists_that_are_wrong(tmp_path: Path) -> None:
         with pytest.raises(PackError, match=words):
             fastload.pack(root, tmp_path / "out", annotations=root / name)
     names = fastload.pack(root, tmp_path / "set", annotations="ImageSets/Main/dog_train.txt")
-    assert names[0].manifest.num_records == 1
+    assert names[0].manifest.num_records == 2
     write_photo(root / "JPEGImages" / "2007_000001.png", 1)
     with pytest.raises(PackError, match="have one name"):
         fastload.pack(root, tmp_path / "out")
