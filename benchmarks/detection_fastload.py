@@ -13,6 +13,8 @@ from detection_jobs import MEAN, STD, Job, endless, tokens
 
 __all__ = ["LOADERS", "batches", "prepare"]
 
+GREYS = (123, 117, 104)
+
 
 def _mask(t: Any) -> dict[str, Any]:
     return {"transform": t.Compose([t.RandomResizedCrop(512), t.RandomHorizontalFlip(), _float(t)])}
@@ -27,6 +29,20 @@ def _clip(t: Any) -> dict[str, Any]:
     return {"transform": t.Compose([crop, _float(t), t.Normalize(MEAN, STD)]), "fields": ["image", "txt"]}
 
 
+def _ssd(t: Any) -> dict[str, Any]:
+    expand = t.RandomZoomOut(fill=GREYS)
+    resize = [t.RandomIoUCrop(), t.Resize((320, 320)), t.RandomHorizontalFlip()]
+    distort = t.RandomPhotometricDistort(p=1.0)
+    chain = t.Compose([distort, expand, *resize, t.SanitizeBoundingBoxes(), _float(t)])
+    return {"transform": chain, "collate": "list"}
+
+
+def _lsj(t: Any) -> dict[str, Any]:
+    geometry = [t.ScaleJitter((1024, 1024)), t.FixedSizeCrop((1024, 1024), fill=GREYS)]
+    chain = t.Compose([*geometry, t.RandomHorizontalFlip(), t.SanitizeBoundingBoxes(), _float(t)])
+    return {"transform": chain, "collate": "list", "masks": "dense"}
+
+
 def _frcnn(t: Any) -> dict[str, Any]:
     sides = t.RandomShortestSize(range(480, 801, 32), 1333)
     chain = t.Compose([sides, t.RandomHorizontalFlip(), _float(t)])
@@ -35,6 +51,8 @@ def _frcnn(t: Any) -> dict[str, Any]:
 
 # Job -> the form of the set that it reads, and the loader's options.
 LOADERS: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {
+    "ssd": ("coco", _ssd),
+    "lsj": ("coco", _lsj),
     "frcnn": ("coco", _frcnn),
     "mask": ("pairs", _mask),
     "clip": ("tars-index", _clip),
