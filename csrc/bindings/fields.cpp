@@ -1,6 +1,7 @@
 // Fields of any kind: the table of kinds, plans, places in a batch.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -131,7 +132,7 @@ constexpr std::array<const char*, 6> kForms{"picture", "label",  "fixed",
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
                 const FormatArg& format, bool nearest, int fill, const std::string& points,
-                bool relative, bool follows) {
+                bool relative, std::vector<std::array<uint16_t, 2>> pairs, bool follows) {
   new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
                        view,
                        part,
@@ -140,6 +141,7 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                        {to_format(format), nearest, {}, store, fill},
                        by_name<PointFormat>("points", kPointFormats, points),
                        relative,
+                       std::move(pairs),
                        follows};
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());
   self->blank.assign(bytes, bytes + blank.size());
@@ -158,7 +160,8 @@ void register_plans(nb::module_& m) {
            nb::arg("part") = 0, nb::arg("width") = 0, nb::arg("blank") = nb::bytes("", 0),
            nb::arg("store") = StoreSpec(), nb::arg("format") = FormatArg(3, 8, false),
            nb::arg("nearest") = false, nb::arg("fill") = 0, nb::arg("points") = "xyxy",
-           nb::arg("relative") = false, nb::arg("follows") = false,
+           nb::arg("relative") = false, nb::arg("pairs") = std::vector<std::array<uint16_t, 2>>{},
+           nb::arg("follows") = false,
            "form: picture, label, fixed, ragged, points or masks. part: of a picture its stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
            "row. blank: an element or value that positions without a sample have, b'' for a "
@@ -166,7 +169,8 @@ void register_plans(nb::module_& m) {
            "fill, or zeros. format (channels, bits, ids), nearest, fill: of a picture, as cut(). "
            "points: xyxy, xywh, cxcywh, xy, xyv, polygons, rle or mixed. width of masks: bytes of "
            "each, "
-           "or 0 where they differ in size. follows: its rows are those of the view's objects.");
+           "or 0 where they differ in size. pairs: of points, which change places in a mirror. "
+           "follows: its rows are those of the view's objects.");
   m.attr("INDEX") = FieldPlan::kIndex;
 }
 

@@ -171,7 +171,7 @@ def _field_plan(
     if isinstance(kind, Boxes):
         return _C.FieldPlan("points", points=kind.format, relative=kind.relative, **more)
     if isinstance(kind, Keypoints):
-        return _C.FieldPlan("points", points="xyv" if kind.visibility else "xy", **more)
+        return _C.FieldPlan("points", points="xyv" if kind.visibility else "xy", pairs=kind.pairs, **more)
     if isinstance(kind, Polygons) and layout.form == "masks":
         more["width"] = layout.item_bytes if layout.has_offsets else 0
         return _C.FieldPlan("masks", points=kind.format, **more)

@@ -278,6 +278,38 @@ def test_views_that_drop_have_rows_of_their_own(dataset: PackedDataset) -> None:
         assert batch["small_ids"].values.numel() < batch["whole_ids"].values.numel()
 
 
+@pytest.mark.parametrize("visibility", [False, True])
+@pytest.mark.parametrize(
+    ("chain", "mirrored"),
+    [
+        ([], False),
+        ([T.RandomHorizontalFlip(1.0)], True),
+        ([T.RandomVerticalFlip(1.0)], True),
+        ([T.RandomHorizontalFlip(1.0), T.RandomVerticalFlip(1.0)], False),
+        ([T.RandomRotation((90, 90))], False),
+        ([T.RandomRotation((30, 30)), T.Resize((20, 30)), T.RandomHorizontalFlip(1.0)], True),
+    ],
+)
+def test_left_and_right_change_places(
+    chain: list[Any], mirrored: bool, visibility: bool, tmp_path: Path
+) -> None:
+    """Against the same points of a set that has no pairs; what is not labelled stays where it is."""
+    points = np.arange(30, dtype=np.float32).reshape(2, 5, 3) + 1
+    points[1, 2:4] = 0
+    points = points if visibility else points[..., :2]
+    found = []
+    for number, pairs in enumerate([(), ((1, 2), (3, 4))]):
+        kinds = {"image": Image(), "points": Keypoints(5, visibility, pairs)}
+        rows = [{"image": encoded(picture(0, 40, 40)), "points": points}]
+        one = PackedDataset(write_field_set(tmp_path / str(number), Schema.of(kinds), rows))
+        (batch,) = list(DataLoader(one, 1, transform=T.Compose(chain) if chain else None))
+        found.append(batch["points"][0])
+    assert torch.equal(found[1], found[0][:, [0, 2, 1, 4, 3]] if mirrored else found[0])
+    if visibility:
+        assert not found[0][1, 2:4].any()
+        assert found[0][1, 4].all()
+
+
 # ---- what is refused ----------------------------------------------------------------------------
 
 

@@ -86,6 +86,8 @@ void copy_points(const FieldPlan& field, const ObjectsPlan* objects, const Tile&
   const PointMap map(tile.view, tile.stored.width, tile.stored.height, tile.drawn.width,
                      tile.drawn.height, tile.motions);
   map.move(rows, field.points, field.relative);
+  if (field.pairs.empty()) return;
+  map.swap_pairs(rows, field.width, field.points == PointFormat::kXyv ? 3 : 2, field.pairs);
 }
 
 // What has rows, of which each sample has a number of its own.

@@ -46,6 +46,14 @@ void check(const FieldPlan& field, size_t number) {
                                        std::to_string(row_unit(field.points)) +
                                        " bytes. Found: " + std::to_string(field.width) + ".");
   }
+  for (const auto& [first, second] : field.pairs) {
+    const bool points = field.points == PointFormat::kXy || field.points == PointFormat::kXyv;
+    const uint32_t most = points ? field.width / row_unit(field.points) : 0;
+    if (std::max(first, second) < most) continue;
+    throw Error(ErrorKind::kValue, where + "must have pairs of its " + std::to_string(most) +
+                                       " points. Found: " + std::to_string(first) + " and " +
+                                       std::to_string(second) + ".");
+  }
   if (field.is_areas() && field.width != 1) {
     throw Error(ErrorKind::kValue, where + "must have areas as rows of 1 byte. Found: " +
                                        std::to_string(field.width) + ".");

@@ -49,10 +49,11 @@ struct FieldPlan {
   // What positions without a sample have: an element of a picture, repeated, or the value. Empty:
   // of a picture its fill, else zeros.
   std::vector<uint8_t> blank;
-  CutSpec picture;                          // of a picture; the operations are its view's
-  PointFormat points = PointFormat::kXyxy;  // of kPoints and kMasks
-  bool relative = false;                    // in parts of the picture's width and height
-  bool follows = false;                     // its rows are those of the view's objects that stay
+  CutSpec picture;                                  // of a picture; the operations are its view's
+  PointFormat points = PointFormat::kXyxy;          // of kPoints and kMasks
+  bool relative = false;                            // in parts of the picture's width and height
+  std::vector<std::array<uint16_t, 2>> pairs = {};  // of points of a row, left and right
+  bool follows = false;  // its rows are those of the view's objects that stay
 
   [[nodiscard]] bool is_ragged() const {
     return form == Form::kRagged || form == Form::kPoints || (form == Form::kMasks && width != 0);

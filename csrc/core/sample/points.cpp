@@ -29,6 +29,18 @@ uint32_t word(std::span<const uint8_t> bytes, size_t number) {
                                       " bytes has no " + what + ". Pack again.");
 }
 
+// Whether the motions together turn a picture over: the sign of their matrices' determinants.
+bool turns_over(const std::vector<Motion>& motions) {
+  bool over = false;
+  for (const Motion& motion : motions) {
+    const auto& a = motion.a;
+    const double determinant = a[0] * (a[4] - a[5] * a[7]) - a[1] * (a[3] - a[5] * a[6]) +
+                               a[2] * (a[3] * a[7] - a[4] * a[6]);
+    over = over != (determinant < 0);
+  }
+  return over;
+}
+
 }  // namespace
 
 PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
@@ -41,6 +53,7 @@ PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t d
       resize_x_(static_cast<double>(view.resized_width) / view.crop.width),
       resize_y_(static_cast<double>(view.resized_height) / view.crop.height),
       scaled_(drawn_width != width || drawn_height != height),
+      mirrors_((view.flip != turns_over(motions.source)) != turns_over(motions.cut)),
       before_(motions.source.begin(), motions.source.end()),
       motions_(motions.cut.begin(), motions.cut.end()) {}
 
@@ -128,6 +141,7 @@ void PointMap::move_box(float* row, PointFormat format, bool relative) const {
 
 void PointMap::move_points(std::span<uint8_t> bytes, size_t numbers, bool relative) const {
   for (size_t at = 0; at < bytes.size(); at += numbers * sizeof(float)) {
+    if (numbers == 3 && load<3>(bytes.data() + at) == std::array<float, 3>{}) continue;
     auto row = load<2>(bytes.data() + at);
     const Point p = point(row[0], row[1], relative);
     row = {static_cast<float>(p.x), static_cast<float>(p.y)};
@@ -151,6 +165,18 @@ void PointMap::move_polygons(std::span<uint8_t> bytes) const {
   }
   if (counts > words || counts * 2 != words - at) no_rows("outlines of objects", bytes.size());
   move_points(bytes.subspan(4 * at), 2, false);
+}
+
+void PointMap::swap_pairs(std::span<uint8_t> bytes, size_t row_bytes, size_t numbers,
+                          const Pairs& pairs) const {
+  if (!mirrors_) return;
+  const size_t size = numbers * sizeof(float);
+  for (size_t row = 0; row + row_bytes <= bytes.size(); row += row_bytes) {
+    for (const auto& [first, second] : pairs) {
+      uint8_t* const one = bytes.data() + row + first * size;
+      std::swap_ranges(one, one + size, bytes.data() + row + second * size);
+    }
+  }
 }
 
 void PointMap::move(double& x, double& y) const {

@@ -1,6 +1,7 @@
 // Boxes, points and outlines under a view, by arithmetic.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,6 +21,8 @@ namespace fastload {
 // where it takes the pixels. Nothing is clipped: what lies outside the view stays.
 class PointMap {
  public:
+  using Pairs = std::vector<std::array<uint16_t, 2>>;
+
   // `width`, `height`: of the picture whose pixels the points are in. `drawn_width`,
   // `drawn_height`: of the one that `view` was drawn of, which is the same but for the decoded
   // tier.
@@ -27,10 +30,15 @@ class PointMap {
            uint32_t drawn_height, const Motions& motions = {});
 
   // Moves the rows in place; relative ones are in parts of the picture before and of the view
-  // after. Corners of a flipped box change places, so that the first stays the left one; a box that
-  // is moved becomes the one around its four corners; the order of points stays. Numbers are
-  // float32, rounded once. Throws Error(kFormat) for bytes that are no rows of that format.
+  // after. Points of xyv that are 0 0 0 (COCO's "not labelled") stay so. Corners of a flipped box
+  // change places, so that the first stays the left one; a box that is moved becomes the one around
+  // its four corners; the order of points stays. Numbers are float32, rounded once. Throws
+  // Error(kFormat) for bytes that are no rows of that format.
   void move(std::span<uint8_t> bytes, PointFormat format, bool relative) const;
+  // The points of these pairs change places in each row, where the view is a mirror image: what was
+  // a left eye looks like a right one. Rows are of `row_bytes`, points of `numbers` float32.
+  void swap_pairs(std::span<uint8_t> bytes, size_t row_bytes, size_t numbers,
+                  const Pairs& pairs) const;
   // Moves a point that is in pixels.
   void move(double& x, double& y) const;
 
@@ -51,6 +59,7 @@ class PointMap {
   double scale_x_, scale_y_;    // from the stored picture to it
   double resize_x_, resize_y_;  // from the crop to the resized picture
   bool scaled_;
+  bool mirrors_;                     // left and right have changed places
   std::vector<PointMotion> before_;  // motions of the whole picture
   std::vector<PointMotion> motions_;
 };
