@@ -32,8 +32,8 @@ __all__ = ["add", "run"]
 _SOURCE = (
     "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), a .csv, "
     ".jsonl, .parquet or .arrow table: path and label, or any columns; Parquet and Arrow files in a folder, "
-    "or on the Hub (hf://datasets/OWNER/NAME); annotated images: YOLO's data.yaml, VOC2012, folders "
-    "images and masks"
+    "or on the Hub (hf://datasets/OWNER/NAME); annotated images: COCO's annotations, YOLO's "
+    "data.yaml, VOC2012, folders images and masks"
 )
 
 

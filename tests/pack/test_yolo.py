@@ -71,6 +71,18 @@ def test_numbers_are_those_of_the_files(tmp_path: Path, kind: str) -> None:
             assert dataset.value_bytes("image", 0) == file.read()
 
 
+def test_a_loader_gives_corners_in_pixels(tmp_path: Path) -> None:
+    fastload.pack(write_yolo(tmp_path / "in", 6, splits=("train",)), tmp_path / "set")
+    loader = fastload.DataLoader(tmp_path / "set", batch_size=6, collate="list", num_workers=1)
+    images, targets = next(iter(loader))
+    assert [tuple(image.shape) for image in images] == [(3, 30, 40 + i) for i in range(6)]
+    for i, target in enumerate(targets):
+        boxes = boxes_of(yolo_lines(i), "boxes").astype(np.float64)
+        corners = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], 1)
+        assert np.allclose(target["boxes"].numpy(), corners * [40 + i, 30, 40 + i, 30], atol=1e-4)
+        assert target["labels"].tolist() == [int(line[0]) for line in yolo_lines(i)]
+
+
 def test_fields(tmp_path: Path) -> None:
     common = [
         Field("image", Image()),
