@@ -49,6 +49,8 @@ def fields_layout(
             wanted = Sizes("list")
         dense = options.masks == "dense"
         (one,) = layout_of((field,), plan.of_view(number).dtype, size, wanted, dense).fields
+        if any(use.name == "bucket_cover" for use in plan.of_view(number).geometry):
+            one = replace(one, multiple=1)  # a batch of one bucket has one size: its own, not a larger one
         planned.append(one if name == field.name else replace(one, name=name, view=number, of=field.name))
     return SampleLayout(tuple(planned))
 

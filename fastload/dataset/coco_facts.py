@@ -84,7 +84,11 @@ def _points(points: np.ndarray) -> dict[str, list[Any]]:
 
 def _categories(dataset: Any, roles: Roles) -> list[dict[str, Any]]:
     """The classes by the numbers that the source gives them; without names those that labels can be."""
-    kind = dataset.schema[roles.labels].kind
+    field = dataset.schema[roles.labels]
+    kind, source = field.kind, field.source
+    known = source.get("categories") if isinstance(source, dict) else None
+    if isinstance(known, list) and sorted(one["id"] for one in known) == sorted(roles.numbers):
+        return [dict(one) for one in known]  # as the JSON had them, with what it said besides
     names = list(kind.classes) if isinstance(kind, Labels) else []
     if not names:
         return [{"id": number, "name": str(number)} for number in _seen(dataset, roles)]

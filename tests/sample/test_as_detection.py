@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from field_sets import write_field_set
+from made_detection import made_set
 from object_sets import object_samples, object_schema, object_set
 from pycocotools import mask as coco_masks
 from pycocotools.coco import COCO
@@ -177,3 +178,21 @@ def test_torchs_loader_around_ours_gets_the_engines_batches(
         found = [target["image_id"] for _, targets in around for target in targets]
         assert found == [target["image_id"] for _, targets in DataLoader(objects[0], batch_size=4,
                          collate="list", shuffle=True, seed=1) for target in targets]  # fmt: skip
+
+
+def test_a_packed_coco_set_says_what_its_json_said(tmp_path: Path) -> None:
+    made = made_set(tmp_path / "coco", 6, seed=3)
+    fastload.pack(tmp_path / "coco", tmp_path / "packed", annotations=[str(made.json)], num_proc=1)
+    (folder,) = sorted(path.parent for path in (tmp_path / "packed").rglob("dataset.json"))
+    found = quietly(lambda: PackedDataset(folder).as_detection().coco)
+    wanted = quietly(lambda: COCO(str(made.json)))
+    assert sorted(found.getImgIds()) == sorted(wanted.getImgIds())
+    assert sorted(found.getAnnIds()) == sorted(wanted.getAnnIds())
+    assert found.dataset["categories"] == wanted.dataset["categories"]
+    assert len(wanted.anns) > 6
+    for number, one in wanted.anns.items():
+        other = found.anns[number]
+        for name in ("image_id", "category_id", "iscrowd", "num_keypoints"):
+            assert other[name] == one[name]
+        assert np.allclose(other["bbox"], one["bbox"], atol=1e-4)
+        assert np.array_equal(found.annToMask(other), wanted.annToMask(one))
