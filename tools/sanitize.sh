@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 seconds=${FUZZ_SECONDS:-60}
 jobs=${FUZZ_JOBS:-2}
 clangxx=${CLANGXX:-clang++}
-read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_decode fuzz_formats fuzz_index fuzz_column}"
+read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_decode fuzz_formats fuzz_index fuzz_column fuzz_polygons}"
 out=build/fuzz
 say() { printf '[sanitize] %s\n' "$*"; }
 

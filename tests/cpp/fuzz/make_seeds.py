@@ -22,7 +22,7 @@ from PIL import Image
 
 CORPUS = Path(__file__).with_name("corpus.txt")
 JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_decode")
-TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index", "fuzz_column")
+TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index", "fuzz_column", "fuzz_polygons")
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
 
 
@@ -148,6 +148,20 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
         yield "fuzz_index", name, file
     for name, file in columns():
         yield "fuzz_column", name, file
+    for name, way, value in polygons():
+        yield "fuzz_polygons", name, bytes([way, 39, 29]) + rng.randbytes(14) + value
+
+
+def polygons() -> Iterator[tuple[str, int, bytes]]:
+    """A triangle, an area of 30 x 40 pixels, and both beside an object without outlines."""
+    corners = (1.5, 2.0, 35.25, 4.0, 20.0, 28.75)
+    counts = (500, 100, 600)
+    yield "outlines", 0, struct.pack("<3I6f", 1, 1, 3, *corners)
+    yield "areas", 1, struct.pack("<7I", 1, 30, 40, 3, *counts)
+    head = struct.pack("<10I", 3, 0, 1, 0, 1, 0, 3, 30, 40, 3)
+    yield "mixed", 2, head + struct.pack("<6d3I", *corners, *counts)
+    for number, at in enumerate((1e300, float("nan"), -0.0, 2.0**31, -1e9)):
+        yield f"far-{number}", 2, struct.pack("<4I", 1, 0, 1, 3) + struct.pack("<6d", *corners[:5], at)
 
 
 def saved() -> Iterator[tuple[str, str, bytes]]:
