@@ -257,6 +257,11 @@ class Plan:
     def made_of(self, picture: Any, seed: int, epoch: int = 0, sample: int = 0, draw: int = 0) -> Any:
         """What the core makes of one (height, width, 3) uint8 picture outside a batch: (h, w, 3 * itemsize)
         bytes of ``dtype``."""
+        if self.needs_boxes:
+            raise ValueError(
+                "RandomIoUCrop draws from the sample's boxes, which are not there where pictures of "
+                "different sizes are cut one by one for a callable. Put a Resize to a fixed size before it."
+            )
         geometry, (height, width) = self.geometry_spec(), picture.shape[:2]
         if self.source:
             picture = _C.operate(picture, self.source_spec(), seed, epoch, sample, draw)
@@ -268,7 +273,7 @@ class Plan:
             pixels = _C.resize(picture, view, filter, fill=self._colour())
             made = _C.store(_C.operate(pixels, self.pixel_spec(), seed, epoch, sample, draw), store)
         else:
-            made = _C.resize_store(picture, view, filter, store)
+            made = _C.resize_store(picture, view, filter, store, fill=self._colour())
         if self.erase is not None:
             _C.erase(made, store, seed, epoch, sample, draw)
         return made
