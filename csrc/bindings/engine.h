@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "fallback.h"
 #include "gil.h"
+#include "mosaic.h"
 #include "sources.h"
 
 namespace fastload::bindings {
@@ -22,6 +23,13 @@ using ImagesArg = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cp
 using LabelsArg = nb::ndarray<int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using IdsArg = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using DrawsArg = nb::ndarray<const uint32_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+using PartnersArg = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+inline std::vector<int64_t> partner_list(const std::optional<PartnersArg>& partners) {
+  if (!partners) return {};
+  return {partners->data(), partners->data() + partners->size()};
+}
 
 // nanobind holds the class itself, so the pointer that leaks after fork needs a class around it.
 struct PyEngine {
@@ -53,9 +61,10 @@ struct PyAnnounced {
 
 inline uint64_t queue(PyEngine& self, BatchRequest request, nb::object memory, const IdsArg& ids,
                       const std::optional<DrawsArg>& draws, uint64_t epoch,
-                      const PyAnnounced* announced) {
+                      const PyAnnounced* announced, const std::optional<PartnersArg>& partners) {
   request.ids.assign(ids.data(), ids.data() + ids.size());
   if (draws) request.draws.assign(draws->data(), draws->data() + draws->size());
+  request.partners = partner_list(partners);
   request.epoch = epoch;
   if (announced != nullptr) request.ahead = announced->group;
   request.owner = shared_owner(std::move(memory));  // the arrays that the batch fills
@@ -80,8 +89,9 @@ inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running runni
 }
 
 inline SamplePlan sample_plan(FieldsPlan fields, uint64_t seed, uint64_t max_pixels,
-                              uint32_t decoded_side, DecodeOnce once = DecodeOnce::kCheaper) {
-  SamplePlan plan{std::move(fields), seed, {}, decoded_side, once};
+                              uint32_t decoded_side, DecodeOnce once = DecodeOnce::kCheaper,
+                              const std::optional<MosaicArg>& mosaic = {}) {
+  SamplePlan plan{std::move(fields), seed, {}, decoded_side, once, to_mosaic(mosaic)};
   plan.limits.max_pixels = max_pixels;
   return plan;
 }

@@ -84,7 +84,7 @@ FieldPlace read_place(const FieldsPlan& plan, const FieldPlan& field, std::span<
 
 uint64_t submit_fields(PyEngine& self, nb::object memory, const nb::sequence& places,
                        const IdsArg& ids, const std::optional<DrawsArg>& draws, uint64_t epoch,
-                       const PyAnnounced* announced) {
+                       const PyAnnounced* announced, const std::optional<PartnersArg>& partners) {
   const auto array = nb::cast<ImagesArg>(memory);
   BatchRequest request;
   const FieldsPlan& plan = self.engine->plan().fields;
@@ -92,18 +92,20 @@ uint64_t submit_fields(PyEngine& self, nb::object memory, const nb::sequence& pl
     request.places.push_back(
         read_place(plan, plan.fields()[i], {array.data(), array.size()}, places[i]));
   }
-  return queue(self, std::move(request), std::move(memory), ids, draws, epoch, announced);
+  return queue(self, std::move(request), std::move(memory), ids, draws, epoch, announced, partners);
 }
 
 nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg>& draws,
-                 uint64_t epoch) {
+                 uint64_t epoch, const std::optional<PartnersArg>& partners) {
   const FieldsPlan& plan = self.engine->plan().fields;
   std::vector<Measured> found;
   {
     const GilRelease release;
     const std::span<const uint32_t> all =
         draws ? std::span(draws->data(), draws->size()) : std::span<const uint32_t>();
-    found = self.engine->measure({ids.data(), ids.size()}, all, epoch);
+    const std::span<const int64_t> others =
+        partners ? std::span(partners->data(), partners->size()) : std::span<const int64_t>();
+    found = self.engine->measure({ids.data(), ids.size()}, all, epoch, others);
   }
   nb::list list;
   for (Measured& one : found) {
@@ -184,11 +186,11 @@ void add_fields(nb::class_<PyEngine>& engine) {
              std::vector<ViewPlan> views, std::vector<FieldPlan> fields, uint64_t seed, int threads,
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
              uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
-             const std::string& decode_once) {
+             const std::string& decode_once, const std::optional<MosaicArg>& mosaic) {
             make(self, read_sources(sources, pixels, decoded_side, parts),
                  sample_plan(FieldsPlan(std::move(views), std::move(fields)), seed, max_pixels,
                              decoded_side,
-                             by_name<DecodeOnce>("decode_once", kDecodeOnce, decode_once)),
+                             by_name<DecodeOnce>("decode_once", kDecodeOnce, decode_once), mosaic),
                  {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
                  nb::make_tuple(nb::list(sources), nb::list(parts), nb::list(pixels)));
           },
@@ -197,15 +199,20 @@ void add_fields(nb::class_<PyEngine>& engine) {
           nb::arg("most_threads") = 0, nb::arg("cpus") = std::vector<int>{},
           nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0, nb::arg("decoded_side") = 0,
           nb::arg("pixels") = nb::tuple(), nb::arg("decode_once") = "cheaper",
+          nb::arg("mosaic").none() = nb::none(),
           "Of any fields. parts: for each source (the Readers of its second stream of records and "
           "so on, its Columns). views: [ViewPlan]. fields: [FieldPlan]. Batches of it are measured "
           "and submitted by measure() and submit_fields(). decode_once: several views of a picture "
-          "are decoded together where that is cheaper; always, never: tests and benchmarks.")
+          "are decoded together where that is cheaper; always, never: tests and benchmarks. "
+          "mosaic: as "
+          "compose() takes it, or None.")
       .def("measure", &measure, nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"),
+           nb::arg("partners").none() = nb::none(),
            "For each field None, or where each sample's rows begin (n + 1,) int64, in rows, or "
            "heights and widths of pictures (n, 2) int64. Nothing is decoded.")
       .def("submit_fields", &submit_fields, nb::arg("memory"), nb::arg("places"), nb::arg("ids"),
            nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
+           nb::arg("partners").none() = nb::none(),
            "Queues a batch into memory (bytes,) uint8. places: for each field (offset, stride), or "
            "of rows (offset, offsets (n + 1,) int64 in rows), of padded pictures (offset, stride, "
            "row_stride, height, width), of a list of pictures their offsets (n,) int64; of "

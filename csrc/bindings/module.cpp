@@ -20,6 +20,7 @@ NB_MODULE(_C, m) {
   fastload::bindings::register_column(m);
   fastload::bindings::register_objects(m);
   fastload::bindings::register_fields(m);
+  fastload::bindings::register_mosaic(m);
   fastload::bindings::register_points(m);
   fastload::bindings::register_engine(m);
   fastload::bindings::register_slots(m);

@@ -47,6 +47,7 @@ def make_engine(
         "keep": ahead.keep,
         "decoded_side": decoded_side(options.cache_decoded),
         "pixels": pixels,
+        "mosaic": plan.mosaic.as_tuple() if plan.mosaic is not None else None,
     }
     if delivery.is_pair:
         height, width = delivery.layout.picture_size(0)

@@ -23,7 +23,8 @@ from fastload.prefetch.filling import Filling
 from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.prefetch.slots import SlotPool, Slots
 from fastload.sample.delivery import Delivery
-from fastload.sampler import Sampler
+from fastload.sampler import BatchIds, Sampler
+from fastload.sampler.order import IdArray
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
@@ -50,6 +51,17 @@ def host_memory(form: Form, options: Options) -> BatchMemory:
     """Memory that the consumer may keep."""
     pin = options.pin_memory and torch.cuda.is_available()
     return BatchMemory(form.delivery, SlotPool(keep=options.most_prefetch + 2, pin=pin))
+
+
+def _partners(plan: Plan, sampler: Sampler, seed: int) -> Callable[[int, BatchIds], IdArray] | None:
+    """What a batch's samples are put together with; None: nothing."""
+    use = plan.mosaic
+    if use is None:
+        return None
+    from fastload.sampler.partners import Partnering, partners
+
+    of = Partnering(use.tiles, use.p, use.mixup)
+    return lambda epoch, batch: partners(sampler, seed, epoch, batch, of)
 
 
 class NativeBackend:
@@ -93,7 +105,9 @@ class NativeBackend:
         filling = Filling(self._engine, self.delivery.layout, self.delivery.is_pair)
         depth = options.prefetch_factor if depth is None else depth
         #: The queue of host batches, for whoever takes them before the consumer does.
-        self.feeder = Feeder(filling, sampler, memory.slots, depth, ahead.samples)
+        self.feeder = Feeder(
+            filling, sampler, memory.slots, depth, ahead.samples, _partners(plan, sampler, options.seed)
+        )
         self._upcoming: Upcoming | None = None
         if self._reading.disk is not None:
             from fastload.backends.upcoming import Upcoming, node_ranks

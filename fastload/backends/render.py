@@ -63,6 +63,10 @@ class Renderer:
         on_error: str,
         side: int | str | None = None,
     ) -> None:
+        if plan.needs_engine:
+            raise ValueError(
+                "Callables behind Mosaic get pictures of one size: let Resize((height, width)) say it."
+            )
         self._dataset = dataset
         self._plan = plan
         self._seed = seed

@@ -18,7 +18,7 @@ from fastload.prefetch.announcing import BatchKey, following
 from fastload.sample.captions import Captions
 from fastload.sample.ragged import Ragged
 from fastload.sampler import BatchIds, Sampler
-from fastload.transfer.draws import sample_words
+from fastload.sampler.philox import sample_words
 
 if TYPE_CHECKING:
     from fastload.backends.faults import SampleReport

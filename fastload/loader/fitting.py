@@ -78,10 +78,24 @@ def _check_order(dataset: Any, kind: Kind, given: Mapping[str, Any]) -> None:
         raise ValueError("shuffle='block' is for one packed dataset, without a sampler. Pass shuffle=True.")
 
 
+def _check_mosaic(plan: Plan, options: Options) -> None:
+    """What samples of several pictures do not go with."""
+    if plan.needs_engine and options.cache_decoded is not None:
+        raise ValueError(
+            "Mosaic and cache_decoded exclude each other: a mosaic decodes what it shows of each picture. "
+            "Leave one out."
+        )
+    if plan.needs_engine and plan.needs_boxes:
+        raise ValueError("RandomIoUCrop draws from the boxes of one picture. Leave it out behind Mosaic.")
+    if plan.needs_engine and options.backend == "dali":
+        raise ValueError("backend='dali' decodes pictures one by one; Mosaic needs backend='native'.")
+
+
 def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
     if kind is Kind.PACKED and any(view.picture for view in plan.every) and runs_python(plan, options):
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
     native = kind is Kind.PACKED and not runs_python(plan, options)
+    _check_mosaic(plan, options)
     if options.backend == "dali":
         if not native:
             raise ValueError(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from fastload.sampler import BatchIds, Sampler
+from fastload.sampler.order import IdArray
 
 __all__ = ["Announced", "Announcements", "BatchKey", "following"]
 
@@ -41,6 +42,7 @@ class Announced(Generic[Handle]):
     key: BatchKey
     batch: BatchIds
     handle: Handle | None = None
+    partners: IdArray | None = None  # what its samples are put together with, (n, k) sample ids; -1: none
 
 
 class Announcements(Generic[Handle]):
@@ -51,19 +53,22 @@ class Announcements(Generic[Handle]):
         ahead: samples.
         announce: begins to read a batch's records; gives a handle.
         forget: the batch of a handle will not be asked for.
+        partners: of an epoch and a batch, the other samples that each is put together with.
     """
 
     def __init__(
         self,
         sampler: Sampler,
         ahead: int,
-        announce: Callable[[BatchKey, BatchIds], Handle],
+        announce: Callable[[BatchKey, BatchIds, IdArray | None], Handle],
         forget: Callable[[Handle], None],
+        partners: Callable[[int, BatchIds], IdArray] | None = None,
     ) -> None:
         self._sampler = sampler
         self._ahead = ahead
         self._announce = announce
         self._forget = forget
+        self._partners = partners
         self._waiting: deque[Announced[Handle]] = deque()
         self._samples = 0  # of those
 
@@ -71,7 +76,14 @@ class Announcements(Generic[Handle]):
         """The batch ``key``. If another one is announced first, all are forgotten."""
         if self._waiting and self._waiting[0].key != key:
             self.forget()
-        return self._waiting[0] if self._waiting else Announced(key, self._sampler.batch(*key))
+        if self._waiting:
+            return self._waiting[0]
+        batch = self._sampler.batch(*key)
+        return Announced(key, batch, None, self.partners_of(key.epoch, batch))
+
+    def partners_of(self, epoch: int, batch: BatchIds) -> IdArray | None:
+        """What a batch's samples are put together with; None: nothing."""
+        return None if self._partners is None else self._partners(epoch, batch)
 
     def taken(self) -> None:
         """The batch of :meth:`find` is in work."""
@@ -93,7 +105,8 @@ class Announcements(Generic[Handle]):
             if key is None:
                 return
             batch = self._sampler.batch(*key)
-            self._waiting.append(Announced(key, batch, self._announce(key, batch)))
+            partners = self.partners_of(key.epoch, batch)
+            self._waiting.append(Announced(key, batch, self._announce(key, batch, partners), partners))
             self._samples += len(batch.ids)
             last = key
 

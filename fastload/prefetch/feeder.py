@@ -49,7 +49,15 @@ class Feeder:
     are being read.
     """
 
-    def __init__(self, filling: Filling, sampler: Sampler, slots: Slots, depth: int, ahead: int = 0) -> None:
+    def __init__(
+        self,
+        filling: Filling,
+        sampler: Sampler,
+        slots: Slots,
+        depth: int,
+        ahead: int = 0,
+        partners: Callable[[int, BatchIds], Ids] | None = None,
+    ) -> None:
         self._filling = filling
         self._engine = filling.engine
         self._sampler = sampler
@@ -60,8 +68,9 @@ class Feeder:
         self._announced = Announcements(
             sampler,
             ahead,
-            lambda key, batch: engine.announce(batch.ids, batch.draws, key.epoch),
+            lambda key, batch, partners: engine.announce(batch.ids, batch.draws, key.epoch, partners),
             engine.forget,
+            partners,
         )
         self.waited = 0.0  # seconds in which wait() was blocked; for the consumer's thread alone
         self._last: BatchKey | None = None  # the last one submitted
@@ -151,10 +160,12 @@ class Feeder:
         of_one = BatchIds(
             np.array([sample], dtype=np.int64), None if draws is None else draws[position : position + 1]
         )
-        layout = self._filling.planned(of_one.ids, of_one.draws, pending.key.epoch)
+        epoch = pending.key.epoch
+        partners = self._announced.partners_of(epoch, of_one)
+        layout = self._filling.planned(of_one.ids, of_one.draws, epoch, partners)
         memory = np.empty(layout.nbytes, np.uint8)
         slot = Slot(memory, layout, fields_in(memory, layout))
-        ticket = self._filling.submit(slot, of_one.ids, of_one.draws, pending.key.epoch)
+        ticket = self._filling.submit(slot, of_one.ids, of_one.draws, epoch, None, partners)
         return slot.fields, self.wait(Pending(pending.key, of_one, slot, ticket))
 
     def mend(self, pending: Pending, changes: Mapping[int, Mapping[str, Any] | None]) -> None:
@@ -204,10 +215,11 @@ class Feeder:
     def _submit(self, key: BatchKey, must: bool = False) -> bool:
         found = self._announced.find(key)
         batch = found.batch
-        slot = self._slots.lease(self._filling.planned(batch.ids, batch.draws, key.epoch), must)
+        layout = self._filling.planned(batch.ids, batch.draws, key.epoch, found.partners)
+        slot = self._slots.lease(layout, must)
         if slot is None:
             return False
-        ticket = self._filling.submit(slot, batch.ids, batch.draws, key.epoch, found.handle)
+        ticket = self._filling.submit(slot, batch.ids, batch.draws, key.epoch, found.handle, found.partners)
         self._announced.taken()
         self._queue.append(Pending(key, batch, slot, ticket))
         self._last = key

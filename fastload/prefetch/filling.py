@@ -33,8 +33,8 @@ class Filling:
         self._is_pair = is_pair
         self._of_equal = lru_cache(maxsize=8)(lambda size: layout.of(size, [None] * len(layout.fields)))
 
-    def planned(self, ids: Ids, draws: Draws | None, epoch: int) -> BatchLayout:
-        """Where the fields of these samples will lie.
+    def planned(self, ids: Ids, draws: Draws | None, epoch: int, partners: Ids | None = None) -> BatchLayout:
+        """Where the fields of these samples will lie; ``partners``: what each is put together with.
 
         Raises:
             ValueError: a picture is larger than there is room for.
@@ -42,10 +42,16 @@ class Filling:
         if not self.layout.is_measured:
             found: BatchLayout = self._of_equal(len(ids))
             return found
-        return self.layout.of(len(ids), self.engine.measure(ids, draws, epoch))
+        return self.layout.of(len(ids), self.engine.measure(ids, draws, epoch, partners))
 
     def submit(
-        self, slot: Slot, ids: Ids, draws: Draws | None, epoch: int, announced: _C.Announced | None = None
+        self,
+        slot: Slot,
+        ids: Ids,
+        draws: Draws | None,
+        epoch: int,
+        announced: _C.Announced | None = None,
+        partners: Ids | None = None,
     ) -> int:
         """Have the core fill a slot; the ticket of the batch."""
         slot.layout.write_numbers(slot.memory, ids != -1)
@@ -53,12 +59,12 @@ class Filling:
             images, labels = slot.layout.places[:2]
             pixels = slot.memory[images.begin : images.begin + images.nbytes]
             numbers = slot.memory[labels.begin : labels.begin + labels.nbytes].view(np.int64)
-            return int(self.engine.submit(pixels, numbers, ids, draws, epoch, announced))
+            return int(self.engine.submit(pixels, numbers, ids, draws, epoch, announced, partners))
         places = [
             _place_for_core(field, place)
             for field, place in zip(self.layout.fields, slot.layout.places, strict=True)
         ]
-        return int(self.engine.submit_fields(slot.memory, places, ids, draws, epoch, announced))
+        return int(self.engine.submit_fields(slot.memory, places, ids, draws, epoch, announced, partners))
 
 
 def _place_for_core(field: FieldLayout, place: Place) -> Any:

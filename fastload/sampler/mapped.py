@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from fastload.sampler.order import IdArray
 from fastload.sampler.sampler import BatchIds, Sampler
@@ -52,3 +53,7 @@ class MappedSampler:
     def substitute(self, epoch: int, word: int) -> int:
         """As :meth:`Sampler.substitute`: a sample id."""
         return int(self._ids[self._sampler.substitute(epoch, word)])
+
+    def at(self, bits: npt.NDArray[np.uint64], epoch: int) -> IdArray:
+        """As :meth:`Sampler.at`: sample ids."""
+        return self._ids[self._sampler.at(bits, epoch)]

@@ -150,6 +150,12 @@ class Sampler:
         total = self.total(epoch)
         return int(self.order.ids(np.array([word * total >> 64], dtype=np.int64), epoch)[0])
 
+    def at(self, bits: npt.NDArray[np.uint64], epoch: int) -> IdArray:
+        """The sample ids that :meth:`substitute` gives for each of (k,) 64-bit words."""
+        from fastload.sampler.philox import high_product  # few jobs need it
+
+        return self.order.ids(high_product(bits, self.total(epoch)), epoch)
+
     def consumed(self, epoch: int, start: int, steps: int) -> int:
         """The epoch's position after ``steps`` batches from ``start``."""
         return self.partition.consumed(self.total(epoch), start, steps)

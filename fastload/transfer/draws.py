@@ -11,52 +11,16 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.sampler import BatchIds
+from fastload.sampler.philox import Words, epoch_key, sample_words
 from fastload.transforms.batch import ColorJitter
 from fastload.transforms.plan import Erasing
 
-__all__ = ["BatchKeyed", "erasing_boxes", "jitter_factors", "philox", "sample_words"]
+__all__ = ["BatchKeyed", "erasing_boxes", "jitter_factors"]
 
 _ERASE_OP, _JITTER_OP, _BATCH_OP = (_C.DRAW_OPS[name] for name in ("erase", "jitter", "batch"))
 _TRIES = 10
-_MASK = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
 
-Words = npt.NDArray[np.uint64]  # of 32 bits each
 Floats = npt.NDArray[np.float64]
-
-
-def philox(counter: Words, key: tuple[int, int]) -> Words:
-    """Philox4x32-10 of many counters: (..., 4) words in and out. The reference is base/philox.h."""
-    c0, c1, c2, c3 = (counter[..., i] for i in range(4))
-    k0, k1 = key
-    for _ in range(10):
-        p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
-        c0, c1, c2, c3 = (
-            (p1 >> _32) ^ c1 ^ np.uint64(k0),
-            p1 & _MASK,
-            (p0 >> _32) ^ c3 ^ np.uint64(k1),
-            p0 & _MASK,
-        )
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return np.stack([c0, c1, c2, c3], axis=-1)
-
-
-def _epoch_key(seed: int, epoch: int) -> tuple[int, int]:
-    counter = [epoch & 0xFFFFFFFF, epoch >> 32, 0x6661737A, 0x6C6F6164]
-    words = _C.philox4x32(counter, [seed & 0xFFFFFFFF, seed >> 32])
-    return int(words[0]), int(words[1])
-
-
-def sample_words(seed: int, epoch: int, batch: BatchIds, op: int, blocks: int) -> Words:
-    """(n, blocks, 4) words: what ``SampleRng::words`` gives for each sample and each block."""
-    ids = batch.ids.astype(np.int64).view(np.uint64)
-    counter = np.zeros((len(ids), blocks, 4), np.uint64)
-    counter[..., 0] = (ids & _MASK)[:, None]
-    counter[..., 1] = (ids >> _32)[:, None]
-    if batch.draws is not None:
-        counter[..., 2] = batch.draws.astype(np.uint64)[:, None]
-    counter[..., 3] = np.uint64(op << 16) | np.arange(blocks, dtype=np.uint64)
-    return philox(counter, _epoch_key(seed, epoch))
 
 
 def _uniform(words: Words, low: float = 0.0, high: float = 1.0) -> Floats:
@@ -112,7 +76,7 @@ class BatchKeyed:
         self._words = self._stream(seed, epoch)
 
     def _stream(self, seed: int, epoch: int) -> Iterator[int]:
-        key = _epoch_key(seed, epoch)
+        key = epoch_key(seed, epoch)
         ids = int(self._first.ids[0]) & 0xFFFFFFFFFFFFFFFF
         draw = 0 if self._first.draws is None else int(self._first.draws[0])
         for block in range(1 << 16):

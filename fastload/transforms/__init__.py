@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
     from fastload.transforms.operations.gaussian_noise import GaussianNoise
     from fastload.transforms.operations.grayscale import Grayscale
+    from fastload.transforms.operations.mix_up import MixUp
+    from fastload.transforms.operations.mosaic import Mosaic
     from fastload.transforms.operations.normalize import Normalize
     from fastload.transforms.operations.pad import Pad
     from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
@@ -76,6 +78,8 @@ __all__ = [
     "GaussianBlur",
     "GaussianNoise",
     "Grayscale",
+    "MixUp",
+    "Mosaic",
     "Normalize",
     "Pad",
     "PillowGaussianBlur",

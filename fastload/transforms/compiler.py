@@ -83,6 +83,10 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
     steps: list[Step] = []
     for number, (name, transform) in enumerate(zip(views.names, views.transforms, strict=True)):
         plan = compile_plan(transform)
+        if plan.needs_engine:
+            raise ValueError(
+                f"Mosaic is for samples of one view. Found: in the view {name!r}. Leave it out, or the views."
+            )
         plans.append((name, replace(plan, tail=(), picture=plan.picture and bool(plan.tail), steps=())))
         if plan.tail:
             tail.append(ViewTail(name, number, plan.tail, plan.picture))

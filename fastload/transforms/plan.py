@@ -8,7 +8,7 @@ from typing import Any
 
 from fastload._native import _C
 
-__all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "ObjectsUse", "PixelUse", "Plan", "Step"]
+__all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "MosaicUse", "ObjectsUse", "PixelUse", "Plan", "Step"]
 
 
 @dataclass(frozen=True)
@@ -108,6 +108,28 @@ _OF_ITS_OWN = ("perspective", *_MIXES)  # draw more than their numbers
 
 
 @dataclass(frozen=True)
+class MosaicUse:
+    """A mosaic as the core takes it, and how often a sample becomes one: csrc/core/transform/mosaic.h."""
+
+    size: int
+    tiles: int
+    p: float
+    motion: tuple[float, float, float, float, float]  # degrees, translate, scale, shear, perspective
+    fill: tuple[int, int, int]
+    mixup: float = 0.0  # with which it is mixed with another one
+    alpha: float = 32.0  # of their weights
+
+    def as_tuple(self) -> tuple[Any, ...]:
+        """As ``_C.Engine`` takes it."""
+        return self.size, self.tiles, self.motion, self.fill, self.alpha
+
+    @property
+    def records(self) -> int:
+        """Records that a sample is made of at most."""
+        return self.tiles * (2 if self.mixup > 0.0 else 1)
+
+
+@dataclass(frozen=True)
 class Erasing:
     """Rectangles of a stored picture that are filled, as csrc/core/transform/erase.h has them."""
 
@@ -152,6 +174,7 @@ class Plan:
     tensor of ``dtype``. ``steps`` says of each item of the transform where it runs, and why.
     """
 
+    mosaic: MosaicUse | None = None  # of several samples, in the place of the picture
     source: tuple[PixelUse, ...] = ()  # on the whole picture, in order, before the crop
     geometry: tuple[GeometryUse, ...] = ()  # which pixels of the picture, and how many are made of them
     filter: str = "bilinear"  # that resizes them, unless a step of the geometry draws it
@@ -189,12 +212,12 @@ class Plan:
         for use in reversed(self.geometry):
             if not use.keeps_size:
                 return use.size
-        return None
+        return None if self.mosaic is None else (self.mosaic.size, self.mosaic.size)
 
     @property
     def keeps_size(self) -> bool:
         """Whether whole pictures come as large as they are."""
-        return all(use.keeps_size for use in self.geometry)
+        return self.mosaic is None and all(use.keeps_size for use in self.geometry)
 
     @property
     def is_random(self) -> bool:
@@ -203,7 +226,7 @@ class Plan:
             return any(plan.is_random for _, plan in self.scheduled)
         if self.views:
             return any(plan.is_random for plan in self.every)
-        if self.erase is not None and self.erase.probability > 0.0:
+        if self.mosaic is not None or (self.erase is not None and self.erase.probability > 0.0):
             return True
         return any(use.drawn for use in self.geometry) or any(
             use.is_random for use in (*self.source, *self.pixels)
@@ -220,6 +243,12 @@ class Plan:
         if self.scheduled:
             return any(plan.needs_boxes for _, plan in self.scheduled)
         return any(use.name == "random_iou_crop" for plan in self.every for use in plan.geometry)
+
+    @property
+    def needs_engine(self) -> bool:
+        """Whether samples are made of more than their own picture, which only the engine has."""
+        parts = [plan for _, plan in (*self.views, *self.scheduled)]
+        return self.mosaic is not None or any(plan.needs_engine for plan in parts)
 
     def geometry_spec(self) -> _C.GeometrySpec:
         """The core's description of crop, resize, window and flip."""
@@ -256,11 +285,19 @@ class Plan:
 
     def made_of(self, picture: Any, seed: int, epoch: int = 0, sample: int = 0, draw: int = 0) -> Any:
         """What the core makes of one (height, width, 3) uint8 picture outside a batch: (h, w, 3 * itemsize)
-        bytes of ``dtype``."""
+        bytes of ``dtype``.
+
+        Raises:
+            ValueError: it needs other samples, or the sample's boxes.
+        """
         if self.needs_boxes:
             raise ValueError(
                 "RandomIoUCrop draws from the sample's boxes, which are not there where pictures of "
                 "different sizes are cut one by one for a callable. Put a Resize to a fixed size before it."
+            )
+        if self.needs_engine:
+            raise ValueError(
+                "Mosaic puts several samples together, which fastload.DataLoader does. Found: one picture."
             )
         geometry, (height, width) = self.geometry_spec(), picture.shape[:2]
         if self.source:

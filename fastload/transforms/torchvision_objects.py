@@ -80,7 +80,7 @@ def advice(item: Any) -> str:
         return "name its chains as views, transform=fastload.transforms.Views(first=..., second=...)"
     name = _class_name(item)
     operation, short = operation_of_torchvision(name), name.rpartition(".")[2]
-    if operation is not None:
+    if operation is not None and short not in _ADVICE:
         return operation.advice.get(short, "")
     from fastload.transforms.other_objects import other_advice
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 #include "check.h"
@@ -123,6 +124,38 @@ TEST(every_level_gives_the_scalar_pixels) {
     fastload::set_simd_level(fastload::simd_level_name(levels.back()));
   }
   CHECK(changed > 4000);
+}
+
+// What those are is compared with Pillow in tests/contract/test_mosaics.py.
+TEST(every_level_gives_the_scalar_pixels_of_another_size) {
+  const auto levels = fastload::test::machine_levels();
+  Random random(21);
+  for (int i = 0; i < 3000; ++i) {
+    const int width = random.in(1, 60), height = random.in(1, 40);
+    const int to_width = random.in(1, 80), to_height = random.in(1, 40);
+    Bytes pixels = random_pixels(random, width, height);
+    pixels.resize(pixels.size() + RowSink::kSlack);
+    const Warp warp{
+        random.coin() ? random_motion(random, width, height) : random_shear(random, width, height),
+        static_cast<WarpFilter>(random.in(0, 2)),
+        {random.sample(), random.sample(), random.sample()}};
+    const size_t bytes = size_t{3} * static_cast<size_t>(to_width) * static_cast<size_t>(to_height);
+    const auto made = [&](std::string_view level) {
+      fastload::set_simd_level(level);
+      fastload::Buffer<uint8_t> scratch, to;
+      to.reserve(bytes + RowSink::kSlack);
+      warp_into(warp, {pixels.data(), width, height},
+                [&](size_t size) {
+                  scratch.reserve(size);
+                  return scratch.data();
+                },
+                {to.data(), to_width, to_height});
+      return Bytes(to.data(), to.data() + bytes);
+    };
+    const Bytes wanted = made("scalar");
+    for (const auto level : levels) CHECK(made(fastload::simd_level_name(level)) == wanted);
+    fastload::set_simd_level(fastload::simd_level_name(levels.back()));
+  }
 }
 
 TEST(pixels_of_any_size_move_as_those_of_three_bytes) {

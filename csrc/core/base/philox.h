@@ -55,11 +55,10 @@ struct DrawName {
   DrawOp op;
 };
 // Those that Python draws.
-inline constexpr DrawName kPythonDraws[] = {{"substitute", DrawOp::kSubstitute},
-                                            {"callable", DrawOp::kCallable},
-                                            {"erase", DrawOp::kErase},
-                                            {"jitter", DrawOp::kJitter},
-                                            {"batch", DrawOp::kBatch}};
+inline constexpr DrawName kPythonDraws[] = {
+    {"substitute", DrawOp::kSubstitute}, {"partner", DrawOp::kPartner},
+    {"callable", DrawOp::kCallable},     {"erase", DrawOp::kErase},
+    {"jitter", DrawOp::kJitter},         {"batch", DrawOp::kBatch}};
 
 // The randomness of one view of a sample in one epoch: key (seed, epoch), counter (sample id, draw,
 // view, op, block).

@@ -5,6 +5,16 @@
 
 namespace fastload {
 
+uint32_t partners_each(size_t partners, size_t n) {
+  if (partners == 0) return 0;
+  if (n == 0 || partners % n != 0) {
+    throw Error(ErrorKind::kValue, "Samples of a batch of " + std::to_string(n) +
+                                       " have equally many partners. Found: " +
+                                       std::to_string(partners) + " partners.");
+  }
+  return static_cast<uint32_t>(partners / n);
+}
+
 Batch::Batch(BatchRequest request, const FieldsPlan& plan)
     : request_(std::move(request)), plan_(plan), left_(0) {
   const size_t n = request_.ids.size();
@@ -21,6 +31,7 @@ Batch::Batch(BatchRequest request, const FieldsPlan& plan)
                                        " draws.");
   }
   for (size_t i = 0; i < fields; ++i) check_place(request_.places[i], plan_.fields()[i], n, i);
+  partner_count_ = partners_each(request_.partners.size(), n);
   left_.store(static_cast<uint32_t>(n), std::memory_order_relaxed);
 }
 

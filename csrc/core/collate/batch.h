@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,13 @@ struct BatchRequest {
   uint64_t epoch = 0;
   std::shared_ptr<void> owner;
   std::shared_ptr<void> ahead;  // what has been read ahead for it; the engine's business
+  // Sample ids that each sample is put together with, equally many (-1: none), one sample's after
+  // the other's; or empty.
+  std::vector<int64_t> partners = {};
 };
+
+// How many partners each of n samples has. Throws Error(kValue) where they are not equally many.
+uint32_t partners_each(size_t partners, size_t n);
 
 // Claimed sample by sample, without a lock, by any number of threads.
 class Batch {
@@ -47,6 +54,11 @@ class Batch {
   [[nodiscard]] int64_t id(uint32_t position) const { return request_.ids[position]; }
   [[nodiscard]] uint32_t draw(uint32_t position) const {
     return request_.draws.empty() ? 0 : request_.draws[position];
+  }
+  // How many partners each sample has, and those of one.
+  [[nodiscard]] uint32_t partner_count() const { return partner_count_; }
+  [[nodiscard]] std::span<const int64_t> partners(uint32_t position) const {
+    return std::span(request_.partners).subspan(size_t{position} * partner_count_, partner_count_);
   }
   [[nodiscard]] const std::shared_ptr<void>& ahead() const { return request_.ahead; }
   // Up to `count` unclaimed positions, [first, last); empty when all are claimed.
@@ -77,6 +89,7 @@ class Batch {
  private:
   BatchRequest request_;
   const FieldsPlan& plan_;
+  uint32_t partner_count_ = 0;
   std::atomic<uint32_t> next_{0};
   std::atomic<uint32_t> left_;
   static constexpr uint32_t kNone = ~uint32_t{0};

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/composed_rows.h"
 #include "engine/needs.h"
 #include "engine/views.h"
 
@@ -67,6 +68,7 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
       ahead_(read_ahead, [this](uint64_t record) { return origin_of_record(record); }),
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
   check_parts(sources_, plan_.fields, plan_.decoded_side);
+  check_mosaic(plan_);
   pool_.attach(*this, threads.cpus);
 }
 
@@ -96,12 +98,17 @@ void Engine::check_usable() const {
 }
 
 std::shared_ptr<void> Engine::announce(std::vector<int64_t> ids, const std::vector<uint32_t>& draws,
-                                       uint64_t epoch) {
+                                       uint64_t epoch, const std::vector<int64_t>& partners) {
   check_usable();
   if (!draws.empty() && draws.size() != ids.size()) {
     throw Error(ErrorKind::kValue,
                 "A batch has a draw for each id, or none. Found: " + std::to_string(ids.size()) +
                     " ids, " + std::to_string(draws.size()) + " draws.");
+  }
+  if (plan_.mosaic) {
+    const uint32_t each = 1 + partners_each(partners.size(), ids.size());
+    return ahead_.announce(records_of_mosaics(ids, draws, epoch, partners),
+                           each * records_a_sample());
   }
   ReadAhead::Needs needs = needs_of(sources_, plan_, ids, draws, epoch);
   return ahead_.announce(records_of(std::move(ids)), records_a_sample(), std::move(needs));
@@ -123,6 +130,42 @@ std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
   return records;
 }
 
+// Likewise, of each sample and its partners, as Tile::number counts them: those of pictures that
+// are not seen are left out, where the index knows the sizes.
+std::vector<int64_t> Engine::records_of_mosaics(const std::vector<int64_t>& ids,
+                                                const std::vector<uint32_t>& draws, uint64_t epoch,
+                                                const std::vector<int64_t>& partners) const {
+  const size_t each = partners_each(partners.size(), ids.size());
+  const PhiloxKey key = epoch_key(plan_.seed, epoch);
+  TileDrawer drawer(plan_);
+  Sample sample;
+  std::vector<int64_t> records;
+  std::vector<int64_t> wanted;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const auto others = std::span(partners).subspan(i * each, each);
+    wanted.assign(1 + each, -1);
+    bool known = true;
+    const auto size_of = [&](const Sources::Home&, const Record& record) {
+      if (record.width != 0 && record.height != 0) return Extent{record.width, record.height};
+      known = false;
+      return Extent{1, 1};
+    };
+    if (ids[i] >= 0) {
+      const auto id = static_cast<uint64_t>(ids[i]);
+      drawer.draw_mosaic(sources_, id, others, {key, id, draws.empty() ? 0 : draws[i]}, size_of,
+                         sample);
+      for (const Tile& tile : sample.tiles) {
+        const Rect& shown = tile.view.window;
+        if (known && (shown.width == 0 || shown.height == 0)) continue;
+        wanted[tile.number] = tile.number == 0 ? ids[i] : others[tile.number - 1];
+      }
+    }
+    const std::vector<int64_t> of_sample = records_of(wanted);
+    records.insert(records.end(), of_sample.begin(), of_sample.end());
+  }
+  return records;
+}
+
 // The other way round. Numbers behind the last record are given to the first stream, whose reader
 // refuses them.
 ReadAhead::Origin Engine::origin_of_record(uint64_t record) const {
@@ -136,9 +179,9 @@ ReadAhead::Origin Engine::origin_of_record(uint64_t record) const {
 }
 
 std::vector<Measured> Engine::measure(std::span<const int64_t> ids, std::span<const uint32_t> draws,
-                                      uint64_t epoch) {
+                                      uint64_t epoch, std::span<const int64_t> partners) {
   check_usable();
-  return Measurer(sources_, plan_, fallback_).measure(ids, draws, epoch);
+  return Measurer(sources_, plan_, fallback_).measure(ids, draws, epoch, partners);
 }
 
 void Engine::forget(const std::shared_ptr<void>& announced) {
@@ -153,7 +196,8 @@ void Engine::measure_lists(BatchRequest& request) {
   for (size_t i = 0; i < std::min(fields.size(), request.places.size()); ++i) {
     FieldPlace& place = request.places[i];
     if (fields[i].form != FieldPlan::Form::kPicture || place.offsets.empty()) continue;
-    if (measured.empty()) measured = measure(request.ids, request.draws, request.epoch);
+    if (measured.empty())
+      measured = measure(request.ids, request.draws, request.epoch, request.partners);
     place.sizes = std::move(measured[i].sizes);
   }
 }
@@ -162,7 +206,7 @@ Engine::Ticket Engine::submit(BatchRequest request) {
   check_usable();
   measure_lists(request);
   if (request.ahead == nullptr) {
-    request.ahead = announce(request.ids, request.draws, request.epoch);
+    request.ahead = announce(request.ids, request.draws, request.epoch, request.partners);
   }
   auto batch = std::make_shared<Batch>(std::move(request), plan_.fields);
   Ticket ticket = 0;

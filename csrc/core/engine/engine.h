@@ -47,15 +47,16 @@ class Engine final : public Pool::Client {
   using Ticket = uint64_t;
   // What the places of a batch depend on; see measure.h. Throws Error(kState).
   std::vector<Measured> measure(std::span<const int64_t> ids, std::span<const uint32_t> draws,
-                                uint64_t epoch);
+                                uint64_t epoch, std::span<const int64_t> partners = {});
   // Queues a batch behind the ones submitted before. Throws Error(kValue, kState).
   Ticket submit(BatchRequest request);
   // Sample ids of a batch that will be submitted later, after those announced and submitted before:
   // its records are read meanwhile. What it returns is the later request's `ahead`. A batch that
   // was not announced is, when it is submitted.
-  // `draws` and `epoch` as the request's: by them large records are read as far as needed.
+  // `draws`, `epoch` and `partners` as the request's: by them large records are read as far as
+  // needed.
   std::shared_ptr<void> announce(std::vector<int64_t> ids, const std::vector<uint32_t>& draws = {},
-                                 uint64_t epoch = 0);
+                                 uint64_t epoch = 0, const std::vector<int64_t>& partners = {});
   // An announced batch will not be submitted.
   void forget(const std::shared_ptr<void>& announced);
   // Waits up to `seconds` until the batch is complete; true if it is. Throws Error(kState) as soon
@@ -92,6 +93,10 @@ class Engine final : public Pool::Client {
   static Error closed();
   void measure_lists(BatchRequest& request);
   [[nodiscard]] std::vector<int64_t> records_of(std::vector<int64_t> ids) const;
+  [[nodiscard]] std::vector<int64_t> records_of_mosaics(const std::vector<int64_t>& ids,
+                                                        const std::vector<uint32_t>& draws,
+                                                        uint64_t epoch,
+                                                        const std::vector<int64_t>& partners) const;
   [[nodiscard]] uint32_t records_a_sample() const {
     return static_cast<uint32_t>(std::max<size_t>(1, plan_.fields.streams().size()));
   }

@@ -3,6 +3,7 @@
 #include <new>
 #include <string>
 
+#include "engine/composed_rows.h"
 #include "engine/tile_objects.h"
 #include "engine/views.h"
 
@@ -75,8 +76,33 @@ void Measurer::add_tile(uint32_t view, const Tile& tile, std::vector<Measured>& 
   }
 }
 
+// The same of a sample that is put together of several.
+void Measurer::add_mosaic(uint64_t id, std::span<const int64_t> partners, const SampleRng& rng,
+                          std::vector<Measured>& all) {
+  const auto size_of = [this](const Sources::Home& home, const Record& record) {
+    if (record.width != 0 && record.height != 0) return Extent{record.width, record.height};
+    return first_size(home, record, decoder(), scratch_);
+  };
+  drawer_.draw_mosaic(sources_, id, partners, rng, size_of, sample_);
+  const ViewPlan& view = plan_.fields.views().front();
+  int64_t objects = 0;
+  if (view.objects) {
+    objects = static_cast<int64_t>(objects_of(*plan_.mosaic, sample_, *view.objects).rows.size());
+  }
+  for (size_t field = 0; field < all.size(); ++field) {
+    const FieldPlan& one = plan_.fields.fields()[field];
+    if (plan_.fields.is_measured(one)) {
+      const Rect& window = sample_.together->view.window;
+      all[field].sizes.back() = {window.height, window.width};
+    } else if (is_of_objects(one, view)) {
+      all[field].offsets.back() += objects;
+    }
+  }
+}
+
 std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
-                                        std::span<const uint32_t> draws, uint64_t epoch) {
+                                        std::span<const uint32_t> draws, uint64_t epoch,
+                                        std::span<const int64_t> partners) {
   if (!draws.empty() && draws.size() != ids.size()) {
     throw Error(ErrorKind::kValue,
                 "A batch of " + std::to_string(ids.size()) +
@@ -96,6 +122,7 @@ std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
   }
   if (!viewed) return all;
   const PhiloxKey key = epoch_key(plan_.seed, epoch);
+  const size_t each = partners_each(partners.size(), ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     for (size_t field = 0; field < fields.size(); ++field) {
       const bool counted = fields[field].is_counted();
@@ -110,7 +137,12 @@ std::vector<Measured> Measurer::measure(std::span<const int64_t> ids,
     if (ids[i] < 0) continue;
     const auto id = static_cast<uint64_t>(ids[i]);
     try {
-      add_viewed(id, {key, id, draws.empty() ? 0 : draws[i]}, all);
+      const SampleRng rng{key, id, draws.empty() ? 0 : draws[i]};
+      if (plan_.mosaic) {
+        add_mosaic(id, partners.subspan(i * each, each), rng, all);
+      } else {
+        add_viewed(id, rng, all);
+      }
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception&) {

@@ -28,16 +28,19 @@ class Measurer {
  public:
   // All must outlive it.
   Measurer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback)
-      : sources_(sources), plan_(plan), fallback_(fallback), drawer_(plan.fields) {}
+      : sources_(sources), plan_(plan), fallback_(fallback), drawer_(plan) {}
 
-  // ids: negative for none; draws: of each, or empty. One entry for each field of the plan. Throws
-  // Error(kValue) where there are not as many draws as ids, std::bad_alloc.
+  // ids: negative for none; draws: of each, or empty; partners: as BatchRequest's. One entry for
+  // each field of the plan. Throws Error(kValue) where there are not as many draws as ids,
+  // std::bad_alloc.
   std::vector<Measured> measure(std::span<const int64_t> ids, std::span<const uint32_t> draws,
-                                uint64_t epoch);
+                                uint64_t epoch, std::span<const int64_t> partners = {});
 
  private:
   void add_viewed(uint64_t id, const SampleRng& rng, std::vector<Measured>& all);
   void add_tile(uint32_t view, const Tile& tile, std::vector<Measured>& all) const;
+  void add_mosaic(uint64_t id, std::span<const int64_t> partners, const SampleRng& rng,
+                  std::vector<Measured>& all);
   Decoder& decoder();
 
   const Sources& sources_;

@@ -20,17 +20,20 @@ WholeSize whole_size(Extent size, Extent drawn) {
 
 }  // namespace
 
-Pictures::Pictures(const SamplePlan& plan, const FallbackDecode& fallback, ThreadStats& stats,
-                   Scratch& scratch, ReadAhead& ahead)
-    : plan_(plan),
+Pictures::Pictures(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
+                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead)
+    : sources_(sources),
+      plan_(plan),
       stats_(stats),
       decoder_(scratch.decoder),
+      resampler_(scratch.resampler),
       cutter_(scratch.cutter),
-      drawer_(plan.fields),
+      drawer_(plan),
       scratch_(scratch.record),
       entries_(scratch.entries),
       bounded_(scratch.decoder, scratch.resampler, scratch.bounded),
       shared_(scratch.shared),
+      compose_(scratch.compose),
       ahead_(ahead),
       counted_(scratch.decoder.counts()) {
   decoder_.configure(plan.limits, fallback);
@@ -46,6 +49,8 @@ void Pictures::end() {
   bounded_.trim();
   shared_.trim();
   cutter_.trim(kKeepScratch);
+  compose_.canvas.trim(kKeepScratch);
+  compose_.warp.trim(2 * kKeepScratch);
 }
 
 ImageInfo Pictures::open(Bytes bytes, const Record& record, const PixelFormat& format) {

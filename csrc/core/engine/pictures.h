@@ -18,14 +18,18 @@ namespace fastload {
 class Pictures {
  public:
   // All must outlive it; `scratch` is used by nobody else meanwhile.
-  Pictures(const SamplePlan& plan, const FallbackDecode& fallback, ThreadStats& stats,
-           Scratch& scratch, ReadAhead& ahead);
+  Pictures(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
+           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead);
 
   // Before a sample; `losses`: loss_count().
   void begin(uint64_t losses);
   // Reads the record of a stream and cuts its pictures' fields; `slot` counts the streams that are
   // read. With the first stream's the sample's views are drawn, and job.start follows the clock.
   void produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot);
+  // Where the plan has a mosaic: draws the sample's, and makes the field of a stream of all its
+  // tiles' records.
+  void draw_mosaic(Job& job);
+  void produce_mosaic(Job& job, const FieldsPlan::Stream& stream, uint32_t slot);
   // Draws the views where no field is of the first stream.
   void draw_by_index(Job& job);
   // ns of begin() until now in which pixels were transformed.
@@ -50,11 +54,21 @@ class Pictures {
   template <class Decode>
   void cut(const Job& job, uint32_t field, Extent size, const Decode& decode);
   EntryPoints entries_of(const Sources::Home& home);
+  [[nodiscard]] uint32_t request(const Job& job, const Tile& tile, uint32_t slot) const;
+  void skip(const Job& job, std::span<const Tile> tiles, uint32_t slot);
+  void fill_canvas(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
+                   std::span<const Tile> tiles, const Rect& visible);
+  void cut_tile(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, const Tile& tile,
+                RowSink& out);
+  void move_canvas(const Composition& mosaic, const CutSpec& spec, uint8_t* to);
+  void cut_composed(const Job& job, uint32_t field, const View& view);
   void count_paths();
 
+  const Sources& sources_;
   const SamplePlan& plan_;
   ThreadStats& stats_;
   Decoder& decoder_;
+  Resampler& resampler_;
   Cutter& cutter_;
   TileDrawer drawer_;
   DrawnPixels drawn_;
@@ -62,6 +76,7 @@ class Pictures {
   std::vector<uint8_t>& entries_;
   BoundedPicture bounded_;
   SharedPicture shared_;
+  ComposeScratch& compose_;
   std::vector<Rect> parts_;  // of the picture in work, one a field
   ReadAhead& ahead_;
   DecodeCounts counted_;

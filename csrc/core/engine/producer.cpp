@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "engine/composed_rows.h"
 #include "engine/values.h"
 #include "io/guarded_range.h"
 
@@ -15,7 +16,7 @@ Producer::Producer(const Sources& sources, const SamplePlan& plan, const Fallbac
     : sources_(sources),
       plan_(plan),
       stats_(stats),
-      pictures_(plan, fallback, stats, scratch, ahead),
+      pictures_(sources, plan, fallback, stats, scratch, ahead),
       samples_(plan.fields.views().size()) {}
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
@@ -29,17 +30,28 @@ void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {
           key_,  samples_, start};
   pictures_.begin(losses_);
   const FieldsPlan& plan = plan_.fields;
-  if (plan.has_views() && (plan.streams().empty() || plan.streams().front().number != 0)) {
+  const bool mosaic = plan_.mosaic.has_value();
+  if (mosaic) {
+    pictures_.draw_mosaic(job);
+  } else if (plan.has_views() && (plan.streams().empty() || plan.streams().front().number != 0)) {
     pictures_.draw_by_index(job);
   }
   uint64_t decode_ns = 0;
   for (uint32_t slot = 0; slot < plan.streams().size(); ++slot) {
-    pictures_.produce(job, plan.streams()[slot], slot);
+    if (mosaic) {
+      pictures_.produce_mosaic(job, plan.streams()[slot], slot);
+    } else {
+      pictures_.produce(job, plan.streams()[slot], slot);
+    }
     const uint64_t now = now_ns();
     decode_ns += now - job.start;
     job.start = now;
   }
-  copy_values(plan, job, samples_);
+  if (mosaic) {
+    copy_composed_values(plan_, job, samples_.front());
+  } else {
+    copy_values(plan, job, samples_);
+  }
   stats_.add_time(Stage::kTransform, pictures_.resize_ns());
   stats_.add_time(Stage::kDecode, decode_ns - pictures_.resize_ns());
 }

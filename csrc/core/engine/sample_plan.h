@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "decode/decode.h"
 #include "engine/shared_picture.h"
 #include "sample/field_plan.h"
+#include "transform/mosaic.h"
 
 namespace fastload {
 
@@ -17,6 +19,8 @@ struct SamplePlan {
   // record has it. Of the first stream's pictures.
   uint32_t decoded_side = 0;
   DecodeOnce once = DecodeOnce::kCheaper;
+  // Samples are put together of several, which stand where a sample's first picture does.
+  std::optional<MosaicSpec> mosaic = {};
 };
 
 }  // namespace fastload

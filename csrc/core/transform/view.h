@@ -51,7 +51,7 @@ struct View {
   std::array<double, 4> area{-kNoBound, -kNoBound, kNoBound, kNoBound};
   // Boxes (of pixels of the picture) whose centre is not strictly inside become 0 0 0 0: see
   // centre_stays().
-  std::optional<Rect> centres;
+  std::optional<Rect> centres = {};
   // The area, in pixels of the picture, that boxes were clipped to when their centres counted.
   std::array<double, 4> centred{-kNoBound, -kNoBound, kNoBound, kNoBound};
   uint8_t quarter = 0;  // quarter turns counter-clockwise, of the mirrored window

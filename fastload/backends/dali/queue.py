@@ -139,5 +139,7 @@ class Queue:
         self._last = key
 
 
-def _announce(feed: _C.RecordFeed, share: DecodeShare, key: BatchKey, batch: BatchIds) -> _C.AnnouncedRecords:
+def _announce(
+    feed: _C.RecordFeed, share: DecodeShare, key: BatchKey, batch: BatchIds, partners: None
+) -> _C.AnnouncedRecords:
     return feed.announce(batch.ids, batch.draws, key.epoch, share.value)

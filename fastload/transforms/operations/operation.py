@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 ORDER = (
-    "[operations on pixels, as RandomGrayscale] -> [RandomZoomOut | Pad] -> [RandomIoUCrop] -> "
+    "[Mosaic] -> [MixUp] -> [operations on pixels, as RandomGrayscale] -> [RandomZoomOut | Pad] -> "
+    "[RandomIoUCrop] -> "
     "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches] -> "
     "[CenterCrop | RandomCrop | FixedSizeCrop] (or BucketCrop for both) -> [Pad] -> "
     "[operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], "

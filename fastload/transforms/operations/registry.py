@@ -18,6 +18,8 @@ __all__ = ["ROWS", "operation_in", "operation_of", "operation_of_torchvision"]
 # Each file's spec, and the other names by which the file is found: torchvision's classes that it recognises
 # (timm's with their module).
 ROWS: dict[str, tuple[str, ...]] = {
+    "mosaic": ("Mosaic",),
+    "mix_up": ("MixUp",),
     "random_resized_crop": (
         "RandomResizedCrop",
         "timm.data.transforms.RandomResizedCropAndInterpolation",

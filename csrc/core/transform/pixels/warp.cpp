@@ -18,20 +18,29 @@ void copy_pixel(const uint8_t* from, size_t size, uint8_t* to) {
   std::memcpy(to, from, kSize == 0 ? size : kSize);
 }
 
+// Pixels, row after row.
+struct Area {
+  const uint8_t* pixels;
+  int width, height;
+};
+struct MadeArea {
+  uint8_t* pixels;
+  int width, height;
+};
+
 // Pictures by the nearest pixel, of kSize bytes (0: of `size`). Pixels from outside stay as they
 // are.
 template <size_t kSize>
 class Nearest {
  public:
-  Nearest(const Motion& motion, size_t size, int width, int height, const uint8_t* from,
-          uint8_t* to)
-      : a_(motion.a), size_(size), width_(width), height_(height), from_(from), to_(to) {}
+  Nearest(const Motion& motion, size_t size, const Area& from, const MadeArea& to)
+      : a_(motion.a), size_(size), from_(from), to_(to) {}
 
   // Neither turned nor sheared. Pillow's ImagingScaleAffine: columns and rows by adding up.
   // `reversed(from, count, to)` makes a row of what follows each other backwards.
   template <typename Reversed>
   void scale(Reversed&& reversed) {
-    const std::vector<int> columns = added_up(a_[0], a_[2], width_);
+    const std::vector<int> columns = added_up(a_[0], a_[2], to_.width, from_.width);
     const auto inside = [](int column) { return column >= 0; };
     const auto first = std::find_if(columns.begin(), columns.end(), inside);
     const auto last = std::find_if(columns.rbegin(), columns.rend(), inside).base();
@@ -42,8 +51,8 @@ class Nearest {
       return std::adjacent_find(first, last, [&](int a, int b) { return b != a + step; }) == last;
     };
     const bool forwards = steps(1), backwards = steps(-1);
-    const std::vector<int> rows = added_up(a_[4], a_[5], height_);
-    for (int y = 0; y < height_; ++y) {
+    const std::vector<int> rows = added_up(a_[4], a_[5], to_.height, from_.height);
+    for (int y = 0; y < to_.height; ++y) {
       if (rows[y] < 0) continue;
       if (forwards) {
         std::memcpy(out(begin, y), in(*first, rows[y]), size() * static_cast<size_t>(end - begin));
@@ -67,7 +76,7 @@ class Nearest {
     uint32_t x = fix(a_[2] + a_[0] * 0.5 + a_[1] * 0.5);
     uint32_t y = fix(a_[5] + a_[3] * 0.5 + a_[4] * 0.5);
     const uint32_t dx = fix(a_[0]), dy = fix(a_[3]);
-    for (int i = 0; i < height_; ++i, x += fix(a_[1]), y += fix(a_[4])) {
+    for (int i = 0; i < to_.height; ++i, x += fix(a_[1]), y += fix(a_[4])) {
       if (dx == 0x10000 && dy == 0) {
         shift(static_cast<int32_t>(x) >> 16, static_cast<int32_t>(y) >> 16, i);
       } else {
@@ -77,10 +86,10 @@ class Nearest {
   }
 
   void fixed_row(uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* to) {
-    for (int i = 0; i < width_; ++i, to += size(), x += dx, y += dy) {
+    for (int i = 0; i < to_.width; ++i, to += size(), x += dx, y += dy) {
       const int column = static_cast<int32_t>(x) >> 16;
       const int row = static_cast<int32_t>(y) >> 16;
-      if (column < 0 || column >= width_ || row < 0 || row >= height_) continue;
+      if (column < 0 || column >= from_.width || row < 0 || row >= from_.height) continue;
       copy_pixel<kSize>(in(column, row), size_, to);
     }
   }
@@ -91,26 +100,26 @@ class Nearest {
       return std::abs(x * a_[0] + y * a_[1] + a_[2]) < 32768.0 &&
              std::abs(x * a_[3] + y * a_[4] + a_[5]) < 32768.0;
     };
-    return fits(0, 0) && fits(width_, height_) && fits(0, height_) && fits(width_, 0);
+    return fits(0, 0) && fits(to_.width, to_.height) && fits(0, to_.height) && fits(to_.width, 0);
   }
 
   // Pillow's affine motion of what does not fit into fixed point.
   void floating() {
     double row_x = a_[2] + a_[1] * 0.5 + a_[0] * 0.5;
     double row_y = a_[5] + a_[4] * 0.5 + a_[3] * 0.5;
-    for (int y = 0; y < height_; ++y, row_x += a_[1], row_y += a_[4]) {
+    for (int y = 0; y < to_.height; ++y, row_x += a_[1], row_y += a_[4]) {
       double from_x = row_x, from_y = row_y;
-      for (int x = 0; x < width_; ++x, from_x += a_[0], from_y += a_[3]) {
-        copy(place_of(from_x, width_), place_of(from_y, height_), x, y);
+      for (int x = 0; x < to_.width; ++x, from_x += a_[0], from_y += a_[3]) {
+        copy(place_of(from_x, from_.width), place_of(from_y, from_.height), x, y);
       }
     }
   }
 
   // Pillow's ImagingGenericTransform.
   void generic(bool perspective) {
-    for (int y = 0; y < height_; ++y) {
+    for (int y = 0; y < to_.height; ++y) {
       const double at_y = y + 0.5;
-      for (int x = 0; x < width_; ++x) {
+      for (int x = 0; x < to_.width; ++x) {
         const double at_x = x + 0.5;
         double from_x = a_[0] * at_x + a_[1] * at_y + a_[2];
         double from_y = a_[3] * at_x + a_[4] * at_y + a_[5];
@@ -119,18 +128,20 @@ class Nearest {
           from_x /= w;
           from_y /= w;
         }
-        copy(place_of(from_x, width_), place_of(from_y, height_), x, y);
+        copy(place_of(from_x, from_.width), place_of(from_y, from_.height), x, y);
       }
     }
   }
 
  private:
   [[nodiscard]] size_t size() const { return kSize == 0 ? size_ : kSize; }
-  [[nodiscard]] size_t offset(int x, int y) const {
-    return size() * (static_cast<size_t>(y) * static_cast<size_t>(width_) + static_cast<size_t>(x));
+  [[nodiscard]] size_t offset(int x, int y, int width) const {
+    return size() * (static_cast<size_t>(y) * static_cast<size_t>(width) + static_cast<size_t>(x));
   }
-  [[nodiscard]] const uint8_t* in(int x, int y) const { return from_ + offset(x, y); }
-  [[nodiscard]] uint8_t* out(int x, int y) const { return to_ + offset(x, y); }
+  [[nodiscard]] const uint8_t* in(int x, int y) const {
+    return from_.pixels + offset(x, y, from_.width);
+  }
+  [[nodiscard]] uint8_t* out(int x, int y) const { return to_.pixels + offset(x, y, to_.width); }
   void copy(int from_x, int from_y, int x, int y) {
     if (from_x >= 0 && from_y >= 0) copy_pixel<kSize>(in(from_x, from_y), size_, out(x, y));
   }
@@ -139,11 +150,11 @@ class Nearest {
     return static_cast<uint32_t>(static_cast<int64_t>(std::floor(value * 65536.0 + 0.5)));
   }
 
-  static std::vector<int> added_up(double step, double begin, int count) {
+  static std::vector<int> added_up(double step, double begin, int count, int size) {
     std::vector<int> places(static_cast<size_t>(count));
     double at = begin + step * 0.5;
     for (int& place : places) {
-      place = place_of(at, count);
+      place = place_of(at, size);
       at += step;
     }
     return places;
@@ -152,17 +163,16 @@ class Nearest {
   // Row y shows row `from_y` from column `from_x` on.
   void shift(int from_x, int from_y, int y) {
     const int begin = std::max(0, -from_x);
-    const int end = std::min(width_, width_ - from_x);
-    if (from_y < 0 || from_y >= height_ || begin >= end) return;
+    const int end = std::min(to_.width, from_.width - from_x);
+    if (from_y < 0 || from_y >= from_.height || begin >= end) return;
     std::memcpy(out(begin, y), in(from_x + begin, from_y),
                 size() * static_cast<size_t>(end - begin));
   }
 
   const std::array<double, 8>& a_;
   const size_t size_;
-  const int width_, height_;
-  const uint8_t* const from_;
-  uint8_t* const to_;
+  const Area from_;
+  const MadeArea to_;
 };
 
 template <size_t kSize, typename Row, typename Reversed>
@@ -174,9 +184,8 @@ void run(Nearest<kSize>& nearest, const Motion& motion, bool wide, Row&& row, Re
 }
 
 template <size_t kSize>
-void move(const Motion& motion, bool wide, size_t size, int width, int height, const uint8_t* from,
-          uint8_t* to) {
-  Nearest<kSize> nearest(motion, size, width, height, from, to);
+void move(const Motion& motion, bool wide, size_t size, const Area& from, const MadeArea& to) {
+  Nearest<kSize> nearest(motion, size, from, to);
   run(
       nearest, motion, wide, [&](auto... at) { nearest.fixed_row(at...); },
       [&](auto... at) { nearest.reversed_row(at...); });
@@ -211,37 +220,53 @@ bool is_whole_shift(const Motion& motion) {
 
 void move_nearest(const Motion& motion, bool wide, size_t pixel_bytes, int width, int height,
                   const uint8_t* from, const uint8_t* fill, uint8_t* to) {
+  move_nearest_into(motion, wide, pixel_bytes, width, height, from, fill, width, height, to);
+}
+
+void move_nearest_into(const Motion& motion, bool wide, size_t pixel_bytes, int from_width,
+                       int from_height, const uint8_t* from, const uint8_t* fill, int width,
+                       int height, uint8_t* to) {
   fill_with(fill, pixel_bytes, area(width, height), to);
+  const Area source{from, from_width, from_height};
+  const MadeArea made{to, width, height};
   switch (pixel_bytes) {
     case 1:
-      return move<1>(motion, wide, pixel_bytes, width, height, from, to);
+      return move<1>(motion, wide, pixel_bytes, source, made);
     case 2:
-      return move<2>(motion, wide, pixel_bytes, width, height, from, to);
+      return move<2>(motion, wide, pixel_bytes, source, made);
     case 3:
-      return move<3>(motion, wide, pixel_bytes, width, height, from, to);
+      return move<3>(motion, wide, pixel_bytes, source, made);
     default:
-      return move<0>(motion, wide, pixel_bytes, width, height, from, to);
+      return move<0>(motion, wide, pixel_bytes, source, made);
   }
 }
 
-void warp(const Warp& warp, Canvas& canvas) {
-  const Motion& motion = warp.motion;
-  if (motion.is_identity()) return;
+void warp(const Warp& how, Canvas& canvas) {
+  if (how.motion.is_identity()) return;
   const Picture from = canvas.picture();
-  uint8_t* const to = canvas.spare();
+  warp_into(how, from, [&](size_t bytes) { return canvas.scratch(bytes); },
+            {canvas.spare(), from.width, from.height});
+  canvas.swap();
+}
+
+void warp_into(const Warp& how, const Picture& from, const std::function<uint8_t*(size_t)>& scratch,
+               const Picture& to) {
+  const Motion& motion = how.motion;
   const bool small = static_cast<int64_t>(area(from.width, from.height)) <= kMostWarped;
   const WarpKernels& kernels = small ? warp_kernels(simd_level()) : kScalarWarp;
-  if (warp.filter == WarpFilter::kNearest || is_whole_shift(motion)) {
-    fill_with(warp.fill.data(), 3, area(from.width, from.height), to);
-    Nearest<3> nearest(motion, 3, from.width, from.height, from.pixels, to);
+  if (how.filter == WarpFilter::kNearest || is_whole_shift(motion)) {
+    fill_with(how.fill.data(), 3, area(to.width, to.height), to.pixels);
+    Nearest<3> nearest(motion, 3, {from.pixels, from.width, from.height},
+                       {to.pixels, to.width, to.height});
     run(
-        nearest, motion, false, [&](auto... at) { kernels.nearest(from, at...); },
+        nearest, motion, false,
+        [&](uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* row) {
+          kernels.nearest(from, x, y, dx, dy, to.width, row);
+        },
         kernels.reversed);
   } else {
-    uint8_t* const scratch = canvas.scratch(kernels.scratch_bytes(from.width, from.height));
-    kernels.filtered(from, warp, scratch, to);
+    kernels.filtered(from, how, scratch(kernels.scratch_bytes(from, to)), to);
   }
-  canvas.swap();
 }
 
 const WarpKernels& warp_kernels(SimdLevel level) {

@@ -1,9 +1,10 @@
 // Pictures whose pixels are moved: bit for bit Pillow's Image.transform(AFFINE or PERSPECTIVE) to
-// the same size (libImaging/Geometry.c).
+// the same size, or another one (libImaging/Geometry.c).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 
 #include "transform/pixels/motion.h"
 #include "transform/pixels/operation.h"
@@ -26,9 +27,17 @@ struct Warp {
 // clamped.
 void warp(const Warp& warp, Canvas& canvas);
 
+// The same to another size; both are apart. `scratch` gives memory of so many bytes, aligned to 64.
+void warp_into(const Warp& warp, const Picture& from,
+               const std::function<uint8_t*(size_t)>& scratch, const Picture& to);
+
 // By the nearest pixel, of `pixel_bytes` bytes each; `wide`: as Pillow does it for pixels of 16
 // bits, which it rounds otherwise. `fill` is a pixel. Rows have no gaps; `from` and `to` are apart.
 void move_nearest(const Motion& motion, bool wide, size_t pixel_bytes, int width, int height,
                   const uint8_t* from, const uint8_t* fill, uint8_t* to);
+// The same of from_width x from_height pixels to width x height.
+void move_nearest_into(const Motion& motion, bool wide, size_t pixel_bytes, int from_width,
+                       int from_height, const uint8_t* from, const uint8_t* fill, int width,
+                       int height, uint8_t* to);
 
 }  // namespace fastload

@@ -105,14 +105,15 @@ void reversed(const uint8_t* from, int count, uint8_t* to) {
   kScalarWarp.reversed(from, count, to);
 }
 
-void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* to) {
+void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, int count,
+             uint8_t* to) {
   const auto all = [](uint32_t value) { return _mm256_set1_epi32(static_cast<int>(value)); };
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   __m256i at_x = _mm256_add_epi32(all(x), _mm256_mullo_epi32(all(dx), lanes));
   __m256i at_y = _mm256_add_epi32(all(y), _mm256_mullo_epi32(all(dy), lanes));
   const __m256i width = _mm256_set1_epi32(from.width), height = _mm256_set1_epi32(from.height);
   const __m256i none = _mm256_set1_epi32(-1);
-  for (int i = 0; i < from.width; i += 8, to += 24) {
+  for (int i = 0; i < count; i += 8, to += 24) {
     const __m256i column = _mm256_srai_epi32(at_x, 16), row = _mm256_srai_epi32(at_y, 16);
     const __m256i inside = _mm256_and_si256(
         _mm256_and_si256(_mm256_cmpgt_epi32(column, none), _mm256_cmpgt_epi32(width, column)),
@@ -122,7 +123,7 @@ void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t 
     alignas(32) int32_t offsets[8];
     _mm256_store_si256(reinterpret_cast<__m256i*>(offsets), offset);
     unsigned mask = static_cast<unsigned>(_mm256_movemask_ps(_mm256_castsi256_ps(inside)));
-    if (from.width - i < 8) mask &= (1u << (from.width - i)) - 1;
+    if (count - i < 8) mask &= (1u << (count - i)) - 1;
     at_x = _mm256_add_epi32(at_x, all(8 * dx));
     at_y = _mm256_add_epi32(at_y, all(8 * dy));
     if (mask == 255) {

@@ -121,16 +121,17 @@ void reversed(const uint8_t* from, int count, uint8_t* to) {
   kScalarWarp.reversed(from, count, to);
 }
 
-void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* to) {
+void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, int count,
+             uint8_t* to) {
   const auto all = [](uint32_t value) { return _mm512_set1_epi32(static_cast<int>(value)); };
   const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   __m512i at_x = _mm512_add_epi32(all(x), _mm512_mullo_epi32(all(dx), lanes));
   __m512i at_y = _mm512_add_epi32(all(y), _mm512_mullo_epi32(all(dy), lanes));
   const __m512i width = _mm512_set1_epi32(from.width), height = _mm512_set1_epi32(from.height);
-  for (int i = 0; i < from.width; i += 16) {
+  for (int i = 0; i < count; i += 16) {
     const __m512i column = _mm512_srai_epi32(at_x, 16), row = _mm512_srai_epi32(at_y, 16);
     const __mmask16 inside = _mm512_mask_cmplt_epu32_mask(
-        _mm512_mask_cmplt_epu32_mask(first_of(from.width - i), column, width), row, height);
+        _mm512_mask_cmplt_epu32_mask(first_of(count - i), column, width), row, height);
     at_x = _mm512_add_epi32(at_x, all(16 * dx));
     at_y = _mm512_add_epi32(at_y, all(16 * dy));
     if (inside == 0) continue;

@@ -6,8 +6,9 @@
 namespace fastload {
 namespace {
 
-void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, uint8_t* to) {
-  for (int i = 0; i < from.width; ++i, to += 3, x += dx, y += dy) {
+void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t dy, int count,
+             uint8_t* to) {
+  for (int i = 0; i < count; ++i, to += 3, x += dx, y += dy) {
     const int column = static_cast<int32_t>(x) >> 16;
     const int row = static_cast<int32_t>(y) >> 16;
     if (column < 0 || column >= from.width || row < 0 || row >= from.height) continue;
@@ -20,9 +21,10 @@ void reversed(const uint8_t* from, int count, uint8_t* to) {
 }
 
 template <int kTaps>
-void all_filtered(const Picture& from, const Warp& warp, uint8_t* to) {
-  for (int y = 0; y < from.height; ++y) {
-    for (int x = 0; x < from.width; ++x, to += 3) {
+void all_filtered(const Picture& from, const Warp& warp, const Picture& made) {
+  uint8_t* to = made.pixels;
+  for (int y = 0; y < made.height; ++y) {
+    for (int x = 0; x < made.width; ++x, to += 3) {
       const At at = source_of(warp.motion, x, y);
       if (!is_inside(at, from)) {
         std::memcpy(to, warp.fill.data(), 3);
@@ -34,12 +36,12 @@ void all_filtered(const Picture& from, const Warp& warp, uint8_t* to) {
   }
 }
 
-void filtered(const Picture& from, const Warp& warp, uint8_t*, uint8_t* to) {
+void filtered(const Picture& from, const Warp& warp, uint8_t*, const Picture& to) {
   if (warp.filter == WarpFilter::kBilinear) return all_filtered<2>(from, warp, to);
   all_filtered<4>(from, warp, to);
 }
 
-size_t no_scratch(int, int) { return 0; }
+size_t no_scratch(const Picture&, const Picture&) { return 0; }
 
 }  // namespace
 

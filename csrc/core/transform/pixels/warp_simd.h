@@ -47,10 +47,10 @@ inline size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Memory of a warp that moves pixels anywhere: the wide picture, and what is known of a row.
 struct WarpScratch {
-  WarpScratch(uint8_t* memory, int width, int height)
-      : count(row_count(width)),
+  WarpScratch(uint8_t* memory, const Picture& from, const Picture& to)
+      : count(row_count(to.width)),
         wide(memory),
-        across(reinterpret_cast<float*>(memory + wide_bytes(width, height))),
+        across(reinterpret_cast<float*>(memory + wide_bytes(from.width, from.height))),
         down(across + 4 * count),
         sums(down + 4 * count),
         pixel(reinterpret_cast<int32_t*>(sums + 4 * count)),
@@ -64,9 +64,9 @@ struct WarpScratch {
   static size_t row_count(int width) {
     return aligned(static_cast<size_t>(width)) + WidePicture::kMore;
   }
-  static size_t bytes(int width, int height) {
-    return std::max(AlongScratch::bytes(width),
-                    wide_bytes(width, height) + 14 * sizeof(float) * row_count(width));
+  static size_t bytes(const Picture& from, const Picture& to) {
+    return std::max(AlongScratch::bytes(from.width),
+                    wide_bytes(from.width, from.height) + 14 * sizeof(float) * row_count(to.width));
   }
 
   size_t count;
@@ -106,22 +106,22 @@ WidePicture widened(const Picture& from, uint8_t* memory) {
 template <typename V, int kTaps>
 class Anywhere {
  public:
-  Anywhere(const Picture& from, const Warp& warp, uint8_t* memory, uint8_t* to)
+  Anywhere(const Picture& from, const Warp& warp, uint8_t* memory, const Picture& to)
       : from_(from),
         warp_(warp),
-        memory_(memory, from.width, from.height),
+        memory_(memory, from, to),
         wide_(widened<V>(from, memory_.wide)),
         fill_(_mm_add_ps(_mm_setr_ps(warp.fill[0], warp.fill[1], warp.fill[2], 0.0F),
                          _mm_set1_ps(0.5F))),
         to_(to) {}
 
   void run() const {
-    const size_t bytes = size_t{3} * static_cast<size_t>(from_.width);
-    for (int y = 0; y < from_.height; ++y) {
+    const size_t bytes = size_t{3} * static_cast<size_t>(to_.width);
+    for (int y = 0; y < to_.height; ++y) {
       find(y);
       add_up();
       round(y);
-      V::narrow(memory_.line, from_.width, to_ + bytes * static_cast<size_t>(y));
+      V::narrow(memory_.line, to_.width, to_.pixels + bytes * static_cast<size_t>(y));
     }
   }
 
@@ -152,7 +152,8 @@ class Anywhere {
     const Doubles half = V::all(0.5), one = V::all(1.0);
     const Doubles inwards = V::all(WidePicture::kBorder + 1.0 - kTaps / 2);
     const Doubles stride = V::all(static_cast<double>(wide_.stride()));
-    for (int x = 0; x < from.width; x += V::kColumns) {
+    const int count = to_.width;
+    for (int x = 0; x < count; x += V::kColumns) {
       const Doubles at_x = V::counted(x) + half;
       Doubles from_x = V::all(a[0]) * at_x + b + V::all(a[2]);
       Doubles from_y = V::all(a[3]) * at_x + e + V::all(a[5]);
@@ -189,7 +190,7 @@ class Anywhere {
   }
 
   void add_up() const {
-    const int width = from_.width;
+    const int width = to_.width;
     const WarpScratch memory = memory_;
     const size_t stride = this->stride();
     const __m128 fill = fill_;
@@ -222,7 +223,7 @@ class Anywhere {
 
   // A row's sums to bytes.
   void round(int y) const {
-    const int values = 4 * from_.width;
+    const int values = 4 * to_.width;
     const WarpScratch memory = memory_;
     for (int j = 0; j < values; j += V::kLanes) {
       const Floats sum = V::floats(memory.sums + j) + V::all(kAboveHere);
@@ -267,12 +268,13 @@ class Anywhere {
   const WarpScratch memory_;
   const WidePicture wide_;
   const __m128 fill_;  // no near whole number, and what is behind the point is cut off
-  uint8_t* const to_;
+  const Picture to_;
 };
 
 template <typename V>
-void warp_filtered(const Picture& from, const Warp& warp, uint8_t* scratch, uint8_t* to) {
-  if (warp_along<V>(from, warp, scratch, to)) return;
+void warp_filtered(const Picture& from, const Warp& warp, uint8_t* scratch, const Picture& to) {
+  const bool alike = from.width == to.width && from.height == to.height;
+  if (alike && warp_along<V>(from, warp, scratch, to.pixels)) return;
   if (warp.filter == WarpFilter::kBilinear) return Anywhere<V, 2>(from, warp, scratch, to).run();
   Anywhere<V, 4>(from, warp, scratch, to).run();
 }

@@ -1,0 +1,226 @@
+// Pictures of mosaics: each tile's visible part is decoded into the canvas, which is moved into the
+// picture that the sample's fields are cut from.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "decode/rows.h"
+#include "engine/pictures.h"
+#include "engine/views.h"
+#include "transform/pixels/warp.h"
+#include "transform/timed_sink.h"
+
+namespace fastload {
+namespace {
+
+// Rows of a part of a picture in memory.
+class PartOfCanvas final : public RowSink {
+ public:
+  PartOfCanvas(uint8_t* first, size_t stride, size_t row)
+      : first_(first), stride_(stride), row_(row) {}
+  void rows(const uint8_t* pixels, size_t stride, int y, int count) override {
+    uint8_t* to = first_ + stride_ * static_cast<size_t>(y);
+    for (int i = 0; i < count; ++i, pixels += stride, to += stride_) std::memcpy(to, pixels, row_);
+  }
+  void restart() override {}  // rows are put where they belong, again
+
+ private:
+  uint8_t* first_;
+  size_t stride_, row_;
+};
+
+size_t area(const Rect& rect) {
+  return static_cast<size_t>(rect.width) * static_cast<size_t>(rect.height);
+}
+
+bool is_shown(const Tile& tile) { return area(tile.view.window) > 0; }
+
+// One pixel of what no tile covers.
+std::array<uint8_t, 3> blank_pixel(const MosaicSpec& mosaic, const CutSpec& cut) {
+  if (!cut.format.ids) return mosaic.fill;
+  std::array<uint8_t, 3> pixel{};
+  const auto fill = static_cast<uint16_t>(cut.fill);
+  std::memcpy(pixel.data(), &fill, cut.format.pixel_bytes());
+  return pixel;
+}
+
+void fill_with(std::span<const uint8_t> pixel, size_t count, uint8_t* to) {
+  if (std::ranges::all_of(pixel, [&](uint8_t byte) { return byte == pixel[0]; })) {
+    std::memset(to, pixel[0], pixel.size() * count);
+    return;
+  }
+  for (size_t i = 0; i < count; ++i, to += pixel.size()) {
+    std::memcpy(to, pixel.data(), pixel.size());
+  }
+}
+
+// Whether the tiles that are shown, which do not overlap, leave nothing of the canvas.
+bool is_covered(std::span<const Tile> tiles, const Rect& visible) {
+  size_t covered = 0;
+  for (const Tile& tile : tiles) covered += area(tile.view.window);
+  return covered == area(visible);
+}
+
+}  // namespace
+
+void Pictures::draw_mosaic(Job& job) {
+  const auto size_of = [this](const Sources::Home& home, const Record& record) {
+    return first_size(home, record, decoder_, scratch_);
+  };
+  drawer_.draw_mosaic(sources_, job.id, job.batch.partners(job.position), job.rng(0), size_of,
+                      job.samples.front());
+}
+
+void Pictures::produce_mosaic(Job& job, const FieldsPlan::Stream& stream, uint32_t slot) {
+  const uint32_t field = stream.fields.front();
+  const CutPlan& cut = plan_.fields.cut(field);
+  const Sample& sample = job.samples.front();
+  const Together& together = *sample.together;
+  const auto size = static_cast<size_t>(plan_.mosaic->size);
+  const size_t bytes = size * size * cut.spec().format.pixel_bytes();
+  const bool mixes = together.mosaics.size() > 1;
+  // Of ids the heavier one's are taken.
+  const bool ids = cut.spec().format.ids;
+  const size_t heavier = mixes && ids && together.weight < 0.5 ? 1 : 0;
+  size_t begin = 0;
+  for (size_t i = 0; i < together.mosaics.size(); ++i) {
+    const Composition& mosaic = together.mosaics[i];
+    const auto tiles = std::span(sample.tiles).subspan(begin, mosaic.pictures.size());
+    begin += tiles.size();
+    Buffer<uint8_t>& to = compose_.made[ids || i == 0 ? 0 : 1];
+    to.reserve(bytes + RowSink::kSlack);
+    if (ids && mixes && i != heavier) {
+      skip(job, tiles, slot);
+    } else {
+      fill_canvas(job, stream, slot, tiles, mosaic.visible);
+      move_canvas(mosaic, cut.spec(), to.data());
+    }
+  }
+  const uint64_t before = now_ns();
+  if (mixes && !ids) {
+    mix_up(compose_.made[0].data(), compose_.made[1].data(), bytes, together.weight);
+  }
+  cut_composed(job, field, together.view);
+  resize_ns_ += now_ns() - before;
+}
+
+void Pictures::skip(const Job& job, std::span<const Tile> tiles, uint32_t slot) {
+  for (const Tile& tile : tiles) ahead_.skip(job.batch.ahead().get(), request(job, tile, slot));
+}
+
+// The number of a tile's record among those of the batch.
+uint32_t Pictures::request(const Job& job, const Tile& tile, uint32_t slot) const {
+  const auto streams = static_cast<uint32_t>(plan_.fields.streams().size());
+  return (job.position * (1 + job.batch.partner_count()) + tile.number) * streams + slot;
+}
+
+// The part of a mosaic's canvas that is visible.
+void Pictures::fill_canvas(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
+                           std::span<const Tile> tiles, const Rect& visible) {
+  const CutSpec& spec = plan_.fields.cut(stream.fields.front()).spec();
+  const size_t pixel_bytes = spec.format.pixel_bytes();
+  compose_.canvas.reserve(area(visible) * pixel_bytes + RowSink::kSlack);
+  const uint64_t before = now_ns();
+  if (!is_covered(tiles, visible)) {
+    const std::array<uint8_t, 3> pixel = blank_pixel(*plan_.mosaic, spec);
+    fill_with(std::span(pixel).first(pixel_bytes), area(visible), compose_.canvas.data());
+  }
+  resize_ns_ += now_ns() - before;
+  for (const Tile& tile : tiles) {
+    if (!is_shown(tile)) {  // announced where its size was not known
+      ahead_.skip(job.batch.ahead().get(), request(job, tile, slot));
+      continue;
+    }
+    const size_t stride = static_cast<size_t>(visible.width) * pixel_bytes;
+    uint8_t* const first = compose_.canvas.data() +
+                           stride * static_cast<size_t>(tile.y - visible.y) +
+                           pixel_bytes * static_cast<size_t>(tile.x - visible.x);
+    PartOfCanvas out(first, stride, pixel_bytes * static_cast<size_t>(tile.view.window.width));
+    try {
+      cut_tile(job, stream, slot, tile, out);
+    } catch (const Error& error) {
+      if (tile.number == 0) throw;
+      throw Error(error.kind(), "record " + std::to_string(tile.home.id) + " of " +
+                                    tile.home.source->reader->index().path() +
+                                    ", which is put together with it: " + error.what());
+    }
+  }
+}
+
+// Reads a tile's record and cuts what is shown of it.
+void Pictures::cut_tile(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, const Tile& tile,
+                        RowSink& out) {
+  const CutSpec& spec = plan_.fields.cut(stream.fields.front()).spec();
+  const bool first = stream.number == 0;
+  std::shared_ptr<const void> held;
+  const Bytes bytes = ahead_.read(job.batch.ahead().get(), request(job, tile, slot),
+                                  origin_of(tile.home, stream.number), scratch_, held, nullptr);
+  job.start = count_read(job.start, bytes.size());
+  const Record& record =
+      first ? tile.record : tile.home.source->stream(stream.number).index().record(tile.home.id);
+  const ImageInfo info = open(bytes, record, spec.format);
+  const EntryPoints entries = first ? entries_of(tile.home) : EntryPoints{};
+  const View view = scaled(tile.view, tile.drawn, {info.width, info.height});
+  if (spec.nearest) {
+    compose_.nearest.begin(view, spec.format, spec.fill, out);
+    TimedSink sink(compose_.nearest);
+    decoder_.decode(compose_.nearest.source(), sink, entries);
+    resize_ns_ += sink.spent();
+    compose_.nearest.end();
+  } else {
+    resampler_.begin(view, view.filter, out, spec.format);
+    TimedSink sink(resampler_);
+    decoder_.decode(source_rect(view, view.filter), sink, entries);
+    resize_ns_ += sink.spent();
+    resampler_.end();
+  }
+  confirm(tile.home, stream.number, bytes, held != nullptr, entries);
+}
+
+// The canvas as the sample shows it.
+void Pictures::move_canvas(const Composition& mosaic, const CutSpec& spec, uint8_t* to) {
+  const uint64_t before = now_ns();
+  const int size = plan_.mosaic->size;
+  const Rect& visible = mosaic.visible;
+  const std::array<uint8_t, 3> pixel = blank_pixel(*plan_.mosaic, spec);
+  const size_t pixel_bytes = spec.format.pixel_bytes();
+  if (area(visible) == 0) {
+    fill_with(std::span(pixel).first(pixel_bytes), area({0, 0, size, size}), to);
+  } else if (spec.format.ids) {
+    move_nearest_into(mosaic.motion, spec.format.bits == 16, pixel_bytes, visible.width,
+                      visible.height, compose_.canvas.data(), pixel.data(), size, size, to);
+  } else {
+    const auto memory = [this](size_t bytes) {
+      compose_.warp.reserve(bytes);
+      return compose_.warp.data();
+    };
+    warp_into({mosaic.motion, WarpFilter::kBilinear, pixel},
+              {compose_.canvas.data(), visible.width, visible.height}, memory, {to, size, size});
+  }
+  resize_ns_ += now_ns() - before;
+}
+
+// Cuts a field's view of what was put together.
+void Pictures::cut_composed(const Job& job, uint32_t field, const View& view) {
+  const FieldPlan& plan = plan_.fields.fields()[field];
+  const FieldPlace& place = job.batch.place(field);
+  check_room(view, place, job.position, plan_.fields.is_measured(plan));
+  const bool dense = !plan.picture.store.channels_last;
+  const int size = plan_.mosaic->size;
+  cutter_.begin(view, plan_.fields.cut(field),
+                {place.at(job.position), dense ? 0 : place.row_bytes_at(job.position, plan)},
+                job.rng(plan.view), {size, size, {size, size}});
+  const Rect source = cutter_.source();
+  const size_t pixel_bytes = plan.picture.format.pixel_bytes();
+  const size_t stride = static_cast<size_t>(size) * pixel_bytes;
+  emit_rows(cutter_,
+            compose_.made[0].data() + stride * static_cast<size_t>(source.y) +
+                pixel_bytes * static_cast<size_t>(source.x),
+            stride, source.height);
+  cutter_.end();
+  fill_padding(place, plan, job.position, {view.window.height, view.window.width});
+}
+
+}  // namespace fastload

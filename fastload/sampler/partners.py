@@ -1,0 +1,68 @@
+"""Which other samples a sample is put together with: mosaics, and mixes of two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fastload._native import _C
+from fastload.sampler.order import IdArray
+from fastload.sampler.philox import sample_words
+from fastload.sampler.sampler import BatchIds, Sampler
+
+__all__ = ["Partnering", "partners"]
+
+_OP = _C.DRAW_OPS["partner"]
+
+
+@dataclass(frozen=True)
+class Partnering:
+    """How many other samples an operation puts together with each.
+
+    Args:
+        tiles: of a mosaic, the sample's own among them.
+        p: with which a sample becomes a mosaic; else its own picture is the only one.
+        mixup: with which it is mixed with another one, which is a mosaic by ``p``, too.
+    """
+
+    tiles: int
+    p: float = 1.0
+    mixup: float = 0.0
+
+    @property
+    def count(self) -> int:
+        """Partners of a sample at most: those of its mosaic, then all tiles of the mosaic that it is mixed
+        with."""
+        return self.tiles - 1 + (self.tiles if self.mixup > 0.0 else 0)
+
+
+def partners(sampler: Sampler, seed: int, epoch: int, batch: BatchIds, of: Partnering) -> IdArray:
+    """(n, ``of.count``) int64 sample ids; -1: there is none. Padding has none.
+
+    They stand at positions of the epoch's order that are drawn uniformly: a subset's are of the subset, and a
+    weighted order's come by their weights. Pure in seed, epoch, sample, draw and the order: threads, ranks
+    and where an epoch is taken up change nothing.
+    """
+    n, count = len(batch.ids), of.count
+    words = sample_words(seed, epoch, batch, _OP, 2 + (count + 1) // 2)
+    uniforms = _joined(words[:, :2]).reshape(n, 4) >> np.uint64(11)
+    drawn = uniforms.astype(np.float64) * 2.0**-53
+    # Partners stand behind each other, 64 bits each; the first two blocks are the probabilities'.
+    bits = _joined(words[:, 2:]).reshape(n, -1)[:, :count]
+    found = sampler.at(bits.reshape(-1), epoch).reshape(n, count)
+    wanted = np.empty((n, count), np.bool_)
+    wanted[:, : of.tiles - 1] = (drawn[:, 0] < of.p)[:, None]
+    if of.mixup > 0.0:
+        mixed = drawn[:, 1] < of.mixup
+        wanted[:, of.tiles - 1] = mixed
+        wanted[:, of.tiles :] = (mixed & (drawn[:, 2] < of.p))[:, None]
+    wanted &= (batch.ids >= 0)[:, None]
+    return np.where(wanted, found, np.int64(-1))
+
+
+def _joined(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """(n, blocks, 2) of 64 bits from (n, blocks, 4) of 32."""
+    joined: npt.NDArray[np.uint64] = words[..., ::2] << np.uint64(32) | words[..., 1::2]
+    return joined

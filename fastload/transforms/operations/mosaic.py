@@ -1,0 +1,82 @@
+"""Several samples put together to one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastload.transforms import arguments
+from fastload.transforms.operations.of_objects import with_objects
+from fastload.transforms.operations.operation import Draft, Misplaced, Operation, Stage, misplaced, set_field
+from fastload.transforms.plan import MosaicUse
+
+__all__ = ["OPERATION", "Mosaic"]
+
+
+@dataclass(frozen=True)
+class Mosaic:
+    """Pictures of four or nine samples on one canvas, of which a part is shown: Ultralytics' Mosaic and
+    RandomPerspective (8.4), with boxes and rows of objects.
+
+    It comes first in a chain; colours, flips and sizes may follow. The other samples stand at random
+    positions of the epoch's order. Each picture is resized so that its longer side is ``size``, antialiased;
+    the canvas, of twice that size, is turned, scaled, sheared and moved around the middle of the sample.
+    Boxes are those of Ultralytics; an object stays if more than a tenth of its box is seen, more than 2
+    pixels wide and high. Only what is shown is decoded.
+
+    Args:
+        size: of the sample, pixels a side: even.
+        p: with which it happens; else the sample's own picture alone is moved and shown.
+        tiles: 4 or 9.
+        degrees: turned by up to that many.
+        translate: moved by up to that part of the size.
+        scale: enlarged by a factor in [1 - scale, 1 + scale], below 1.
+        shear: along each axis, by up to that many degrees, below 90.
+        perspective: the strength of a view from the side, in [0, 0.001].
+        fill: of what shows no picture: a number in [0, 255], or one for each channel.
+
+    Raises:
+        TypeError, ValueError: an argument outside its range.
+    """
+
+    size: int = 640
+    p: float = 1.0
+    tiles: int = 4
+    degrees: float = 0.0
+    translate: float = 0.1
+    scale: float = 0.5
+    shear: float = 0.0
+    perspective: float = 0.0
+    fill: Any = 114
+
+    def __post_init__(self) -> None:
+        size = arguments.whole("Mosaic.size", self.size, 2, 8192)
+        if size % 2:
+            raise ValueError(f"Mosaic.size must be even. Found: {size}.")
+        set_field(self, "size", size)
+        set_field(self, "p", arguments.probability("Mosaic.p", self.p))
+        if self.tiles not in (4, 9):
+            raise ValueError(f"Mosaic.tiles must be 4 or 9. Found: {self.tiles!r}.")
+        for name, most in _MOST.items():
+            (number,) = arguments.floats(f"Mosaic.{name}", (getattr(self, name),), 1)
+            if not 0 <= number <= most:
+                raise ValueError(f"Mosaic.{name} must be in [0, {most:g}]. Found: {number:g}.")
+            set_field(self, name, number)
+        set_field(self, "fill", arguments.colour("Mosaic.fill", self.fill))
+
+
+_MOST = {"degrees": 180.0, "translate": 1.0, "scale": 0.99, "shear": 89.0, "perspective": 0.001}
+
+
+def _add(draft: Draft, spec: Mosaic, strict: bool) -> Draft:
+    begun = draft.stage is not Stage.NOTHING or draft.flipped or draft.plan.geometry
+    if draft.in_group or draft.plan.mosaic is not None:
+        raise misplaced(spec)
+    if begun:
+        raise Misplaced(f"{spec!r} must come first: it puts whole pictures together. Move it to the front.")
+    motion = spec.degrees, spec.translate, spec.scale, spec.shear, spec.perspective
+    draft = with_objects(draft, spec, clip=True, drop=True, min_size=0.0, min_area=0.0)
+    return draft.then(Stage.NOTHING, mosaic=MosaicUse(spec.size, spec.tiles, spec.p, motion, spec.fill))
+
+
+OPERATION = Operation(Mosaic, _add, {})

@@ -1,0 +1,299 @@
+"""Samples put together of several: pixels against Pillow's, and the same in every run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mosaic_reference import Spec, picture
+from PIL import Image as PilImage
+
+import fastload
+from fastload import DataLoader, Image, Label, Mask, errors
+from fastload import transforms as T
+from fastload._native import _C
+from fastload.sampler import BatchIds
+from fastload.sampler.partners import Partnering, partners
+
+COUNT = 18
+SIZE = 48
+SEED = 4
+SIDES = [(20 + 17 * i % 71, 30 + 29 * i % 83) for i in range(COUNT)]  # width, height
+
+
+def drawn(number: int, channels: int) -> np.ndarray:
+    """A picture of waves, which no two pixels of have the same neighbours."""
+    width, height = SIDES[number]
+    y, x, c = np.mgrid[:height, :width, :channels]
+    return (127 + 120 * np.sin(0.2 * x + 0.13 * y * (c + 1) + number)).astype(np.uint8)
+
+
+def mask_of(number: int) -> np.ndarray:
+    return drawn(number, 1)[:, :, 0] // 50
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    samples = [
+        {
+            "image": PilImage.fromarray(drawn(i, 3)),
+            "label": i % 3,
+            "mask": PilImage.fromarray(mask_of(i)),
+        }
+        for i in range(COUNT)
+    ]
+    out = tmp_path_factory.mktemp("mosaics") / "packed"
+    schema = {"image": Image(), "label": Label(("a", "b", "c")), "mask": Mask()}
+    fastload.pack(samples, out, schema=schema)
+    return out
+
+
+def load(folder: Path, transform: Any, **options: Any) -> DataLoader:
+    settings = {"batch_size": 6, "shuffle": True, "seed": SEED, "num_workers": 2, **options}
+    return DataLoader(folder, transform=transform, **settings)
+
+
+def chain(spec: Spec, p: float = 1.0, *behind: Any) -> Any:
+    first = T.Mosaic(
+        spec.size,
+        p,
+        spec.tiles,
+        spec.degrees,
+        spec.translate,
+        spec.scale,
+        spec.shear,
+        spec.perspective,
+        spec.fill,
+    )
+    return T.Compose([first, *behind])
+
+
+def made_of(
+    spec: Spec, ids: list[int], epoch: int, sample: int, view: int, get: Callable[[int], Any], **how: Any
+) -> np.ndarray:
+    sizes = [SIDES[i] for i in ids]
+    made = _C.compose(spec.core(), sizes, SEED, epoch, sample, view=view)
+    return np.asarray(picture(spec, made, [PilImage.fromarray(get(i)) for i in ids], **how))
+
+
+def expected(
+    spec: Spec, of: Partnering, ids: list[int], sampler: Any, epoch: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Images and masks of the samples, picture by picture."""
+    found = partners(sampler, SEED, epoch, BatchIds(np.array(ids), None), of)
+    images, masks = [], []
+    for sample, mates in zip(ids, found.tolist(), strict=True):
+        groups = [[sample, *(i for i in mates[: of.tiles - 1] if i >= 0)]]
+        if of.mixup and mates[of.tiles - 1] >= 0:
+            groups.append([i for i in mates[of.tiles - 1 :] if i >= 0])
+        colours = [
+            made_of(
+                spec,
+                group,
+                epoch,
+                sample,
+                128 * k,
+                lambda i: drawn(i, 3),
+                resample=PilImage.Resampling.BILINEAR,
+                fill=spec.fill,
+            )
+            for k, group in enumerate(groups)
+        ]
+        areas = [
+            made_of(
+                spec, group, epoch, sample, 128 * k, mask_of, resample=PilImage.Resampling.NEAREST, fill=255
+            )
+            for k, group in enumerate(groups)
+        ]
+        weight = 1.0 if len(groups) == 1 else _C.mixup_weight(32.0, SEED, epoch, sample)
+        if len(groups) == 2:
+            mixed = colours[0].astype(np.float64) * weight + colours[1].astype(np.float64) * (1 - weight)
+            colours[0] = mixed.astype(np.uint8)
+        images.append(colours[0])
+        masks.append(areas[0] if weight >= 0.5 else areas[1])
+    return images, masks
+
+
+SPECS = [
+    Spec(SIZE),
+    Spec(SIZE, 9),
+    Spec(SIZE, 4, degrees=40, shear=8, translate=0.4),
+    Spec(SIZE, 9, degrees=170, scale=0.9, fill=(1, 200, 30)),
+    Spec(SIZE, 4, perspective=0.001, translate=0.0),
+    Spec(SIZE, 4, scale=0.0, translate=0.0),
+    Spec(SIZE, 4, translate=1.0, scale=0.9),
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=range(len(SPECS)))
+@pytest.mark.parametrize(("p", "mixup"), [(1.0, 0.0), (0.5, 0.6)])
+def test_pixels_are_pillows(folder: Path, spec: Spec, p: float, mixup: float) -> None:
+    """Images bilinear, bit for bit; masks by the nearest pixel, too."""
+    behind = [T.MixUp(mixup)] if mixup else []
+    of = Partnering(spec.tiles, p, mixup)
+    seen = 0
+    with load(folder, chain(spec, p, *behind)) as loader:
+        for epoch in range(2):
+            for step, batch in enumerate(loader):
+                ids = loader.sampler.batch(epoch, 0, step).ids.tolist()
+                images, masks = expected(spec, of, ids, loader.sampler, epoch)
+                for i in range(len(ids)):
+                    found = batch["image"][i].permute(1, 2, 0).numpy()
+                    assert np.array_equal(found, images[i]), (epoch, step, i)
+                    assert np.array_equal(batch["mask"][i].numpy().squeeze(), masks[i]), (epoch, step, i)
+                    assert int(batch["label"][i]) == ids[i] % 3
+                seen += len(ids)
+    assert seen == 2 * COUNT
+
+
+def test_what_follows_sees_the_mosaic(folder: Path) -> None:
+    spec = Spec(SIZE, degrees=15)
+    with (
+        load(folder, chain(spec)) as plain,
+        load(folder, chain(spec, 1.0, T.RandomHorizontalFlip(1.0))) as flipped,
+    ):
+        for one, other in zip(plain, flipped, strict=True):
+            assert torch.equal(one["image"].flip(-1), other["image"])
+            assert torch.equal(one["mask"].flip(-1), other["mask"])
+    with load(folder, chain(spec, 1.0, T.Resize((24, 24)))) as loader:
+        assert next(iter(loader))["image"].shape == (6, 3, 24, 24)
+
+
+def batches(loader: DataLoader) -> list[dict[str, torch.Tensor]]:
+    with loader:
+        return [{name: batch[name].clone() for name in ("image", "mask", "label")} for batch in loader]
+
+
+def same(one: list[dict[str, torch.Tensor]], other: list[dict[str, torch.Tensor]]) -> bool:
+    return len(one) == len(other) and all(
+        torch.equal(a[name], b[name]) for a, b in zip(one, other, strict=True) for name in a
+    )
+
+
+MIXED = T.Compose([T.Mosaic(SIZE, 0.8), T.MixUp(0.5), T.RandomHorizontalFlip()])
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_any_number_of_threads(folder: Path, threads: int) -> None:
+    assert same(batches(load(folder, MIXED)), batches(load(folder, MIXED, num_workers=threads)))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_any_number_of_ranks(folder: Path, world: int) -> None:
+    whole = batches(load(folder, MIXED))
+    ranks = [
+        batches(load(folder, MIXED, batch_size=6 // world, rank=r, world_size=world)) for r in range(world)
+    ]
+    together = [
+        {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        for parts in zip(*ranks, strict=True)
+    ]
+    assert same(whole, together)
+
+
+def test_resuming_in_the_middle_of_an_epoch(folder: Path) -> None:
+    with load(folder, MIXED) as loader:
+        batches_of = iter(loader)
+        next(batches_of)
+        state = loader.state_dict()
+        wanted = [{name: batch[name].clone() for name in ("image", "mask")} for batch in batches_of]
+    with load(folder, MIXED) as again:
+        again.load_state_dict(state)
+        found = [{name: batch[name].clone() for name in ("image", "mask")} for batch in again]
+    assert len(wanted) == 2
+    assert same(wanted, found)
+
+
+def test_epochs_differ_and_a_schedule_ends_it(folder: Path) -> None:
+    plan = T.ByEpoch({0: T.Mosaic(SIZE), 1: T.Resize((SIZE, SIZE))})
+    with load(folder, plan) as loader, load(folder, T.Resize((SIZE, SIZE))) as plain:
+        first, second = batches_once(loader), batches_once(loader)
+        batches_once(plain)
+        assert same(second, batches_once(plain))
+        assert not same(first, second)
+
+
+def batches_once(loader: DataLoader) -> list[dict[str, torch.Tensor]]:
+    return [{name: batch[name].clone() for name in ("image", "mask", "label")} for batch in loader]
+
+
+def test_a_subset_is_put_together_of_its_own(folder: Path) -> None:
+    """One sample alone: all tiles are its own picture."""
+    from torch.utils.data import Subset
+
+    dataset = fastload.PackedDataset(folder)
+    spec = Spec(SIZE)
+    with load(Subset(dataset, [5]), chain(spec), batch_size=1) as loader:  # type: ignore[arg-type]
+        (batch,) = loader
+    found = batch["image"][0].permute(1, 2, 0).numpy()
+    how = {"resample": PilImage.Resampling.BILINEAR, "fill": spec.fill}
+    assert np.array_equal(found, made_of(spec, [5] * 4, 0, 5, 0, lambda i: drawn(i, 3), **how))
+
+
+def damaged(folder: Path, tmp_path: Path, number: int) -> Path:
+    """A copy of the set in which one record's bytes are others."""
+    import shutil
+
+    copy = tmp_path / "damaged"
+    shutil.copytree(folder, copy)
+    dataset = fastload.PackedDataset(copy)
+    part = dataset.reader
+    path = Path(part.shard_path(number))
+    record = dataset.record(number)
+    data = bytearray(path.read_bytes())
+    begin = int(record["offset"]) + int(record["length"]) // 2
+    data[begin : begin + 8] = bytes(8)
+    path.write_bytes(bytes(data))
+    return copy
+
+
+def test_a_bad_partner_is_its_samples_fault(folder: Path, tmp_path: Path) -> None:
+    copy = damaged(folder, tmp_path, 7)
+    spec = Spec(SIZE, scale=0.0, translate=0.0)
+    with load(copy, chain(spec)) as loader, pytest.raises(errors.SampleError, match="put together with it"):
+        for _ in loader:
+            pass
+    with load(copy, chain(spec), on_error="skip") as loader, load(folder, chain(spec)) as whole:
+        for bad, good in zip(loader, whole, strict=True):
+            for i, valid in enumerate(bad["valid"].tolist()):
+                assert not valid or torch.equal(bad["image"][i], good["image"][i])
+        assert 1 < len(loader.errors) < COUNT
+    with load(copy, chain(spec), on_error="replace") as loader:
+        one = batches_once(loader)
+        assert {report.substitute for report in loader.errors} - {None}
+    with load(copy, chain(spec), on_error="replace", num_workers=1) as loader:
+        assert same(one, batches_once(loader))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cache_decoded": "full"}, "Mosaic and cache_decoded exclude each other"),
+        ({"backend": "dali"}, "backend='dali' .*; Mosaic"),
+    ],
+)
+def test_what_it_does_not_go_with(folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(folder, T.Mosaic(SIZE), **options)
+
+
+def test_callables_behind_it_need_one_size(tmp_path: Path) -> None:
+    """Where pairs differ in size, each picture is decoded where the callables run, which has no others."""
+    fastload.pack([{"image": PilImage.fromarray(drawn(1, 3)), "label": 1}], tmp_path / "pairs")
+    chain = T.Compose([T.Mosaic(SIZE), T.Resize(24), lambda picture: picture])
+    with pytest.raises(ValueError, match="pictures of one size"):
+        next(iter(load(tmp_path / "pairs", chain, collate_fn=list)))
+
+
+def test_callables_behind_it(folder: Path) -> None:
+    def darker(sample: dict[str, Any]) -> dict[str, Any]:
+        return {**sample, "image": sample["image"] // 2}
+
+    plain = batches(load(folder, T.Mosaic(SIZE)))
+    for workers in (0, 2):
+        found = batches(load(folder, T.Compose([T.Mosaic(SIZE), darker]), num_workers=workers))
+        assert all(torch.equal(a["image"] // 2, b["image"]) for a, b in zip(plain, found, strict=True))

@@ -1,0 +1,123 @@
+"""Partners of mosaics and mixes: positions of the epoch's own order, drawn by sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastload._native import _C
+from fastload.sampler import BatchIds, Partition, make_sampler
+from fastload.sampler.keyed import SubsetSampler, WeightedSampler
+from fastload.sampler.mapped import MappedSampler
+from fastload.sampler.partners import Partnering, partners
+from fastload.sampler.philox import high_product
+
+SEED = 11
+OP = _C.DRAW_OPS["partner"]
+
+
+def sampler_of(n: int = 50, rank: int = 0, world: int = 1, **more: Any) -> Any:
+    partition = Partition(6, rank, world)
+    return make_sampler(n, partition, shuffle=more.pop("shuffle", True), seed=SEED, **more)
+
+
+def plain(sampler: Any, epoch: int, sample: int, draw: int, of: Partnering) -> list[int]:
+    """One sample's partners, word by word."""
+
+    def bits(block: int, half: int) -> int:
+        words = _C.sample_words(SEED, epoch, sample, draw, OP, block)
+        return int(words[2 * half]) << 32 | int(words[2 * half + 1])
+
+    def uniform(block: int, half: int) -> float:
+        return (bits(block, half) >> 11) * 2.0**-53
+
+    def partner(number: int) -> int:
+        return int(sampler.substitute(epoch, bits(2 + number // 2, number % 2)))
+
+    first = [partner(i) if uniform(0, 0) < of.p else -1 for i in range(of.tiles - 1)]
+    if of.mixup == 0.0:
+        return first
+    mixed = uniform(0, 1) < of.mixup
+    second = [partner(of.tiles - 1) if mixed else -1]
+    second += [partner(i) if mixed and uniform(1, 0) < of.p else -1 for i in range(of.tiles, of.count)]
+    return first + second
+
+
+@pytest.mark.parametrize(
+    "of", [Partnering(4), Partnering(4, 0.5), Partnering(9, 0.7, 0.4), Partnering(1, 1.0, 0.5)]
+)
+def test_they_are_drawn_by_sample_alone(of: Partnering) -> None:
+    sampler = sampler_of()
+    batch = BatchIds(np.arange(40, dtype=np.int64), None)
+    found = partners(sampler, SEED, 2, batch, of)
+    assert found.dtype == np.int64
+    assert found.shape == (40, of.count)
+    assert found.tolist() == [plain(sampler, 2, int(i), 0, of) for i in batch.ids]
+    assert not np.array_equal(found, partners(sampler, SEED, 3, batch, of))
+
+
+def test_padding_has_none_and_repeats_have_others() -> None:
+    sampler = sampler_of()
+    batch = BatchIds(np.array([3, -1, 3], np.int64), np.array([0, 0, 1], np.uint32))
+    found = partners(sampler, SEED, 0, batch, Partnering(4))
+    assert found[1].tolist() == [-1, -1, -1]
+    assert found[0].tolist() != found[2].tolist()
+    assert found[2].tolist() == plain(sampler, 0, 3, 1, Partnering(4))
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_ranks_and_where_an_epoch_is_taken_up_change_nothing(world: int) -> None:
+    whole: dict[int, list[int]] = {}
+    one, of = sampler_of(), Partnering(4)
+    for step in range(one.num_batches(0)):
+        batch = one.batch(0, 0, step)
+        whole.update(zip(batch.ids.tolist(), partners(one, SEED, 0, batch, of).tolist(), strict=True))
+    assert len(whole) == 50
+    for rank in range(world):
+        shared = sampler_of(rank=rank, world=world)
+        assert shared.num_batches(0, 13) > 0
+        for step in range(shared.num_batches(0, 13)):
+            batch = shared.batch(0, 13, step)
+            found = partners(shared, SEED, 0, batch, of).tolist()
+            assert found == [whole.get(i, [-1] * 3) for i in batch.ids.tolist()]
+
+
+def test_a_choice_of_samples_has_partners_of_its_own() -> None:
+    chosen = np.array([7, 30, 12, 44, 5, 5], np.int64)
+    batch = BatchIds(np.array([7, 12], np.int64), None)
+    of = Partnering(9, 1.0, 1.0)
+    mapped = MappedSampler(sampler_of(len(chosen)), chosen, repeats=True)
+    subset = sampler_of(50, shuffle=False, sampler=SubsetSampler([7, 30, 12, 44, 5]))
+    for sampler in (mapped, subset):
+        found = partners(sampler, SEED, 1, batch, of)
+        assert set(found.ravel().tolist()) <= set(chosen.tolist())
+        assert found.tolist() == [plain(sampler, 1, int(i), 0, of) for i in batch.ids]
+
+
+def test_weights_hold_for_partners() -> None:
+    weights = [1.0] * 25 + [0.0] * 25
+    sampler = sampler_of(50, shuffle=False, sampler=WeightedSampler(weights, 200))
+    batch = BatchIds(np.arange(50, dtype=np.int64), None)
+    assert partners(sampler, SEED, 0, batch, Partnering(9)).max() < 25
+
+
+def test_every_sample_is_a_partner_as_often() -> None:
+    """Chi-square with fixed draws, 49 degrees of freedom: 85.4 is exceeded once in a thousand."""
+    sampler = sampler_of()
+    counts = np.zeros(50)
+    for epoch in range(40):
+        batch = BatchIds(np.arange(50, dtype=np.int64), None)
+        counts += np.bincount(partners(sampler, SEED, epoch, batch, Partnering(4)).ravel(), minlength=50)
+    expected = counts.sum() / 50
+    assert expected == 120
+    assert ((counts - expected) ** 2 / expected).sum() < 85.4
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.integers(1, 2**62 - 1))
+def test_products_of_64_bits(word: int, n: int) -> None:
+    assert high_product(np.array([word], np.uint64), n).tolist() == [word * n >> 64]
