@@ -3,6 +3,7 @@ to them."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastload.sample.fields import Array, Boxes, Keypoints, Labels, Polygons
 from fastload.sample.schema import Field, Schema
 from fastload.transforms.plan import Plan
 
-__all__ = ["Followers", "Groups", "check_objects"]
+__all__ = ["Followers", "Groups", "check_objects", "warn_of_objects"]
 
 Groups = Mapping[str, Sequence[str]] | None
 
@@ -41,18 +42,18 @@ class Followers:
         Raises:
             ValueError: it is not known which field that is.
         """
-        use = plan.objects
+        use = plan.of_objects
         if use is None:
             return None
-        leaders = [
-            field
-            for field in self._schema.fields
-            if isinstance(field.kind, Boxes) and field.name not in self._leader_of
-        ]
+        leaders = self._leaders()
         if use.boxes is not None:
             leaders = [field for field in leaders if field.name == use.boxes]
         if not leaders and not use.needed and use.boxes is None:
             return None
+        if use.implied:
+            leaders = self._delivered()
+            if len(leaders) != 1:
+                return None  # said by warn_of_objects
         have = ", ".join(map(str, self._schema.fields))
         if len(leaders) != 1:
             names = " or ".join(repr(field.name) for field in leaders)
@@ -62,7 +63,7 @@ class Followers:
 
     def names(self, plan: Plan, leader: Field) -> list[str]:
         """The delivered fields that follow: with a plan that drops nothing the boxes alone."""
-        use = plan.objects
+        use = plan.of_objects
         assert use is not None
         return [
             field.name
@@ -71,13 +72,13 @@ class Followers:
         ]
 
     def check(self, plan: Plan) -> None:
-        """Refuse a view that would drop boxes and leave rows that may be of them, or that names what there is
-        not.
+        """Refuse a view that would drop boxes and leave what is of them, or rows that may be, or that names
+        what there is not.
 
         Raises:
             ValueError: it does.
         """
-        leader, use = self.leader(plan), plan.objects
+        leader, use = self.leader(plan), plan.of_objects
         if leader is None or use is None or not use.drops:
             return
         led = [name for name, of in self._leader_of.items() if of == leader.name]
@@ -85,6 +86,17 @@ class Followers:
             raise ValueError(
                 f"DropCrowds({use.without!r}) needs a field of that name with a bool for each of "
                 f"{leader.name!r}. Found: {', '.join(led) or 'no fields of it'}."
+            )
+        kept = [
+            field
+            for field in self._fields
+            if field.name in led and not (_has_rows(field) or isinstance(field.kind, Boxes))
+        ]
+        if kept:
+            raise ValueError(
+                "The transform drops objects, and what is said of them in this kind of field cannot be "
+                f"dropped with them. Found: {kept[0]}. Leave it out, fields=[...], or drop nothing: "
+                "ClampBoundingBoxes."
             )
         alone = [field.name for field in self._fields if _has_rows(field) and field.name != leader.name]
         alone = [name for name in alone if name not in self._leader_of]
@@ -96,16 +108,28 @@ class Followers:
                 f"that is packed with fields of the kind '... of {leader.name}' says it itself."
             )
 
+    def is_left(self, plan: Plan) -> bool:
+        """Whether torchvision would cut boxes off that are left whole here, as they are of several fields."""
+        use = plan.of_objects
+        return use is not None and use.implied and self.leader(plan) is None and len(self._delivered()) > 1
+
+    def _leaders(self) -> list[Field]:
+        found = [field for field in self._schema.fields if isinstance(field.kind, Boxes)]
+        return [field for field in found if field.name not in self._leader_of]
+
+    def _delivered(self) -> list[Field]:
+        return [field for field in self._leaders() if field in self._fields]
+
     def columns(self, plan: Plan) -> list[str]:
         """The fields that a view's plan looks at, delivered or not."""
-        leader, use = self.leader(plan), plan.objects
+        leader, use = self.leader(plan), plan.of_objects
         if leader is None or use is None:
             return []
         return [leader.name] if use.without is None else [leader.name, use.without]
 
     def plan(self, plan: Plan, columns: Sequence[str]) -> Any:
         """``_C.ObjectsPlan`` of a view, or None; ``columns``: names in the order of the engine's."""
-        leader, use = self.leader(plan), plan.objects
+        leader, use = self.leader(plan), plan.of_objects
         if leader is None or use is None:
             return None
         kind: Any = leader.kind
@@ -134,3 +158,28 @@ def check_objects(schema: Schema, groups: Groups, fields: Sequence[Field], plan:
     followers = Followers(schema, groups, fields)
     for view in plan.every:
         followers.check(view)
+
+
+def warn_of_objects(schema: Schema, groups: Groups, fields: Sequence[Field], plan: Plan) -> None:
+    """Say once what a model would learn wrongly and no error shows."""
+    plans = [view for one in [one for _, one in plan.scheduled] or [plan] for view in one.every]
+    mirrors = any(view.mirrors for view in plans)
+    for field in fields:
+        kind = field.kind
+        if mirrors and isinstance(kind, Keypoints) and kind.points > 1 and not kind.pairs:
+            warnings.warn(_NO_PAIRS.format(field=field.name, points=kind.points), stacklevel=5)
+    followers = Followers(schema, groups, fields)
+    if any(followers.is_left(view) for view in plans):
+        names = ", ".join(field.name for field in fields if isinstance(field.kind, Boxes))
+        warnings.warn(_NOT_CUT_OFF.format(names=names), stacklevel=5)
+
+
+_NO_PAIRS = (
+    "The transform mirrors pictures, and nothing says which of the {points} points of {field!r} are left and "
+    "right of each other: a left eye stays the left one, on the other side. Pack them as "
+    "Keypoints({points}, pairs=((1, 2), ...)), with the numbers of points that change places."
+)
+_NOT_CUT_OFF = (
+    "torchvision's v2 would cut boxes off where the picture ends, and the loader does that for one field of "
+    "boxes: {names} stay whole. Leave all but one out, fields=[...]."
+)

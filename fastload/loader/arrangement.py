@@ -106,6 +106,10 @@ class Arrangement:
             )
         for plan in [plan for _, plan in self.plan.scheduled] or [self.plan]:
             check_fit(self.dataset, self.kind, plan, self._given_options, self.given)
+        if not self._pairs:
+            from fastload.loader.fitting_fields import warn_of_fields
+
+            warn_of_fields(self.dataset, self.plan, self._given_options)
         self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
 
     def _options(self, prefetch: int) -> Options:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from fastload.backends.fields import of_channels, viewed
-from fastload.backends.objects import Followers, check_objects
+from fastload.backends.objects import Followers, check_objects, warn_of_objects
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
 from fastload.sample.fields import Image, Polygons
@@ -14,7 +14,7 @@ from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
 from fastload.transforms.plan import Plan
 
-__all__ = ["check_fields"]
+__all__ = ["check_fields", "warn_of_fields"]
 
 
 def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
@@ -58,6 +58,11 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
             "The transform changes colours or erases, which is for RGB pictures of 8 bits. Found: "
             f"{odd[0]}. Leave the field out by fields=[...], or the operation."
         )
+
+
+def warn_of_fields(dataset: Packed, plan: Plan, options: Options) -> None:
+    """Say what a model would learn wrongly of these fields, once a loader."""
+    warn_of_objects(dataset.schema, options.objects, chosen(dataset.schema, options.fields), plan)
 
 
 def _check_rows(dataset: Packed, fields: Sequence[Field], options: Options) -> None:

@@ -143,6 +143,27 @@ def _pictures_only(spec: Any) -> bool:
     return any(map(_pictures_only, getattr(spec, "transforms", ())))
 
 
+def _moves_boxes(before: Plan, plan: Plan) -> bool:
+    """Whether a step was added behind which torchvision's v2 cuts boxes off: all but flips and resizes."""
+    steps = [use for use in plan.geometry if use not in before.geometry]
+    if any(use.name not in _WHOLE_BOXES for use in steps):
+        return True
+    pixels = [use for use in plan.pixels if use not in before.pixels]
+    return any(use.moves and use.name not in _WHOLE_BOXES for use in pixels)
+
+
+_WHOLE_BOXES = {
+    "horizontal_flip",
+    "vertical_flip",
+    "resize_exact",
+    "resize_shorter",
+    "random_filter",
+    "random_resize",
+    "random_shortest_size",
+    "scale_jitter",
+}
+
+
 class _Compiler:
     """Takes the items of a transform one by one."""
 
@@ -196,6 +217,8 @@ class _Compiler:
                 raise ValueError(str(error)) from None
             self._leave(item, str(error), f"the order {ORDER}")
             return
+        if torchvision_objects.cuts_boxes(item) and _moves_boxes(before, draft.plan):
+            self._draft = replace(draft, plan=replace(draft.plan, clips=True))
         if draft.plan.source != before.source:  # a step of the geometry came behind them
             self._say_whole()
         elif draft.plan.pixels != before.pixels:

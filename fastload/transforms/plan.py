@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fastload._native import _C
@@ -85,6 +85,13 @@ class PixelUse:
         return self.name in _C.MOVING_OPERATIONS or any(part.moves for part in self.parts)
 
     @property
+    def mirrors(self) -> bool:
+        """Whether left and right may change places."""
+        if self.probability <= 0.0:
+            return False
+        return self.name in ("horizontal_flip", "vertical_flip") or any(part.mirrors for part in self.parts)
+
+    @property
     def mixes(self) -> bool:
         """Whether it is a mix of pictures, which takes memory of its own, or has one among its parts."""
         return self.name in _MIXES or any(part.mixes for part in self.parts)
@@ -158,6 +165,7 @@ class ObjectsUse:
     draws: bool = False  # the geometry draws from boxes
     needed: bool = False  # there must be boxes
     closed: bool = False  # nothing that clips or moves may follow
+    implied: bool = False  # by steps of torchvision's v2 alone: nobody asked for anything to be done
 
     @property
     def drops(self) -> bool:
@@ -186,6 +194,7 @@ class Plan:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     erase: Erasing | None = None  # of what is stored
     objects: ObjectsUse | None = None  # what becomes of them; None: all stay, and no box is clipped
+    clips: bool = field(default=False, compare=False)  # steps are torchvision v2's, which cut boxes off
     tail: tuple[Callable[[Any], Any], ...] = ()
     picture: bool = False
     steps: tuple[Step, ...] = field(default=(), compare=False)
@@ -205,6 +214,19 @@ class Plan:
     def every(self) -> tuple[Plan, ...]:
         """What the core does for each of the sample's views."""
         return tuple(plan for _, plan in self.views) or (self,)
+
+    @property
+    def of_objects(self) -> ObjectsUse | None:
+        """What becomes of objects; of steps of torchvision's v2, too."""
+        if not self.clips:
+            return self.objects
+        return replace(self.objects or ObjectsUse(implied=True), clip=True)
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether left and right may change places."""
+        flips = (use for use in self.geometry if use.name == "horizontal_flip" and use.numbers[0] > 0)
+        return any(flips) or any(use.mirrors for use in (*self.source, *self.pixels))
 
     @property
     def output_size(self) -> tuple[int, int] | None:

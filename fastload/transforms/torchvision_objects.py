@@ -13,7 +13,7 @@ from typing import Any
 from fastload.transforms.operations.operation import from_torchvision_antialias
 from fastload.transforms.operations.registry import operation_of_torchvision
 
-__all__ = ["advice", "composed", "makes_tensor", "on_tensor", "refusal", "translate"]
+__all__ = ["advice", "composed", "cuts_boxes", "makes_tensor", "on_tensor", "refusal", "translate"]
 
 _TIMM = "timm.data.transforms"
 # Modules of timm's whose classes are named with them.
@@ -56,6 +56,11 @@ def translate(item: Any) -> tuple[Any, ...] | None:
 def makes_tensor(item: Any) -> bool:
     """Whether a picture is a tensor behind a transform that does nothing to its pixels."""
     return _class_name(item) in _CONVERTERS
+
+
+def cuts_boxes(item: Any) -> bool:
+    """Whether it is of torchvision's v2, whose steps cut boxes off where the picture ends."""
+    return (type(item).__module__ or "").startswith("torchvision.transforms.v2")
 
 
 def refusal(item: Any) -> str:
