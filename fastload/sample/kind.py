@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -58,7 +59,7 @@ class Kind:
     @property
     def item_bytes(self) -> int:
         """Bytes of a value (fixed), of a row (ragged), or of a pixel (record)."""
-        return int(np.prod(self.item_shape, dtype=np.int64)) * np.dtype(self.item_dtype).itemsize
+        return math.prod(self.item_shape) * np.dtype(self.item_dtype).itemsize
 
     @property
     def has_rows(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ __all__ = [
     "encode_mixed",
     "encode_polygons",
     "encode_rle",
+    "mixed_parts",
 ]
 
 #: Of mixed outlines, either way: who draws them walks along them.
@@ -31,7 +33,7 @@ Words = npt.NDArray[np.uint32]
 class _Reader:
     """Takes 32-bit words from bytes; ValueError where they end."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | npt.NDArray[np.uint8]) -> None:
         if len(data) % 4:
             raise ValueError(f"its {len(data)} bytes are no multiple of 4")
         self._words: Words = np.frombuffer(data, _U4)
@@ -134,28 +136,48 @@ def encode_mixed(value: Any, where: str) -> bytes:
     return np.array(words + padding, _U4).tobytes() + b"".join(points) + b"".join(runs)
 
 
-def decode_mixed(data: bytes) -> list[Any]:
-    """Of each object its polygons, each (m, 2) float64, or size and run lengths; ValueError: bytes that are
-    none."""
-    if not data:
-        return []
+class MixedParts(NamedTuple):
+    """What the bytes of mixed outlines hold."""
+
+    is_area: npt.NDArray[np.bool_]  # of each object, else it has polygons
+    counts: Words  # of polygons, of each object that has such
+    lengths: Words  # in points, of each polygon
+    heads: Words  # (areas, 3): height, width, how many run lengths
+    points: npt.NDArray[np.float64]  # (n, 2)
+    runs: Words
+
+
+def mixed_parts(data: bytes | npt.NDArray[np.uint8]) -> MixedParts:
+    """The parts of :func:`encode_mixed`'s bytes, in place; ValueError: bytes that are none."""
     words = _Reader(data)
     forms = words.take(int(words.take(1)[0]))
     if (forms > _AREA).any():
         raise ValueError(f"an object's form is {_OUTLINE} or {_AREA}, and one is {int(forms.max())}")
     counts = words.take(int((forms == _OUTLINE).sum()))
     lengths = words.take(int(counts.sum(dtype=np.uint64)))
-    heads = words.take(3 * int((forms == _AREA).sum())).reshape(-1, 3).tolist()
+    heads = words.take(3 * int((forms == _AREA).sum())).reshape(-1, 3)
     if words.taken % 2 and words.take(1)[0]:
         raise ValueError("what fills up its numbers to a multiple of 8 bytes is not 0")
     flat = words.take(4 * int(lengths.sum(dtype=np.uint64))).view(_F8).reshape(-1, 2)
-    areas = iter([{"size": head[:2], "counts": words.take(head[2]).tolist()} for head in heads])
+    runs = words.take(int(heads[:, 2].sum(dtype=np.uint64)))
     words.end()
-    polygons = iter([part.copy() for part in np.split(flat, np.cumsum(lengths, dtype=np.int64)[:-1])])
-    parts = iter(counts.tolist())
+    return MixedParts(forms == _AREA, counts, lengths, heads, flat, runs)
+
+
+def decode_mixed(data: bytes) -> list[Any]:
+    """Of each object its polygons, each (m, 2) float64, or size and run lengths; ValueError: bytes that are
+    none."""
+    if not data:
+        return []
+    found = mixed_parts(data)
+    heads, runs = found.heads.tolist(), iter(found.runs.tolist())
+    areas = iter([{"size": head[:2], "counts": list(islice(runs, head[2]))} for head in heads])
+    ends = np.cumsum(found.lengths, dtype=np.int64)
+    polygons = iter([part.copy() for part in np.split(found.points, ends[:-1])])
+    parts = iter(found.counts.tolist())
     return [
-        next(areas) if form == _AREA else [next(polygons) for _ in range(next(parts))]
-        for form in forms.tolist()
+        next(areas) if is_area else [next(polygons) for _ in range(next(parts))]
+        for is_area in found.is_area.tolist()
     ]
 
 

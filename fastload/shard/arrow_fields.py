@@ -11,7 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from fastload.errors import FormatError
 from fastload.sample.fields import Json, Label, Labels, Polygons, Scalar
+from fastload.sample.outlines import mixed_parts
 from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
@@ -22,6 +24,7 @@ PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])
 _RLE = pa.struct([("size", pa.list_(pa.int32())), ("counts", pa.list_(pa.int64()))])
 _MIXED = pa.struct([("outlines", pa.list_(pa.list_(pa.float64()))), *_RLE])
+_NO_OBJECTS = np.zeros(8, np.uint8)  # their count, and what fills up
 _OUTLINES = pa.list_(pa.list_(pa.float32()))  # of an object: its polygons, each x, y, x, y, ...
 
 
@@ -80,11 +83,10 @@ def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: b
         return _pictures(field, chunk, keys, raw)
     if isinstance(kind, Label):
         return numbers(chunk.data.view("<i4").astype(np.int64))
+    if isinstance(kind, Polygons) and kind.format == "mixed":
+        return _mixed(field, chunk)
     if isinstance(kind, Polygons) or kind.name == "texts":
-        found = _values(field, chunk)
-        if isinstance(kind, Polygons) and kind.format == "mixed":
-            found = [[_mixed(one) for one in objects] for objects in found]
-        return pa.array(found, type_of(field))
+        return pa.array(_values(field, chunk), type_of(field))
     if isinstance(kind, Labels):
         labels = numbers(chunk.data.view("<i4").astype(np.int64))
         return _lists(labels, _ends(chunk.lengths // np.uint64(kind.item_bytes)))
@@ -102,9 +104,30 @@ def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: b
     return _lists(flat, _ends(rows))
 
 
-def _mixed(one: Any) -> dict[str, Any]:
-    """An object of either form as a struct of both, one of them empty."""
-    return {"outlines": [], **one} if isinstance(one, dict) else {"outlines": one, "size": [], "counts": []}
+def _mixed(field: Field, chunk: Chunk) -> pa.Array:
+    """Objects of either form as structs of both, one of them empty."""
+    there = [mixed_parts(_NO_OBJECTS)]  # so that there is something to join
+    objects = np.zeros(len(chunk), np.int64)
+    begin = 0
+    for sample, length in enumerate(chunk.lengths.tolist()):
+        if length:
+            try:
+                there.append(mixed_parts(chunk.data[begin : begin + length]))
+            except ValueError as error:
+                raise FormatError(
+                    f"Field {field.name!r}: {length} bytes that are no value: {error}."
+                ) from None
+            objects[sample] = len(there[-1].is_area)
+        begin += length
+    is_area, counts, lengths, heads, points, runs = map(np.concatenate, zip(*there, strict=True))
+    polygons, run_counts = np.zeros((2, len(is_area)), np.int64)
+    polygons[~is_area], run_counts[is_area] = counts, heads[:, 2]
+    numbers_of = _lists(numbers(points.reshape(-1)), _ends(2 * lengths.astype(np.int64)))
+    size = _lists(numbers(heads[:, :2].astype(np.int32).reshape(-1)), _ends(2 * is_area.astype(np.int64)))
+    parts = [
+        _lists(numbers_of, _ends(polygons)), size, _lists(numbers(runs.astype(np.int64)), _ends(run_counts)),
+    ]  # fmt: skip
+    return _lists(pa.StructArray.from_arrays(parts, fields=list(_MIXED)), _ends(objects))
 
 
 def _depth(field: Field) -> int:
@@ -121,7 +144,7 @@ def numbers(values: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(held)])
 
 
-def _ends(lengths: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+def _ends(lengths: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int32]:
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
     return ends

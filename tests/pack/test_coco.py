@@ -267,6 +267,27 @@ def test_pictures_that_are_missing_and_annotations_of_none(tmp_path: Path) -> No
     assert len((tmp_path / "out" / "skipped.jsonl").read_text().splitlines()) == 3
 
 
+def test_pictures_that_exif_turns(tmp_path: Path) -> None:
+    write_set(tmp_path / "set", small([BOX]))
+    write_photo(tmp_path / "set" / "images" / "2.jpg", 2, orientation=6)
+    with pytest.raises(PackError, match=r"2\.jpg: EXIF turns this picture \(orientation 6\).*--exif ignore"):
+        pack(tmp_path / "set", tmp_path / "out")
+    result = pack(tmp_path / "set", tmp_path / "less", on_error="skip")
+    assert (result.manifest.num_records, result.manifest.skipped) == (1, 1)
+    with pytest.raises(PackError, match="of other samples"):
+        pack(tmp_path / "set", tmp_path / "less", on_error="skip", exif="ignore")
+    pack(tmp_path / "set", tmp_path / "out", exif="ignore", restart=True)
+    data = PackedFiles(tmp_path / "out").value_bytes("image", 1)
+    assert data == (tmp_path / "set" / "images" / "2.jpg").read_bytes()
+
+
+def test_captions_of_pictures_that_exif_turns(tmp_path: Path) -> None:
+    content = small([{"id": 1, "image_id": 1, "caption": "a cat"}])
+    write_set(tmp_path / "set", content, "captions.json")
+    write_photo(tmp_path / "set" / "images" / "1.jpg", 1, orientation=6)
+    assert pack(tmp_path / "set", tmp_path / "out").manifest.num_records == 2
+
+
 def test_text_that_is_no_utf_8(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "set", small([BOX, BOX | {"id": 2, "note": "QQ"}]))
     path = folder / "annotations" / "instances.json"

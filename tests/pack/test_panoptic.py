@@ -188,3 +188,12 @@ def test_no_folder_of_pngs(place: Path, tmp_path: Path) -> None:
     (place / "panoptic").rename(place / "elsewhere")
     with pytest.raises(PackError, match="PNGs of .* are in none of these folders"):
         fastload.pack(place, tmp_path / "set", as_="coco")
+
+
+def test_pictures_that_exif_turns(place: Path, tmp_path: Path) -> None:
+    picture = place / "images" / document(place)["images"][0]["file_name"]
+    write_photo(picture, 0, orientation=3)
+    with pytest.raises(PackError, match=r"EXIF turns this picture \(orientation 3\)"):
+        fastload.pack(place, tmp_path / "set", as_="coco")
+    fastload.pack(place, tmp_path / "set", as_="coco", exif="ignore", restart=True)
+    assert PackedFiles(tmp_path / "set").value_bytes("image", 0) == picture.read_bytes()

@@ -15,7 +15,7 @@ from fastload.packing.annotations.coco_index import CocoFile, first_annotation
 from fastload.packing.annotations.coco_schema import CAPTIONS, OBJECTS, ReadAs, read_as, schema_of
 from fastload.packing.annotations.coco_values import Rows, named
 from fastload.packing.annotations.coco_write import image_of, kept_apart
-from fastload.packing.annotations.listed import FileSamples
+from fastload.packing.annotations.listed import FileSamples, unturned
 from fastload.packing.names import printable
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.encode import Lessened
@@ -118,7 +118,7 @@ def _source(place: Path, split: str, files: Mapping[str, CocoFile], options: Pac
                 "--annotations FILE."
             )
     folder = folder_of(place, split, first)
-    return CocoSamples(folder, place, files, options.limit)
+    return CocoSamples(folder, place, files, options.limit, options.exif)
 
 
 def folder_of(place: Path, split: str, file: CocoFile) -> Path:
@@ -155,7 +155,9 @@ class CocoSamples(FileSamples):
     Behind them come annotations that are of no image, each as a sample that cannot be packed.
     """
 
-    def __init__(self, folder: Path, place: Path, files: Mapping[str, CocoFile], limit: int | None) -> None:
+    def __init__(
+        self, folder: Path, place: Path, files: Mapping[str, CocoFile], limit: int | None, exif: str
+    ) -> None:  # fmt: skip
         self._files = dict(files)
         self._first = next(iter(self._files.values()))
         self._images = min(len(self._first), limit or len(self._first))
@@ -163,7 +165,11 @@ class CocoSamples(FileSamples):
         inside = os.path.relpath(folder, place)
         schema = schema_of(self._files, "images" if inside.startswith(os.curdir) else inside)
         self._read: dict[str, ReadAs] = {what: read_as(what, file) for what, file in self._files.items()}
-        settings = {"annotations": [digest_of(file.path) for file in self._files.values()]}
+        self._exif = exif if OBJECTS in files else "ignore"  # captions are the same whichever way it lies
+        settings = {
+            "annotations": [digest_of(file.path) for file in self._files.values()],
+            "coco": self._exif,
+        }
         super().__init__(os.fsencode(folder), schema, self._images + strays, settings)
 
     def files(self, position: int) -> Iterator[bytes]:
@@ -199,7 +205,7 @@ class CocoSamples(FileSamples):
             )
         left_out: list[tuple[str, str]] = []
         name = os.path.normpath(name)
-        sample: dict[str, Any] = {"image": os.fsdecode(name), "image_id": image["id"]}
+        sample: dict[str, Any] = {"image": unturned(self.root, name, self._exif), "image_id": image["id"]}
         rest: dict[str, Any] = {}
         for what, file in self._files.items():
             rows = Rows()

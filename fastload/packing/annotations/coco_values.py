@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from fastload.sample.values import json_bytes
 __all__ = ["Captions", "Objects", "named"]
 
 _INT64 = range(-(2**63), 2**63)
+_MOST_FLOAT, _MOST_DOUBLE = float(np.finfo(np.float32).max), sys.float_info.max
 Apart = tuple[dict[str, Any], list[str]]  # see coco_write.kept_apart
 
 
@@ -102,7 +104,7 @@ class Objects:
     def _keypoints(self, value: Any) -> npt.NDArray[np.float32]:
         if value is None:
             return np.zeros((self.points, 3), np.float32)
-        numbers = _floats(value, "keypoints", np.finfo(np.float32).max)
+        numbers = _floats(value, "keypoints", _MOST_FLOAT)
         if numbers.size != 3 * self.points:
             raise ValueError(f"keypoints must have {3 * self.points} numbers. Found: {numbers.size}")
         points = numbers.reshape(-1, 3)
@@ -144,7 +146,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _floats(value: Any, what: str, most: float = np.inf) -> npt.NDArray[np.float64]:
+def _floats(value: Any, what: str, most: float) -> npt.NDArray[np.float64]:
     if not isinstance(value, list) or not {int, float}.issuperset(map(type, value)):
         raise ValueError(f"{what} must be a list of numbers. Found: {value!r:.60}")
     try:
@@ -153,8 +155,8 @@ def _floats(value: Any, what: str, most: float = np.inf) -> npt.NDArray[np.float
         raise ValueError(
             f"{what} has a number that no float holds. Found: {max(value, key=abs)!r:.40}"
         ) from None
-    far = ~np.isfinite(found) | (np.abs(found) > most)
-    if far.any():
+    if not np.abs(found).max(initial=0) <= most:  # of numbers that are none, too
+        far = ~(np.abs(found) <= most)
         raise ValueError(f"{what} must be finite, and not too large. Found: {found[far][0]}")
     return found
 
@@ -162,7 +164,7 @@ def _floats(value: Any, what: str, most: float = np.inf) -> npt.NDArray[np.float
 def _box(value: Any) -> npt.NDArray[np.float32]:
     if value is None:
         raise ValueError("it has no bbox")
-    box = _floats(value, "bbox", np.finfo(np.float32).max)
+    box = _floats(value, "bbox", _MOST_FLOAT)
     if box.size != 4:
         raise ValueError(f"bbox must be left, top, width and height. Found: {value!r:.60}")
     if box[2] <= 0 or box[3] <= 0:
@@ -171,7 +173,7 @@ def _box(value: Any) -> npt.NDArray[np.float32]:
 
 
 def _area(value: Any) -> float:
-    if not _is_number(value) or not abs(value) < math.inf or abs(value) > np.finfo(np.float64).max:
+    if not _is_number(value) or not abs(value) < math.inf or abs(value) > _MOST_DOUBLE:
         raise ValueError(f"area must be a finite number. Found: {value!r:.40}")
     return float(value)
 

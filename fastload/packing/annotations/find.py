@@ -152,7 +152,7 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
 
 
 def _panoptic(what: str, place: Path, paths: Sequence[Path], options: PackOptions) -> _Find:
-    return _Find("coco", what, lambda: [*panoptic_sets(place, paths, options.limit)])
+    return _Find("coco", what, lambda: [*panoptic_sets(place, paths, options.limit, options.exif)])
 
 
 def _pairs(what: str, pairing: Pairing, options: PackOptions) -> _Find:

@@ -12,16 +12,17 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import PackError
-from fastload.packing.annotations.turned import orientation_of
+from fastload.packing.annotations.turned import refuse_turned
 from fastload.packing.folders import Problem, walk_images
 from fastload.packing.ingest import as_rows
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import Sample, at_least
+from fastload.packing.samples.pictures import read_picture
 from fastload.sample.schema import Schema
 from fastload.shard.index import RECORD
 
-__all__ = ["FileSamples", "Paths", "facts_of", "pictures_below", "read_text", "stem_of"]
+__all__ = ["FileSamples", "Paths", "facts_of", "pictures_below", "read_text", "stem_of", "unturned"]
 
 _LOOKED_AT = 16
 _MOST_TEXT = 64 << 20  # bytes of one picture's annotations; far more than anybody draws
@@ -160,6 +161,19 @@ def read_text(path: str | bytes | os.PathLike[str]) -> str:
         raise ValueError(f"{os.fsdecode(path)} is not UTF-8: {error}") from None
 
 
+def unturned(root: bytes, path: bytes, exif: str) -> Any:
+    """A picture with its path from ``root`` on, as samples have it; where it may be turned, only its path.
+
+    Raises:
+        OSError, ValueError: it cannot be read; or EXIF turns it and ``exif`` is "refuse".
+    """
+    if exif == "ignore":
+        return os.fsdecode(path)
+    data = read_picture(os.path.join(root, path))
+    refuse_turned(data, exif)
+    return {"bytes": data, "path": os.fsdecode(path)}
+
+
 def facts_of(data: bytes, exif: str) -> tuple[int, int]:
     """Width and height of a picture that annotations in numbers go with.
 
@@ -167,13 +181,7 @@ def facts_of(data: bytes, exif: str) -> tuple[int, int]:
         ValueError: no picture; or EXIF turns it, and nobody knows which way the annotations count (unless
             ``exif`` is "ignore").
     """
-    orientation = orientation_of(data) if exif == "refuse" else 1
-    if orientation != 1:
-        raise ValueError(
-            f"EXIF turns this picture (orientation {orientation}), and nobody knows whether its annotations "
-            "are of it as shown or as stored; fastload's are of it as stored. Turn the pixels (mogrify "
-            "-auto-orient FILE); or pack with --exif ignore --restart if they are of it as stored"
-        )
+    refuse_turned(data, exif)
     chunk = np.frombuffer(data, np.uint8)
     records = np.zeros(1, RECORD)
     records["length"], records["label"] = len(data), -1

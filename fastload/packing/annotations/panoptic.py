@@ -17,7 +17,7 @@ from fastload.packing.annotations.coco_index import CocoFile, Facts, first_annot
 from fastload.packing.annotations.coco_schema import categories_of
 from fastload.packing.annotations.coco_values import Objects, Rows
 from fastload.packing.annotations.coco_write import image_of, kept_apart
-from fastload.packing.annotations.listed import FileSamples
+from fastload.packing.annotations.listed import FileSamples, unturned
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask, Scalar
@@ -49,7 +49,7 @@ def panoptic_files(place: Path) -> list[Path]:
 
 
 def panoptic_sets(
-    place: Path, paths: Sequence[Path], limit: int | None = None
+    place: Path, paths: Sequence[Path], limit: int | None = None, exif: str = "refuse"
 ) -> list[tuple[str, PanopticSamples]]:
     """Split ("": there is one only) and samples of each.
 
@@ -65,7 +65,7 @@ def panoptic_sets(
         file = CocoFile(path)
         split = split_of(path)
         folder = folder_of(place, split, file)
-        samples = PanopticSamples(place, folder, _masks(place, path), file, limit)
+        samples = PanopticSamples(place, folder, _masks(place, path), file, limit, exif)
         made.append((split if len(paths) > 1 else "", samples))
     return made
 
@@ -81,8 +81,10 @@ def _masks(place: Path, path: Path) -> Path:
 class PanopticSamples(FileSamples):
     """The images of a JSON in the order of its list, each with its segments."""
 
-    def __init__(self, place: Path, folder: Path, masks: Path, file: CocoFile, limit: int | None) -> None:
-        self._file, self._masks = file, os.fsencode(masks)
+    def __init__(
+        self, place: Path, folder: Path, masks: Path, file: CocoFile, limit: int | None, exif: str
+    ) -> None:  # fmt: skip
+        self._file, self._masks, self._exif = file, os.fsencode(masks), exif
         facts, most = _seen(file)
         categories = categories_of(file)
         classes = {one["id"]: index for index, one in enumerate(categories)}
@@ -96,7 +98,7 @@ class PanopticSamples(FileSamples):
             "top": {key: one for key, one in file.top.items() if key not in _LISTS},
         }  # fmt: skip
         count = len(file) if limit is None else min(len(file), limit)
-        settings = {"annotations": [digest_of(file.path)]}
+        settings = {"annotations": [digest_of(file.path)], "coco": exif}
         super().__init__(os.fsencode(folder), _schema(told, categories, self._bits), count, settings)
 
     def picture(self, position: int) -> bytes:
@@ -137,7 +139,7 @@ class PanopticSamples(FileSamples):
             "without": rows.without,
         }
         sample: dict[str, Any] = {
-            "image": os.fsdecode(name),
+            "image": unturned(self.root, name, self._exif),
             "image_id": image["id"],
             "panoptic": _local(numbers, ids, segments, self._bits),
             "rest": {key: one for key, one in rest.items() if one not in (None, {}, [])} or None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-__all__ = ["orientation_of"]
+__all__ = ["orientation_of", "refuse_turned"]
 
 _ORIENTATION, _SHORT = 0x0112, 3
 _MARKER_BYTES = 4  # of a JPEG's segment: 0xFF, its kind, its length
@@ -19,6 +19,21 @@ def orientation_of(data: bytes) -> int:
         if 1 <= found <= 8:
             return found
     return 1
+
+
+def refuse_turned(data: bytes, exif: str) -> None:
+    """Refuse a picture that EXIF turns, unless ``exif`` is "ignore".
+
+    Raises:
+        ValueError: nobody knows which way annotations in numbers count.
+    """
+    orientation = orientation_of(data) if exif == "refuse" else 1
+    if orientation != 1:
+        raise ValueError(
+            f"EXIF turns this picture (orientation {orientation}), and nobody knows whether its annotations "
+            "are of it as shown or as stored; fastload's are of it as stored. Turn the pixels (mogrify "
+            "-auto-orient FILE); or pack with --exif ignore --restart if they are of it as stored"
+        )
 
 
 def _exif_of(data: bytes) -> Iterator[bytes]:

@@ -73,7 +73,7 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
     if isinstance(value, Mapping):
         value = value["bytes"] if value.get("bytes") is not None else value.get("path")
     if is_path(value):
-        data = _read(os.path.join(root, os.fsencode(value)))
+        data = read_picture(os.path.join(root, os.fsencode(value)))
         if data.startswith(_NUMPY):
             return _from_pixels(kind, np.load(io.BytesIO(data)))
         return _encoded(kind, data)
@@ -93,7 +93,8 @@ def _is_pillow(value: Any) -> bool:
     return any(cls.__module__ == "PIL.Image" and cls.__name__ == "Image" for cls in type(value).__mro__)
 
 
-def _read(path: bytes) -> bytes:
+def read_picture(path: bytes) -> bytes:
+    """The bytes of a file that is to be a record."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_VALUE_BYTES:

@@ -233,7 +233,13 @@ class _Open:
         if not self._further:
             like = [none if field.storage == "record" else Chunk.of([]) for _, field in columns]
             return records, like
-        return records, [Chunk.join(parts) for parts in zip(*self._further, strict=True)]
+        # Column by column, each let go of when it is joined: all of a shard's values are in memory once.
+        parts = [list(column) for column in zip(*self._further, strict=True)]
+        self._further.clear()
+        joined = []
+        while parts:
+            joined.append(Chunk.join(parts.pop(0)))
+        return records, joined
 
     def _locate(self, pictures: list[Chunk]) -> None:
         """Set the records' offsets to where the format's library put them, and look whether it is so."""
