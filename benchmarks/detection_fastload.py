@@ -43,6 +43,14 @@ def _lsj(t: Any) -> dict[str, Any]:
     return {"transform": chain, "collate": "list", "masks": "dense"}
 
 
+def _letterbox(t: Any) -> dict[str, Any]:
+    return {"transform": t.Letterbox(640), "collate": "yolo"}
+
+
+def _mosaic(t: Any) -> dict[str, Any]:
+    return {"transform": t.Compose([t.Mosaic(640), t.RandomHorizontalFlip()]), "collate": "yolo"}
+
+
 def _frcnn(t: Any) -> dict[str, Any]:
     sides = t.RandomShortestSize(range(480, 801, 32), 1333)
     chain = t.Compose([sides, t.RandomHorizontalFlip(), _float(t)])
@@ -53,6 +61,8 @@ def _frcnn(t: Any) -> dict[str, Any]:
 LOADERS: dict[str, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     "ssd": ("coco", _ssd),
     "lsj": ("coco", _lsj),
+    "letterbox": ("coco", _letterbox),
+    "mosaic": ("coco", _mosaic),
     "frcnn": ("coco", _frcnn),
     "mask": ("pairs", _mask),
     "clip": ("tars-index", _clip),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
     from fastload.transforms.operations.gaussian_noise import GaussianNoise
     from fastload.transforms.operations.grayscale import Grayscale
+    from fastload.transforms.operations.letterbox import Letterbox
     from fastload.transforms.operations.mix_up import MixUp
     from fastload.transforms.operations.mosaic import Mosaic
     from fastload.transforms.operations.normalize import Normalize
@@ -78,6 +79,7 @@ __all__ = [
     "GaussianBlur",
     "GaussianNoise",
     "Grayscale",
+    "Letterbox",
     "MixUp",
     "Mosaic",
     "Normalize",

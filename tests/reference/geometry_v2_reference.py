@@ -28,7 +28,17 @@ from transform_reference import (
 
 from fastload import transforms as T
 
-__all__ = ["IOU", "RESIZE_TO", "ZOOM", "Scene", "after", "drawn_crop", "fill_number", "zoom_padding"]
+__all__ = [
+    "IOU",
+    "RESIZE_TO",
+    "ZOOM",
+    "Scene",
+    "after",
+    "drawn_crop",
+    "fill_number",
+    "letterboxed",
+    "zoom_padding",
+]
 
 ZOOM, IOU, RESIZE_TO = 10, 11, 12  # DrawOp in csrc/core/base/philox.h
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
@@ -182,6 +192,26 @@ def patched(width: int, height: int, spec: T.ResizeToPatches) -> tuple[int, int]
     return target(low if spec.max_ratio is None else min(low, spec.max_ratio))
 
 
+def letterboxed(width: int, height: int, spec: T.Letterbox) -> tuple[tuple[int, int], Sides]:
+    """Ultralytics' rules: the size that the picture is resized to, and what is added on each side.
+
+    Its data set's (data/base.py, load_image) resizes as it reads, by the longer side, and its LetterBox
+    (data/augment.py) has only to pad what comes."""
+    rows, columns = spec.size
+    if spec.rule == "dataset":
+        r = rows / max(width, height)
+        width, height = min(math.ceil(width * r), rows), min(math.ceil(height * r), rows)
+    r = min(rows / height, columns / width)
+    if not spec.scaleup:
+        r = min(r, 1.0)
+    resized = max(round(width * r), 1), max(round(height * r), 1)
+    across, down = float(columns - resized[0]), float(rows - resized[1])
+    if not spec.center:
+        return resized, (0, 0, round(across + 0.1), round(down + 0.1))
+    across, down = across / 2, down / 2
+    return resized, (round(across - 0.1), round(down - 0.1), round(across + 0.1), round(down + 0.1))
+
+
 def bucket_cut(
     width: int, height: int, spec: T.BucketCrop, draws: Draws
 ) -> tuple[tuple[int, int], tuple[int, int, int, int]]:
@@ -238,6 +268,12 @@ def after(scene: Scene, chain: list[Any], draws: Draws, ignore: int, filter: str
             resized, part = bucket_cut(width, height, step, draws)
             scene.resize(*resized, filter)
             scene.crop(*part)
+        elif isinstance(step, T.Letterbox):
+            resized, sides = letterboxed(width, height, step)
+            scene.resize(*resized, filter)
+            colour, mask = fill_number(step)
+            if any(sides):  # without fill nothing is clipped
+                scene.pad(sides, colour, ignore if mask is None else mask)
         elif isinstance(step, (T.RandomZoomOut, T.Pad, T.RandomCrop, T.FixedSizeCrop, T.CenterCrop)):
             _with_fill(scene, step, draws, ignore)
         else:

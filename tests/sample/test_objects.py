@@ -161,6 +161,7 @@ CHAINS = {
     "window": [T.Resize(30), T.RandomCrop(20)],
     "rotated": [T.RandomRotation(40), T.RandomResizedCrop(32), T.RandomVerticalFlip()],
     "moved": [T.RandomResizedCrop(32, (0.2, 1.0)), T.RandomAffine(30, (0.2, 0.2)), T.RandomPerspective(0.4)],
+    "letterbox": [T.Letterbox((40, 56), rule="letterbox"), T.RandomHorizontalFlip()],
     "nothing": [],
     "ssd": [T.RandomHorizontalFlip(), T.RandomZoomOut(7), T.RandomIoUCrop(), T.Resize((30, 30))],
     "lsj": [T.ScaleJitter((48, 48)), T.FixedSizeCrop((48, 48)), T.RandomHorizontalFlip()],

@@ -28,7 +28,8 @@ __all__ = [
 ORDER = (
     "[Mosaic] -> [MixUp] -> [operations on pixels, as RandomGrayscale] -> [RandomZoomOut | Pad] -> "
     "[RandomIoUCrop] -> "
-    "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches] -> "
+    "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches | "
+    "Letterbox] -> "
     "[CenterCrop | RandomCrop | FixedSizeCrop] (or BucketCrop for both) -> [Pad] -> "
     "[operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], "
     "with one RandomHorizontalFlip anywhere, and ClampBoundingBoxes or SanitizeBoundingBoxes behind all that "

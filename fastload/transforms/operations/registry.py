@@ -32,6 +32,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "random_shortest_size": ("RandomShortestSize",),
     "random_resize": ("RandomResize",),
     "resize_to_patches": ("ResizeToPatches",),
+    "letterbox": ("Letterbox",),
     "bucket_crop": ("BucketCrop",),
     "center_crop": ("CenterCrop",),
     "fixed_size_crop": ("FixedSizeCrop",),
