@@ -11,6 +11,7 @@ from field_sets import RICH, rich_samples, write_field_set
 import fastload
 import fastload.transforms as T
 from fastload import DataLoader, PackedDataset
+from fastload._native import _C
 from fastload.prefetch.slots import SlotPool, in_steps
 from fastload.sample.schema import Schema
 
@@ -133,3 +134,19 @@ def test_whole_pictures_before_the_crop_are_counted(folder: Path) -> None:
     assert planned(T.Compose([T.TimmAugment("augmix-m5-w3"), crop]))["source_bytes"] == 3 * 7 * 3 * largest
     turned = planned(T.Compose([T.RandomRotation(9), crop]), fields=["image", "mask"])
     assert turned["source_bytes"] == 3 * (2 * 3 + 2) * largest  # the mask follows
+
+
+def test_of_free_memory_the_largest_is_kept() -> None:
+    """What was written into is no fresh memory, which is zeros."""
+    pool = _C.SlotPool(2)
+    sizes = [100, 3000, 200_000, 1_000_000]
+    leased = [pool.lease(size) for size in sizes]
+    for memory, size in zip(leased, sizes, strict=True):
+        memory[:] = size % 251
+    while leased:
+        del memory
+        memory = leased.pop(0)  # given back the small ones first
+    del memory
+    middle, large = pool.lease(5000), pool.lease(1_000_000)  # the least that does
+    assert (large[-1], middle[-1]) == (1_000_000 % 251, 200_000 % 251)
+    assert not pool.lease(3000).any()

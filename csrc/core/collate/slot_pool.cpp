@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -24,8 +25,11 @@ std::unique_ptr<SlotPool::Lease> SlotPool::lease(size_t size) {
   size = std::max<size_t>(size, 1);
   {
     const std::lock_guard lock(mutex_);
-    const auto fits = std::find_if(free_.begin(), free_.end(),
-                                   [&](const Buffer& buffer) { return buffer.size >= size; });
+    auto fits = free_.end();  // the least of those that do: larger ones are for larger batches
+    for (auto buffer = free_.begin(); buffer != free_.end(); ++buffer) {
+      const bool less = fits == free_.end() || buffer->size < fits->size;
+      if (buffer->size >= size && less) fits = buffer;
+    }
     if (fits != free_.end()) {
       auto lease = std::make_unique<Lease>(shared_from_this(), fits->data, fits->size);
       free_.erase(fits);
@@ -53,6 +57,15 @@ void SlotPool::give_back(uint8_t* data, size_t size) noexcept {
     if (free_.size() < keep_) {
       free_.push_back({data, size});
       return;
+    }
+    // Of batches that differ in size the largest fit all others: were they the ones to go, each
+    // large batch would be fresh memory again.
+    const auto smallest = std::min_element(
+        free_.begin(), free_.end(),
+        [](const Buffer& one, const Buffer& other) { return one.size < other.size; });
+    if (smallest != free_.end() && smallest->size < size) {
+      std::swap(smallest->data, data);
+      std::swap(smallest->size, size);
     }
   } catch (const std::bad_alloc&) {
     // It goes back to the system, which has use for it.

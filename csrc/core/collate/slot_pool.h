@@ -16,7 +16,7 @@ namespace fastload {
 // Safe to use from many threads.
 class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
-  // At most `keep` free buffers are kept; more are given back to the system.
+  // At most `keep` free buffers are kept, the largest; more are given back to the system.
   static std::shared_ptr<SlotPool> make(size_t keep);
   ~SlotPool();
   SlotPool(const SlotPool&) = delete;
