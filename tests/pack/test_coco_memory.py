@@ -15,6 +15,7 @@ from annotated_trees import write_photo
 import fastload
 from fastload.packing.annotations import coco_index, json_stream
 from fastload.packing.annotations.coco_index import CocoFile
+from fastload.packing.samples import shards
 from fastload.packing.unpack import unpack
 
 EACH = 20
@@ -85,3 +86,14 @@ def test_packing_and_unpacking(tmp_path: Path) -> None:
         assert found == json.loads(path.read_text())
     grown = np.subtract(needs[2], needs[1])
     assert (grown < 300 << 10).all()  # the JSON has 480 kB more
+
+
+def test_columns_of_many_batches_are_those_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = write(tmp_path / "set", 100).parents[1]
+    fastload.pack(place, tmp_path / "a" / "out")
+    monkeypatch.setattr(shards, "GROUP_RECORDS", 1)
+    fastload.pack(place, tmp_path / "b" / "out")
+    columns = sorted(path.name for path in (tmp_path / "a" / "out").glob("field-*"))
+    assert columns
+    for name in columns:
+        assert (tmp_path / "a" / "out" / name).read_bytes() == (tmp_path / "b" / "out" / name).read_bytes()

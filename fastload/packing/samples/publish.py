@@ -26,6 +26,7 @@ from fastload.shard.manifest import Manifest, Shard
 __all__ = ["publish_samples"]
 
 T = TypeVar("T")
+_AT_ONCE = 1 << 20
 
 
 class _Each(Generic[T]):
@@ -138,5 +139,13 @@ def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]
         return {"fixed": _Each(values, parts)}
     return {
         "lengths": _Each(lambda _, path: ShardPart.read_column(path, at).lengths, parts),
-        "chunks": _Each(lambda _, path: ShardPart.read_column(path, at).data.tobytes(), parts),
+        "chunks": _pieces(parts, at),
     }
+
+
+def _pieces(parts: list[Path], at: int) -> Iterator[bytes]:
+    """The bytes of a ragged field's values, some at a time."""
+    for path in parts:
+        data = ShardPart.read_column(path, at).data
+        for begin in range(0, len(data), _AT_ONCE):
+            yield data[begin : begin + _AT_ONCE].tobytes()

@@ -233,13 +233,9 @@ class _Open:
         if not self._further:
             like = [none if field.storage == "record" else Chunk.of([]) for _, field in columns]
             return records, like
-        # Column by column, each let go of when it is joined: all of a shard's values are in memory once.
         parts = [list(column) for column in zip(*self._further, strict=True)]
         self._further.clear()
-        joined = []
-        while parts:
-            joined.append(Chunk.join(parts.pop(0)))
-        return records, joined
+        return records, [_drained(column) for column in parts]
 
     def _locate(self, pictures: list[Chunk]) -> None:
         """Set the records' offsets to where the format's library put them, and look whether it is so."""
@@ -262,3 +258,17 @@ class _Open:
                 raise PackError(
                     f"{self._temporary} does not read back: {failures[0][1].decode()}. Check the disk."
                 )
+
+
+def _drained(parts: list[Chunk]) -> Chunk:
+    """The values of all parts, each of which is let go of when it is copied: they are in memory once."""
+    nothing = np.zeros(0, np.uint8)
+    joined = Chunk.join([Chunk(nothing, part.lengths, part.records) for part in parts])
+    data = np.empty(sum(len(part.data) for part in parts), np.uint8)
+    begin = 0
+    parts.reverse()
+    while parts:
+        one = parts.pop().data
+        data[begin : begin + len(one)] = one
+        begin += len(one)
+    return Chunk(data, joined.lengths, joined.records)
