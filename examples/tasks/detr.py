@@ -13,8 +13,8 @@ import sys
 from typing import Any
 
 import torch
+from short_run import train
 from torch import nn
-from training import train
 from transformers import DetrConfig, DetrForObjectDetection, ResNetConfig
 
 from fastload import PackedDataset

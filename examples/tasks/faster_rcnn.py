@@ -13,9 +13,9 @@ import sys
 from typing import Any
 
 import torch
+from short_run import train
 from torch import nn
 from torchvision.models.detection import fasterrcnn_mobilenet_v3_large_320_fpn
-from training import train
 
 from fastload import PackedDataset
 from fastload import transforms as T

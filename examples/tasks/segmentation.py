@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from short_run import train
 from torch import nn
-from training import train
 
 from fastload import PackedDataset
 from fastload import transforms as T

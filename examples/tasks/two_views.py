@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 import torch
+from short_run import train
 from torch import nn
-from training import train
 
 from fastload import PackedDataset
 from fastload import transforms as T
