@@ -91,6 +91,15 @@ def _check_mosaic(plan: Plan, options: Options) -> None:
         raise ValueError("backend='dali' decodes pictures one by one; Mosaic needs backend='native'.")
 
 
+def _beyond_dali(plan: Plan) -> list[str]:
+    """The names of what DALI has no operation for."""
+    # A centre crop's border is black, as DALI's windows beyond a picture are.
+    filled = [use for use in plan.geometry if use.fill is not None and use.name != "center_crop"]
+    boxed = plan.geometry if plan.needs_boxes else ()
+    operations = [use.name for use in (*plan.source, *plan.pixels)]
+    return operations + [use.name for use in (*filled, *boxed)]
+
+
 def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
     if kind is Kind.PACKED and any(view.picture for view in plan.every) and runs_python(plan, options):
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
@@ -103,10 +112,7 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
                 "collate_fn. Leave them out (batch_transform takes callables on whole batches), or use "
                 "backend='native'."
             )
-        filled = [use for use in plan.geometry if use.fill is not None]
-        boxed = plan.geometry if plan.needs_boxes else ()
-        operations = [use.name for use in (*plan.source, *plan.pixels)]
-        operations += [use.name for use in (*filled, *boxed)]
+        operations = _beyond_dali(plan)
         if operations:
             raise ValueError(
                 f"backend='dali' crops, resizes and mirrors; {operations[0]} in transform is an "
