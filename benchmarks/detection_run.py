@@ -17,6 +17,9 @@ from detection_jobs import JOBS
 from rounds import Clock, Measure, serve
 
 LOADED_AHEAD = 3  # batches a worker that may be ready when a round begins, at most
+# Rounds before the first: until the memory of all batches that are prefetched was used once, each new one
+# is pages that the kernel fills with zeros. Jobs run for hours.
+WARM = 1.0
 
 
 def measured(batches: Iterator[int], batch: int, workers: int, seconds: float) -> dict[str, Any]:
@@ -49,7 +52,9 @@ def main() -> None:
 
     def start() -> Measure:
         batches = side.batches(job, options.variant, options.workers, options.work)
-        next(batches)
+        ends = time.perf_counter() + WARM * options.seconds
+        while next(batches) and time.perf_counter() < ends:
+            pass
         gc.freeze()
         return lambda: measured(batches, job.batch, options.workers, options.seconds)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 
 from fastload.collate.planned import Origins
@@ -77,9 +78,10 @@ class Objects:
 
     def per_row(self, values: Sequence[Sequence[float]]) -> torch.Tensor:
         """Numbers of each sample, as rows of its objects: (objects, numbers) float32."""
-        table = torch.tensor(values, dtype=torch.float32, device="cpu").reshape(len(self.lengths), -1)
-        counts = torch.tensor(self.lengths, dtype=torch.int64, device="cpu")
-        return table.repeat_interleave(counts, 0).to(self.boxes.device)
+        # By NumPy: torch's repeat_interleave wakes all of its threads, however little there is to do, and
+        # they then spin for a while on cores that decode.
+        table = np.asarray(values, np.float32).reshape(len(self.lengths), -1)
+        return torch.from_numpy(table.repeat(self.lengths, 0)).to(self.boxes.device)
 
 
 def samples_only(batch: Mapping[str, Any]) -> dict[str, Any]:
