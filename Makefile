@@ -7,7 +7,7 @@ REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside fuzz py-test pack-test bench-test foreign foreign-test bench gpu clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz py-test pack-test bench-test foreign foreign-test bench gpu clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -18,8 +18,7 @@ demo:  ## install what is missing, make sample images, pack them, train a small 
 
 test:  ## install what is missing, then at once: lint, pytest, C++ tests under ASan and UBSan, fuzzing, frameworks
 	@tools/setup.sh test
-	@$(MAKE) --no-print-directory -j5 lint py-test pack-test bench-test beside
-	@$(MAKE) --no-print-directory foreign-test
+	@$(MAKE) --no-print-directory -j5 lint py-test pack-test bench-test beside frameworks
 
 setup:  ## only install: system packages (as root), .venv, torch, fastload with its test tools
 	@tools/setup.sh test
@@ -53,6 +52,10 @@ beside:
 
 fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
+
+# Once nothing measures any more: pip and the frameworks would stand beside it.
+frameworks: bench-test
+	@$(MAKE) --no-print-directory foreign-test
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
 py-test:  ## pytest on the installed package, but for packing, stores, ranks, the doctor and the benchmarks
