@@ -257,7 +257,9 @@ void check_mosaic(const SamplePlan& plan) {
   for (const FieldPlan& field : plan.fields.fields()) {
     if (field.form == Form::kMasks ||
         (field.form == Form::kPoints && field.points >= PointFormat::kPolygons)) {
-      refuse("Outlines, areas and masks of objects are not put together to mosaics.");
+      refuse(
+          "Outlines, areas and masks of objects are not put together to mosaics. Leave them out by "
+          "fields=[...], or leave out Mosaic.");
     }
     if ((field.follows || field.form == Form::kPoints) && !is_of_objects(field, view)) {
       refuse("Boxes and points of a mosaic are of the objects whose boxes the view names.");
