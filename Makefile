@@ -4,6 +4,8 @@ PYTHON ?= python3
 BIN := $(CURDIR)/.venv/bin
 # What tools/setup.sh installs must run: its tests do not skip.
 REQUIRED := $(if $(filter x86_64,$(shell uname -m)),FASTLOAD_REQUIRE_DALI=1)
+# Several pytests share the cores: a second torch thread of each would spin where it waits for a core.
+ALONGSIDE := FASTLOAD_TEST_INSTALLED=1 OMP_NUM_THREADS=1 $(REQUIRED)
 export PYTHON
 
 .DEFAULT_GOAL := help
@@ -41,14 +43,15 @@ tsan:  ## the C++ tests of what has threads under ThreadSanitizer (after "make s
 	  -DFASTLOAD_SANITIZE=thread > build/tsan.log 2>&1 || { cat build/tsan.log; exit 1; }
 	$(BIN)/cmake --build build/tsan --target fastload_tests
 	build/tsan/tests/cpp/fastload_tests test_prefetch test_engine test_read_ahead \
-	  test_record_feed test_buffer_pool test_file_bytes test_cache test_disk_tier test_filler test_decoded test_remote
+	  test_kept_pictures test_record_feed test_buffer_pool test_file_bytes test_cache test_disk_tier test_filler test_decoded test_remote
 
 test-arm:  ## the core's own tests for 64-bit Arm, cross-built (-O3) and run under qemu; installs what it needs
 	@PATH="$(BIN):$$PATH" tools/test_arm.sh
 
 # What may take whatever time pytest, which waits a lot, leaves. Without MAKEFLAGS: ninja would look for make's jobs.
+# The small targets make half a million executions in seconds; a minute is for the large ones.
 beside:
-	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python env -u MAKEFLAGS nice -n 19 tools/sanitize.sh tests fuzz
+	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python FUZZ_RUNS=$${FUZZ_RUNS:-500000} env -u MAKEFLAGS nice -n 19 tools/sanitize.sh tests fuzz
 
 fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
@@ -59,22 +62,22 @@ frameworks: bench-test
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
 py-test:  ## pytest on the installed package, but for packing, stores, ranks, the doctor and the benchmarks
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest \
+	cd tests && $(ALONGSIDE) $(BIN)/pytest \
 	  --ignore=benchmarks --ignore=diagnose --ignore=pack --ignore=ranks --ignore=remote
 
 pack-test:  ## the same for packing, stores and ranks, which wait for disks, servers and each other
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest pack remote ranks
+	cd tests && $(ALONGSIDE) $(BIN)/pytest pack remote ranks
 
 bench-test:  ## the same for what measures: the benchmarks, each once in its smallest form, and the doctor
-	cd tests && FASTLOAD_TEST_INSTALLED=1 $(REQUIRED) $(BIN)/pytest benchmarks diagnose
+	cd tests && $(ALONGSIDE) $(BIN)/pytest benchmarks diagnose
 
 foreign:  ## the tests of one framework in an environment of its own: make foreign NAME=ray (without NAME: which)
 	@if [ -z "$(NAME)" ]; then tests/foreign/run.sh --list; else PYTHON=$(BIN)/python tests/foreign/run.sh $(NAME); fi
 
-# Those whose environments are made in a minute. From tests/, as py-test.
+# Those whose environments are made in a minute, and those that examples/tasks need. From tests/, as py-test.
 foreign-test:  ## the same for the quick ones, on the installed package
-	@printf '%s\n' lightning torchvision timm accelerate ignite torchmetrics tensorboard | FASTLOAD_TEST_INSTALLED=1 \
-	  PYTHON=$(BIN)/python xargs -P 2 -I NAME tests/foreign/run.sh NAME -q
+	@printf '%s -q\n' lightning torchvision timm accelerate ignite torchmetrics tensorboard 'openclip -k test_clip' \
+	  'transformers -k test_detr' | FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python xargs -P 2 -L 1 tests/foreign/run.sh
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"

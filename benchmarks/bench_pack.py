@@ -80,7 +80,7 @@ def write_coco(target: Path, count: int) -> None:
         file.write('], "annotations": [')
         for number in range(count):
             outline = [(number * 7 + at * 13) % 4700 / 100 for at in range(40)]
-            box = [number % 40, 1.5, 10.25, 5.0]
+            box = [number % 40 + 0.5, 1.5, 10.25, 5.75]
             one = {"id": number, "image_id": number * 7919 % images, "category_id": 1, "bbox": box}
             rest = {"area": 51.25, "iscrowd": 0, "segmentation": [outline]}
             file.write((",\n" if number else "") + json.dumps(one | rest))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fastload._version import __version__ as __version__
     from fastload.cache.settings import CacheSetting
     from fastload.collate.detection import Detection
+    from fastload.collate.patches import Patches
     from fastload.dataset.pictures import MixedDataset, PackedDataset, mix
     from fastload.diagnose.watch import diagnose
     from fastload.loader.data_loader import DataLoader
@@ -62,6 +63,7 @@ __all__ = [
     "MixedDataset",
     "Of",
     "PackedDataset",
+    "Patches",
     "Polygons",
     "Ragged",
     "RepeatedSampler",
@@ -95,6 +97,7 @@ _LAZY = {
     "Dali": "fastload.loader.values",
     "DataLoader": "fastload.loader.data_loader",
     "Detection": "fastload.collate.detection",
+    "Patches": "fastload.collate.patches",
     "Field": "fastload.sample.schema",
     "Image": "fastload.sample.fields",
     "Json": "fastload.sample.fields",

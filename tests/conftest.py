@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from object_server import ObjectServer
@@ -27,6 +28,12 @@ def pytest_configure() -> None:
     os.environ["FASTLOAD_CACHE_DIR"] = "/proc/no-cache-in-tests"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if find_spec("hypothesis"):  # the frameworks' environments have none
+        from hypothesis import HealthCheck, settings
+
+        # How fast a machine makes examples is no fault of the code.
+        settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+        settings.load_profile("any machine")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,3 +79,19 @@ def no_leaks() -> Iterator[None]:
     gc.collect()
     assert left_over(before) == set()
     assert settled(lambda: len(os.listdir("/proc/self/fd")), files) == files
+
+
+@pytest.fixture
+def leased(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of each batch that was begun."""
+    from fastload.prefetch.slots import SlotPool
+
+    found: list[int] = []
+    lease = SlotPool.lease
+
+    def spy(self: SlotPool, layout: Any, must: bool = False) -> Any:
+        found.append(layout.nbytes)
+        return lease(self, layout, must)
+
+    monkeypatch.setattr(SlotPool, "lease", spy)
+    return found

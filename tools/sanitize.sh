@@ -5,6 +5,7 @@
 #          (tests/cpp/fuzz/corpus.txt). Without clang's libFuzzer, g++ builds, and the same inputs run once each.
 # Variables:
 #   FUZZ_SECONDS  for each target (default: 60)
+#   FUZZ_RUNS     executions after which a target ends sooner (default: -1, no bound)
 #   FUZZ_JOBS     targets at a time (default: 2)
 #   FUZZ_TARGETS  which of them, separated by spaces (default: all)
 #   CLANGXX       the compiler (default: clang++)
@@ -13,6 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 seconds=${FUZZ_SECONDS:-60}
+runs=${FUZZ_RUNS:--1}
 jobs=${FUZZ_JOBS:-2}
 clangxx=${CLANGXX:-clang++}
 read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_decode fuzz_formats fuzz_index fuzz_column fuzz_polygons}"
@@ -35,7 +37,7 @@ build() { # folder, targets separated by spaces, cmake options
 
 fuzz() { # target
   mkdir -p "$out/corpus/$1"
-  if ! "$out/tests/cpp/fuzz/$1" "$out/corpus/$1" "$out/seeds/$1" -max_total_time="$seconds" \
+  if ! "$out/tests/cpp/fuzz/$1" "$out/corpus/$1" "$out/seeds/$1" -max_total_time="$seconds" -runs="$runs" \
       -max_len=4096 -timeout=100 -rss_limit_mb=2048 -artifact_prefix="$out/finding-$1-" \
       -print_final_stats=1 > "$out/$1.log" 2>&1; then
     tail -n 60 "$out/$1.log"

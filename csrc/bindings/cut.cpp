@@ -36,8 +36,9 @@ nb::ndarray<nb::numpy, uint8_t> cut(const BytesArg& data, View view, const Forma
   const auto spec_of = [](const PixelSpec* spec) { return spec == nullptr ? PixelSpec() : *spec; };
   const CutPlan plan({to_format(format), nearest, spec_of(pixels), store, fill, spec_of(source),
                       std::move(colour)});
-  const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
-  const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
+  const auto [columns, lines] = view.made();
+  const size_t width = static_cast<size_t>(std::max(columns, 0));
+  const size_t height = static_cast<size_t>(std::max(lines, 0));
   const size_t channels = static_cast<size_t>(plan.spec().format.channels);
   const size_t planes = store.channels_last ? 1 : channels;
   const size_t row = width * dtype_size(store.dtype) * (store.channels_last ? channels : 1) + gap;

@@ -54,6 +54,18 @@ nb::list collect(PyEngine& self, uint64_t ticket) {
   return faults;
 }
 
+nb::dict read_ahead_counts(const PyEngine& self) {
+  return read_ahead_dict(self.engine->read_ahead());
+}
+
+nb::dict kept_counts(const PyEngine& self) {
+  const KeptPictures::Counts counts = self.engine->kept();
+  nb::dict result;
+  result["used_again"] = counts.used_again;
+  result["bytes"] = counts.bytes;
+  return result;
+}
+
 nb::dict thread_stats(PyEngine& self, int seat) {
   const ThreadStats& stats = self.engine->thread_stats(seat);
   static constexpr const char* kStageNames[kStages] = {"shard", "decode", "transform", "idle"};
@@ -87,11 +99,11 @@ void register_engine(nb::module_& m) {
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
              uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
              const PixelSpec& operations, const PixelSpec& source,
-             const std::optional<MosaicArg>& mosaic) {
+             const std::optional<MosaicArg>& mosaic, size_t kept) {
             FieldsPlan plan = FieldsPlan::of_image_and_label(
                 {geometry, out_width, out_height, operations, source}, store);
             make(self, read_sources(sources, pixels, decoded_side),
-                 sample_plan(std::move(plan), seed, max_pixels, decoded_side, {}, mosaic),
+                 sample_plan(std::move(plan), seed, max_pixels, decoded_side, {}, mosaic, kept),
                  {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
                  nb::make_tuple(nb::list(sources), nb::list(pixels)));
           },
@@ -101,7 +113,7 @@ void register_engine(nb::module_& m) {
           nb::arg("cpus") = std::vector<int>{}, nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0,
           nb::arg("decoded_side") = 0, nb::arg("pixels") = nb::tuple(),
           nb::arg("operations") = PixelSpec{}, nb::arg("source") = PixelSpec{},
-          nb::arg("mosaic").none() = nb::none(),
+          nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0,
           "sources: [(Reader, Entries or None, labels)], labels: what stands for each label of the "
           "source, [] for the same. threads: at once, of the process's pool; set_threads() goes up "
           "to most_threads. cpus: where the pool's threads run from now on, [] for anywhere. "
@@ -110,7 +122,7 @@ void register_engine(nb::module_& m) {
           "read. decoded_side: crops are cut from the picture scaled to this longest side; 0 for "
           "as it is, UNBOUNDED for no scaling. pixels: a CacheFile of that tier, or None, for each "
           "source. operations: on the pixels, between resize and store; source: on those of whole "
-          "pictures, before the crop.")
+          "pictures, before the crop. mosaic, kept: as for fields.")
       .def(
           "submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
           nb::arg("draws").none(), nb::arg("epoch"), nb::arg("announced").none() = nb::none(),
@@ -130,11 +142,11 @@ void register_engine(nb::module_& m) {
             self.engine->forget(announced.group);
           },
           nb::arg("announced"), "An announced batch will not be submitted.")
-      .def(
-          "read_ahead",
-          [](const PyEngine& self) { return read_ahead_dict(self.engine->read_ahead()); },
-          "Counts of records (resident, ahead, late, waits), requests and bytes to storage, bytes "
-          "of buffers now and at most, threads.")
+      .def("read_ahead", &read_ahead_counts,
+           "Counts of records (resident, ahead, late, waits), requests and bytes to storage, bytes "
+           "of buffers now and at most, threads.")
+      .def("kept", &kept_counts,
+           "Pictures of mosaics that were kept and used again, and bytes of those kept now.")
       .def(
           "wait",
           [](PyEngine& self, uint64_t ticket, double seconds) {

@@ -90,8 +90,8 @@ inline void make(PyEngine* self, Sources sources, SamplePlan plan, Running runni
 
 inline SamplePlan sample_plan(FieldsPlan fields, uint64_t seed, uint64_t max_pixels,
                               uint32_t decoded_side, DecodeOnce once = DecodeOnce::kCheaper,
-                              const std::optional<MosaicArg>& mosaic = {}) {
-  SamplePlan plan{std::move(fields), seed, {}, decoded_side, once, to_mosaic(mosaic)};
+                              const std::optional<MosaicArg>& mosaic = {}, size_t kept = 0) {
+  SamplePlan plan{std::move(fields), seed, {}, decoded_side, once, to_mosaic(mosaic), kept};
   plan.limits.max_pixels = max_pixels;
   return plan;
 }

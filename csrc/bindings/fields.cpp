@@ -128,8 +128,8 @@ nb::list measure(PyEngine& self, const IdsArg& ids, const std::optional<DrawsArg
   return list;
 }
 
-constexpr std::array<const char*, 6> kForms{"picture", "label",  "fixed",
-                                            "ragged",  "points", "masks"};
+constexpr std::array<const char*, 8> kForms{"picture", "label", "fixed", "ragged",
+                                            "points",  "masks", "id",    "view"};
 
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
@@ -164,7 +164,8 @@ void register_plans(nb::module_& m) {
            nb::arg("nearest") = false, nb::arg("fill") = 0, nb::arg("points") = "xyxy",
            nb::arg("relative") = false, nb::arg("pairs") = std::vector<std::array<uint16_t, 2>>{},
            nb::arg("follows") = false,
-           "form: picture, label, fixed, ragged, points or masks. part: of a picture its stream of "
+           "form: picture, label, fixed, ragged, points, masks, id or view. part: of a picture its "
+           "stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
            "row. blank: an element or value that positions without a sample have, b'' for a "
            "picture's "
@@ -186,11 +187,12 @@ void add_fields(nb::class_<PyEngine>& engine) {
              std::vector<ViewPlan> views, std::vector<FieldPlan> fields, uint64_t seed, int threads,
              uint64_t max_pixels, nb::object fallback, int most_threads, std::vector<int> cpus,
              uint64_t read_ahead, double keep, uint32_t decoded_side, const nb::sequence& pixels,
-             const std::string& decode_once, const std::optional<MosaicArg>& mosaic) {
+             const std::string& decode_once, const std::optional<MosaicArg>& mosaic, size_t kept) {
             make(self, read_sources(sources, pixels, decoded_side, parts),
                  sample_plan(FieldsPlan(std::move(views), std::move(fields)), seed, max_pixels,
                              decoded_side,
-                             by_name<DecodeOnce>("decode_once", kDecodeOnce, decode_once), mosaic),
+                             by_name<DecodeOnce>("decode_once", kDecodeOnce, decode_once), mosaic,
+                             kept),
                  {threads, most_threads, std::move(cpus), read_ahead, keep}, std::move(fallback),
                  nb::make_tuple(nb::list(sources), nb::list(parts), nb::list(pixels)));
           },
@@ -199,13 +201,13 @@ void add_fields(nb::class_<PyEngine>& engine) {
           nb::arg("most_threads") = 0, nb::arg("cpus") = std::vector<int>{},
           nb::arg("read_ahead") = 0, nb::arg("keep") = 1.0, nb::arg("decoded_side") = 0,
           nb::arg("pixels") = nb::tuple(), nb::arg("decode_once") = "cheaper",
-          nb::arg("mosaic").none() = nb::none(),
+          nb::arg("mosaic").none() = nb::none(), nb::arg("kept") = 0,
           "Of any fields. parts: for each source (the Readers of its second stream of records and "
           "so on, its Columns). views: [ViewPlan]. fields: [FieldPlan]. Batches of it are measured "
           "and submitted by measure() and submit_fields(). decode_once: several views of a picture "
           "are decoded together where that is cheaper; always, never: tests and benchmarks. "
           "mosaic: as "
-          "compose() takes it, or None.")
+          "compose() takes it, or None. kept: bytes of its pictures that are kept for others.")
       .def("measure", &measure, nb::arg("ids"), nb::arg("draws").none(), nb::arg("epoch"),
            nb::arg("partners").none() = nb::none(),
            "For each field None, or where each sample's rows begin (n + 1,) int64, in rows, or "

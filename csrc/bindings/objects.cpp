@@ -1,6 +1,5 @@
 // Objects of a sample outside of batches: their masks, and values of some of them.
 #include "sample/objects.h"
-#include "transform/view_at_size.h"
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -17,6 +16,7 @@
 #include "convert.h"
 #include "register.h"
 #include "sample/masks.h"
+#include "transform/view_at_size.h"
 #include "views.h"
 
 namespace nb = nanobind;
@@ -34,13 +34,17 @@ nb::object draw_masks(const View& view, uint32_t width, uint32_t height, const s
   const auto view_at = [&](int w, int h) {
     return view_at_size(view, width, height, static_cast<uint32_t>(w), static_cast<uint32_t>(h));
   };
-  const size_t bytes = static_cast<size_t>(view.window.height) *
-                       static_cast<size_t>(view.window.width) * objects.size();
+  const size_t bytes = static_cast<size_t>(view.made().height) *
+                       static_cast<size_t>(view.made().width) * objects.size();
   std::vector<uint8_t> masks(bytes);
   MaskDrawer().draw(
       {values.data(), values.size()}, by_name<PointFormat>("format", kPointFormats, name), objects,
-      {height, width, view_at, &motions, {static_cast<int>(width), static_cast<int>(height)}},
-      {masks.data(), static_cast<uint32_t>(objects.size()), view.window.height, view.window.width});
+      {height,
+       width,
+       lines_of(view_at),
+       &motions,
+       {static_cast<int>(width), static_cast<int>(height)}},
+      {masks.data(), static_cast<uint32_t>(objects.size()), view.made().height, view.made().width});
   return array(std::move(masks));
 }
 
@@ -61,12 +65,11 @@ nb::tuple keep(const ObjectsPlan& plan, const View& view, uint32_t width, uint32
 }
 
 void make_plan(ObjectsPlan* self, uint32_t part, const std::string& format, bool relative,
-               bool clip, bool drop, double min_size, double min_area,
+               bool clip, bool clamp, bool drop, bool inside, double min_size, double min_area,
                std::optional<uint32_t> without) {
-  new (self) ObjectsPlan{part,     by_name<PointFormat>("format", kPointFormats, format),
-                         relative, clip,
-                         drop,     min_size,
-                         min_area, without};
+  const PointFormat form = by_name<PointFormat>("format", kPointFormats, format);
+  new (self)
+      ObjectsPlan{part, form, relative, clip, clamp, drop, inside, min_size, min_area, without};
 }
 
 }  // namespace
@@ -75,11 +78,13 @@ void register_objects(nb::module_& m) {
   nb::class_<ObjectsPlan>(m, "ObjectsPlan",
                           "What a view does to objects; see sample/objects_plan.h.")
       .def("__init__", &make_plan, nb::arg("part"), nb::kw_only(), nb::arg("format"),
-           nb::arg("relative") = false, nb::arg("clip") = false, nb::arg("drop") = false,
-           nb::arg("min_size") = 1.0, nb::arg("min_area") = 1.0,
-           nb::arg("without").none() = nb::none(),
-           "part: the column of boxes, in that format. clip: to what is seen. drop: those that are "
-           "then too small. without: a column of bools: objects that have it are dropped, too.");
+           nb::arg("relative") = false, nb::arg("clip") = false, nb::arg("clamp") = false,
+           nb::arg("drop") = false, nb::arg("inside") = false, nb::arg("min_size") = 1.0,
+           nb::arg("min_area") = 1.0, nb::arg("without").none() = nb::none(),
+           "part: the column of boxes, in that format. clip: by crops, pads and motions. clamp: "
+           "where the picture ends. drop: those that are then too small, with inside those that "
+           "reach over its border. without: a column of bools: objects that have it are dropped, "
+           "too.");
   m.def(
       "keep_objects", &keep, nb::arg("plan"), nb::arg("view"), nb::arg("width"), nb::arg("height"),
       nb::arg("boxes"), nb::arg("without"), nb::arg("motions") = std::vector<MotionTuple>{},

@@ -74,8 +74,9 @@ Array run_view(const Image& image, View view, const std::string& filter_name, St
     throw Error(ErrorKind::kValue, "chunk and repeat must be at least 1.");
   check_inside(view, image);
   store.erase = {};  // erase() does it
-  const size_t width = static_cast<size_t>(std::max(view.window.width, 0));
-  const size_t height = static_cast<size_t>(std::max(view.window.height, 0));
+  const auto [columns, lines] = view.made();
+  const size_t width = static_cast<size_t>(std::max(columns, 0));
+  const size_t height = static_cast<size_t>(std::max(lines, 0));
   const size_t size = dtype_size(store.dtype);
   CutSpec spec;
   spec.store = store;

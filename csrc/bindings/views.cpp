@@ -69,12 +69,13 @@ ViewTuple to_places(const View& v) {
 void make_view(View* self, const ViewTuple& places, const std::optional<RectTuple>& seen,
                const std::optional<RectTuple>& shown,
                const std::optional<std::array<double, 4>>& area,
-               const std::optional<RectTuple>& centres) {
+               const std::optional<RectTuple>& centres, uint8_t quarter) {
   View view = to_view(places);
   if (seen) view.seen = to_rect(*seen);
   if (shown) view.shown = to_rect(*shown);
   if (area) view.area = *area;
   if (centres) view.centres = to_rect(*centres);
+  view.quarter = quarter;
   new (self) View(view);
 }
 
@@ -92,7 +93,7 @@ void register_view(nb::module_& m) {
                    "(crop, (resized width, height), window, flip) and more; rectangles are (x, y, "
                    "width, height). See transform/view.h.")
       .def("__init__", make_view, "places"_a, "seen"_a = nb::none(), "shown"_a = nb::none(),
-           "area"_a = nb::none(), "centres"_a = nb::none())
+           "area"_a = nb::none(), "centres"_a = nb::none(), "quarter"_a = 0)
       .def("__len__", [](const View&) { return 4; })
       .def("__getitem__",
            [](const View& v, nb::handle i) -> nb::object { return nb::cast(to_places(v))[i]; })
@@ -120,6 +121,9 @@ void register_view(nb::module_& m) {
           [](const View& v) { return v.centres ? nb::cast(to_tuple(*v.centres)) : nb::none(); },
           "Where the centres of boxes are that stay; None: anywhere.")
       .def_ro("quarter", &View::quarter, "Quarter turns counter-clockwise.")
+      .def_prop_ro(
+          "made", [](const View& v) { return std::tuple(v.made().width, v.made().height); },
+          "Width and height of what comes out.")
       .def(
           "keeps",
           [](const View& v, const std::array<double, 4>& box) {

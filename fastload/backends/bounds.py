@@ -134,5 +134,5 @@ def _picture_sizes(dataset: Packed, decoded: Side, what: str) -> Sizes:
 
 def _seen(spec: Any, width: int, height: int) -> tuple[int, int]:
     """Height and width of what a view shows of a picture; nothing of the size is drawn."""
-    window = _C.draw_view(spec, width, height, 0, 0, 0).window
-    return window[3], window[2]
+    made = _C.draw_view(spec, width, height, 0, 0, 0).made
+    return made[1], made[0]

@@ -106,13 +106,14 @@ def _moved(
     augmenter: Augmenter | None,
     sampler: Sampler,
     converter: Converter | None = None,
+    origins: bool = False,
 ) -> Backend:
     """``inner``, and what is done to its batches behind it."""
     if gpu is None and augmenter is None:
         return inner
     from fastload.backends.device import MovedBackend
 
-    return MovedBackend(inner, gpu, augmenter, sampler, converter)
+    return MovedBackend(inner, gpu, augmenter, sampler, converter, origins)
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,8 @@ def plan_memory(
     dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> dict[str, int]:
     """See :meth:`fastload.DataLoader.memory_plan`."""
-    found = _batch_memory(dataset, plan, options, python_workers(plan, options, threads))
+    workers = python_workers(plan, options, threads)
+    found = _batch_memory(dataset, plan, options, threads.most, workers)
     ahead = plan_read_ahead(dataset, sampler).buffer_bytes
     if options.backend == "dali":
         ahead *= 2  # for each of the two decoders
@@ -178,11 +180,17 @@ def plan_memory(
         from fastload.backends.bounds import whole_picture_bytes
 
         source = whole_picture_bytes(dataset, plan, options, threads.most)
-    total = found["total"] + ahead + source
+    together = 0
+    if plan.puts_together:
+        from fastload.backends.kept_pictures import mosaic_bytes
+
+        together = mosaic_bytes(dataset, plan, sampler, options, threads.most)
+    total = found["total"] + ahead + source + together
     found = {
         **found,
         "read_ahead_bytes": ahead,
         "source_bytes": source,
+        **({"mosaic_bytes": together} if together else {}),
         "total": total,
         "cache_bytes": cache,
     }
@@ -193,7 +201,9 @@ def plan_memory(
     return found
 
 
-def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -> dict[str, int]:
+def _batch_memory(
+    dataset: Packed, plan: Plan, options: Options, threads: int, workers: int
+) -> dict[str, int]:
     shape = planned_form(dataset, plan, options).shape
     on_device = goes_to_gpu(options.device) and not runs_python(plan, options)
     if shape is None and on_device:
@@ -201,7 +211,7 @@ def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -
 
         return fields_memory_plan(dataset, plan, options)
     if shape is None:
-        return memory_plan(largest_batch(dataset, plan, options), options, workers)
+        return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
     if options.backend == "dali" and goes_to_gpu(options.device):
         from fastload.backends.dali.budget import device_plan
         from fastload.transfer.outputs import Outputs
@@ -212,7 +222,7 @@ def _batch_memory(dataset: Packed, plan: Plan, options: Options, workers: int) -
         from fastload.transfer.augment import parameters_of
 
         return device_memory_plan(shape, options, parameters_of(batch_parts(plan, options, True, True)))
-    return memory_plan(largest_batch(dataset, plan, options), options, workers)
+    return memory_plan(largest_batch(dataset, plan, options), options, threads, workers)
 
 
 def _packed(
@@ -237,7 +247,8 @@ def _packed(
 
         return DeviceBackend(dataset, sampler, plan, options, threads, gpu, augmenter)
     if augmenter is None or not augmenter.jitters:
-        return _moved(_on_host(dataset, sampler, plan, options, threads), gpu, augmenter, sampler)
+        inner = _on_host(dataset, sampler, plan, options, threads)
+        return _moved(inner, gpu, augmenter, sampler, origins=options.origins)
     from fastload.transfer.convert import Converter, crosses_as
 
     inner = _on_host(dataset, sampler, crosses_as(plan), options, threads)

@@ -21,7 +21,7 @@ class CollatedBackend:
         collate: what is made of a batch.
     """
 
-    def __init__(self, inner: Backend, collate: Callable[[Any, BatchKey], Any]) -> None:
+    def __init__(self, inner: Backend, collate: Callable[[Any], Any]) -> None:
         self._inner = inner
         self._collate = collate
         self.cancel, self.close, self.counts = inner.cancel, inner.close, inner.counts
@@ -33,4 +33,4 @@ class CollatedBackend:
 
     def batch(self, key: BatchKey) -> Any:
         """What is made of the batch ``key``."""
-        return self._collate(self._inner.batch(key), key)
+        return self._collate(self._inner.batch(key))

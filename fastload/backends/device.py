@@ -19,7 +19,7 @@ from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
 from fastload.prefetch.slots import PARAMETERS, SlotShape
 from fastload.sample.delivery import IMAGE, LABEL
-from fastload.sample.layout import BatchLayout
+from fastload.sample.layout import HOST, BatchLayout
 from fastload.sampler import Sampler
 from fastload.transfer.augment import Augmenter
 from fastload.transfer.convert import Converter, crosses_as
@@ -192,6 +192,7 @@ class MovedBackend:
         augmenter: augmentation of whole batches, or None.
         sampler: which samples a batch has, for the augmentation's keys.
         converter: converts uint8 images after a colour jitter; None: they come converted.
+        origins: see :class:`fastload.backends.options.Options`.
     """
 
     def __init__(
@@ -201,7 +202,9 @@ class MovedBackend:
         augmenter: Augmenter | None,
         sampler: Sampler,
         converter: Converter | None = None,
+        origins: bool = False,
     ) -> None:
+        self._origins = origins and gpu is not None
         self._inner = inner
         self._gpu = gpu
         self._mover = Mover(gpu) if gpu is not None else None
@@ -224,7 +227,8 @@ class MovedBackend:
             DeviceError: the device reports an error.
         """
         batch = self._inner.batch(key)
-        return guarded(_MOVING, lambda: self._finish(batch, key))
+        found = guarded(_MOVING, lambda: self._finish(batch, key))
+        return {**found, HOST: batch} if self._origins else found
 
     def _finish(self, batch: Any, key: BatchKey) -> Any:
         if self._augmenter is None:

@@ -26,6 +26,7 @@ def make_engine(
     ahead: ReadAheadPlan,
     pixels: list[Any],
     delivery: Delivery,
+    kept: int = 0,
 ) -> Any:
     """``_C.Engine``.
 
@@ -34,6 +35,7 @@ def make_engine(
         plan, options, threads, ahead: the loader's.
         pixels: cache files of decoded pictures, for each source; none: [].
         delivery: what batches hold.
+        kept: bytes of pictures of mosaics that stay for other samples.
     """
     common: dict[str, Any] = {
         "sources": dataset.sources,
@@ -48,6 +50,7 @@ def make_engine(
         "decoded_side": decoded_side(options.cache_decoded),
         "pixels": pixels,
         "mosaic": plan.mosaic.as_tuple() if plan.mosaic is not None else None,
+        "kept": kept,
     }
     if delivery.is_pair:
         height, width = delivery.layout.picture_size(0)

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from fastload._native import _C
 from fastload.backends.objects import Followers, Groups
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
 from fastload.sample.fields import Boxes, Image, Keypoints, Label, Mask, Polygons
-from fastload.sample.layout import FieldLayout, SampleLayout, sizes_name
+from fastload.sample.layout import IDS, VIEW, FieldLayout, SampleLayout, sizes_name
 from fastload.sample.planned import Sizes, chosen, layout_of, picture_dtype
 from fastload.sample.schema import Field, Schema
 from fastload.transforms.plan import Plan
@@ -52,6 +54,9 @@ def fields_layout(
         if any(use.name == "bucket_cover" for use in plan.of_view(number).geometry):
             one = replace(one, multiple=1)  # a batch of one bucket has one size: its own, not a larger one
         planned.append(one if name == field.name else replace(one, name=name, view=number, of=field.name))
+    if options.origins:
+        planned.append(FieldLayout(IDS, "fixed", torch.int64, blank=-1))
+        planned.append(FieldLayout(VIEW, "fixed", torch.float64, (8,)))
     return SampleLayout(tuple(planned))
 
 
@@ -141,7 +146,7 @@ def engine_parts(
         objects: the DataLoader's.
     """
     schema = dataset.schema
-    fields = [schema[field.schema_name] for field in layout.fields]
+    fields = [schema[field.schema_name] for field in layout.fields if not field.is_origin]
     followers = Followers(schema, objects, fields)
     looked_at = [name for view in plan.every for name in followers.columns(view)]
     streams = Streams.of(schema, fields, looked_at)
@@ -158,6 +163,8 @@ def engine_parts(
 def _field_plan(
     schema: Schema, layout: FieldLayout, streams: Streams, plan: Plan, followers: Followers
 ) -> Any:
+    if layout.is_origin:
+        return _C.FieldPlan("id" if layout.name == IDS else "view")
     field, view = schema[layout.schema_name], layout.view
     plan = plan.of_view(view)
     kind: Any = field.kind

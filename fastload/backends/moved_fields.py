@@ -15,9 +15,10 @@ from fastload.backends.shapes import largest_batch, planned_form
 from fastload.dataset.mixture import Packed
 from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey, Pending
-from fastload.prefetch.slots import SlotPool, in_steps
+from fastload.prefetch.slots import Slot, SlotPool, in_steps
 from fastload.sample.fields import Image
-from fastload.sample.layout import VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
+from fastload.sample.layout import HOST, VALID, BatchLayout, FieldLayout, SampleLayout, sizes_name
+from fastload.sample.ragged import Ragged
 from fastload.sampler import Sampler
 from fastload.transfer.augment import Augmenter
 from fastload.transfer.convert import Converter, crosses_as
@@ -66,11 +67,12 @@ class _Crossing:
     @classmethod
     def of(cls, dataset: Packed, plan: Plan, layout: SampleLayout) -> _Crossing:
         """As uint8, where all images have 8 bits; else as they are delivered."""
-        kinds = {field.name: dataset.schema[field.schema_name].kind for field in layout.fields}
+        fields = [field for field in layout.fields if not field.is_origin]
+        kinds = {field.name: dataset.schema[field.schema_name].kind for field in fields}
         images = {name: kind for name, kind in kinds.items() if isinstance(kind, Image)}
         if any(kind.bits != 8 for kind in images.values()):
             return cls(plan, {})
-        views = {field.name: plan.of_view(field.view) for field in layout.fields}
+        views = {field.name: plan.of_view(field.view) for field in fields}
         wanted: dict[str, Plan] = {}
         for name, kind in images.items():
             numbers: Any = {
@@ -107,6 +109,7 @@ class FieldsOnDevice(PipelineBackend):
         augmenter: Augmenter | None,
     ) -> None:
         super().__init__(gpu, augmenter)
+        self._origins = options.origins
         self._jitters = augmenter is not None and augmenter.jitters
         self._mover = Mover(gpu) if augmenter is not None else None
         crossing = _Crossing.of(dataset, plan, planned_form(dataset, plan, options).delivery.layout)
@@ -154,6 +157,8 @@ class FieldsOnDevice(PipelineBackend):
                     self._blank(pictures, raw, field, pending.key)
         self._partial.discard(pending.key)
         found: dict[str, Any] = self._host.delivery.batch(raw)
+        if self._origins:
+            found[HOST] = _numbers(pending.slot)
         return found, parameters
 
     def _parameters(self, key: BatchKey, raw: dict[str, Any]) -> Any:
@@ -193,6 +198,18 @@ class FieldsOnDevice(PipelineBackend):
         """Drop the batches that are in work."""
         super().cancel()
         self._partial.clear()
+
+
+def _numbers(slot: Slot) -> dict[str, Any]:
+    """What a batch has on the host besides pixels, in memory of its own: the slot is filled again."""
+    found: dict[str, Any] = {}
+    pixels = {field.name for field in slot.layout.layout.fields if field.form in ("picture", "masks")}
+    for name, value in slot.fields.items():
+        if isinstance(value, torch.Tensor) and name not in pixels:
+            found[name] = value.clone()
+        elif isinstance(value, Ragged) and name not in pixels:
+            found[name] = value.mapped(torch.clone)
+    return found
 
 
 def _host_slots(gpu: Gpu, layout: SampleLayout, options: Options) -> tuple[Any, HostSlots]:

@@ -11,7 +11,7 @@ import torch
 
 from fastload.backends.engines import make_engine
 from fastload.backends.faults import FaultPolicy, SampleReport
-from fastload.backends.options import Options
+from fastload.backends.options import Options, least_prefetch
 from fastload.backends.reading import Reading
 from fastload.backends.shapes import Form
 from fastload.backends.stats import Counts
@@ -64,6 +64,14 @@ def _partners(plan: Plan, sampler: Sampler, seed: int) -> Callable[[int, BatchId
     return lambda epoch, batch: partners(sampler, seed, epoch, batch, of)
 
 
+def _kept(dataset: Packed, plan: Plan, sampler: Sampler, options: Options) -> int:
+    if plan.mosaic is None:
+        return 0
+    from fastload.backends.kept_pictures import kept_bytes
+
+    return kept_bytes(dataset, plan.mosaic, sampler, options)
+
+
 class NativeBackend:
     """Threads, slots and error policy of one loader over one packed dataset.
 
@@ -89,6 +97,7 @@ class NativeBackend:
     ) -> None:
         self._options = options
         self._threads = threads
+        self._mosaics = plan.mosaic is not None
         self.policy = FaultPolicy(dataset, options.on_error, options.error_log, sampler, options.seed)
         self._reading = Reading(dataset, options)
         ahead = plan_read_ahead(self._reading.dataset, sampler)
@@ -101,13 +110,15 @@ class NativeBackend:
             ahead,
             self._reading.pixels,
             memory.delivery,
+            _kept(dataset, plan, sampler, options),
         )
         filling = Filling(self._engine, self.delivery.layout, self.delivery.is_pair)
+        most = options.ahead_bytes if depth is None else 0
         depth = options.prefetch_factor if depth is None else depth
         #: The queue of host batches, for whoever takes them before the consumer does.
-        self.feeder = Feeder(
-            filling, sampler, memory.slots, depth, ahead.samples, _partners(plan, sampler, options.seed)
-        )
+        partners = _partners(plan, sampler, options.seed)
+        bound = least_prefetch(threads.most, sampler.partition.batch_size), most
+        self.feeder = Feeder(filling, sampler, memory.slots, depth, ahead.samples, partners, *bound)
         self._upcoming: Upcoming | None = None
         if self._reading.disk is not None:
             from fastload.backends.upcoming import Upcoming, node_ranks
@@ -203,4 +214,5 @@ class NativeBackend:
             threads=list(self._engine.stats()),
             read_ahead=dict(self._engine.read_ahead()),
             cache=self._reading.counts(),
+            kept=dict(self._engine.kept()) if self._mosaics else {},
         )

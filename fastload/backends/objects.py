@@ -138,6 +138,8 @@ class Followers:
             format=kind.format,
             relative=kind.relative,
             clip=use.clip,
+            clamp=use.clamp,
+            inside=use.inside,
             drop=use.drop,
             min_size=use.min_size,
             min_area=use.min_area,

@@ -10,9 +10,12 @@ from typing import Any
 
 from fastload.cache.settings import CacheSetting
 
-__all__ = ["Options", "default_prefetch", "warn_ignored"]
+__all__ = ["Options", "default_prefetch", "least_prefetch", "warn_ignored"]
 
 AUTO = CacheSetting()
+#: Of batches in work ahead of the consumer, if they differ in size and nobody asked for a number. With
+#: masks of 1024x1024 one has 130 MB: eight would be a gigabyte of fresh pages before the first step is done.
+AHEAD_BYTES = 256 << 20
 
 
 def default_prefetch(threads: int, batch_size: int) -> int:
@@ -22,6 +25,11 @@ def default_prefetch(threads: int, batch_size: int) -> int:
     samples; if so many are not in work, the other threads wait (``benchmarks/bench_prefetch.py``).
     """
     return min(max(2, -(-64 * threads // batch_size)), 8)
+
+
+def least_prefetch(threads: int, batch_size: int) -> int:
+    """Batches in work however large they are: two, and two samples a thread."""
+    return max(2, -(-2 * threads // batch_size))
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,9 @@ class Options:
     masks: str = "packed"  # outlines and run lengths: as they were packed, or drawn ("dense")
     text: Mapping[str, Any] | None = None  # what is made of texts, by field
     text_threads: int = 1
+    ahead_bytes: int = 0  # of batches in work, if they differ in size; 0: as prefetch_factor says
     objects: Mapping[str, Sequence[str]] | None = None  # rows that go together, where the schema is silent
+    origins: bool = False  # batches say where samples come from, and have their numbers on the host, too
 
     @property
     def most_prefetch(self) -> int:
@@ -75,6 +85,14 @@ class Options:
         from fastload.prefetch.autotune import EXTRA_DEPTH
 
         return self.prefetch_factor + EXTRA_DEPTH
+
+    def most_ahead(self, nbytes: int, threads: int) -> int:
+        """The same where they differ in size and have at most ``nbytes``; smaller ones may be more, not
+        in bytes."""
+        if not self.ahead_bytes:
+            return self.most_prefetch
+        least = least_prefetch(threads, self.batch_size)
+        return min(self.most_prefetch, max(least, self.ahead_bytes // nbytes + 2))
 
 
 _warned: set[str] = set()

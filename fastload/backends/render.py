@@ -142,7 +142,7 @@ class Renderer:
         except ValueError:  # smaller than RandomCrop: what is asked for
             assert self._plan.output_size is not None
             view = _C.View(((0, 0, 1, 1), (1, 1), (0, 0, *self._plan.output_size[::-1]), False))
-        _, _, width, height = view.window
+        width, height = view.made
         return torch.zeros(height, width, 3, dtype=getattr(torch, self._plan.dtype), device="cpu").permute(
             2, 0, 1
         )

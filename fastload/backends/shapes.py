@@ -150,10 +150,13 @@ def largest_batch(dataset: Packed, plan: Plan, options: Options) -> BatchLayout:
     return layout.of(count, known)
 
 
-def memory_plan(largest: BatchLayout, options: Options, workers: int = 0) -> dict[str, int]:
+def memory_plan(largest: BatchLayout, options: Options, threads: int, workers: int = 0) -> dict[str, int]:
     """See :meth:`fastload.DataLoader.memory_plan`; batches on the host, for worker processes if any."""
-    nbytes = in_steps(largest.nbytes) if largest.layout.is_measured else largest.nbytes
-    slots = options.most_prefetch + 2  # in work, at the consumer, and one it has not let go of yet
+    nbytes, ahead = largest.nbytes, options.most_prefetch
+    if largest.layout.is_measured:
+        nbytes = in_steps(nbytes)
+        ahead = options.most_ahead(nbytes, threads)
+    slots = ahead + 2  # in work, at the consumer, and one it has not let go of yet
     if workers:
         slots = slots_for(workers, options.prefetch_factor)
     pinned = 0

@@ -11,6 +11,7 @@ from fastload.errors import StateError
 __all__ = ["LoaderState"]
 
 VERSION = 1
+_OPTIONAL = "global_batch"
 
 
 @dataclass(frozen=True)
@@ -28,10 +29,15 @@ class LoaderState:
     epoch: int
     position: int  # samples of the epoch received over all ranks (batches, for a batch_sampler)
     version: int = VERSION
+    # Samples of a global batch of the run that began the epoch, where others of it are chosen by that.
+    global_batch: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able, under 1 kB, always the same keys."""
-        return asdict(self)
+        """JSON-able, under 1 kB, always the same keys of the same transform."""
+        state = asdict(self)
+        if self.global_batch is None:
+            del state[_OPTIONAL]
+        return state
 
     @classmethod
     def divided(cls, state: Any) -> tuple[Any, dict[str, Any]]:
@@ -55,10 +61,9 @@ class LoaderState:
                 f"A loader state is a dict, as state_dict() gives it. Found: {state!r}, of type "
                 f"{type(state).__name__}."
             )
-        if set(state) != names:
-            raise StateError(
-                f"Not a loader state: expected the keys {sorted(names)}. Found: {sorted(state)}."
-            )
+        if {*state, _OPTIONAL} != names:
+            wanted = sorted(names - {_OPTIONAL})
+            raise StateError(f"Not a loader state: expected the keys {wanted}. Found: {sorted(state)}.")
         if state["version"] != VERSION:
             raise StateError(f"Loader state version must be {VERSION}. Found: {state['version']}.")
         for name in ("length", "seed", "epoch", "position"):
@@ -66,6 +71,9 @@ class LoaderState:
                 continue
             if not isinstance(state[name], int) or state[name] < 0:
                 raise StateError(f"{name} of a loader state must be an integer >= 0. Found: {state[name]!r}.")
+        size = state.get(_OPTIONAL)
+        if size is not None and not (isinstance(size, int) and size >= 1):
+            raise StateError(f"{_OPTIONAL} of a loader state must be an integer >= 1. Found: {size!r}.")
         return cls(**state)
 
     def check_fits(self, other: LoaderState) -> None:

@@ -30,6 +30,7 @@ class Counts:
         read_ahead: of decoding, as ``_C.Engine.read_ahead()`` gives it.
         cache: see :meth:`fastload.cache.opening.CacheUse.stats`.
         transfer: the transfer's clocks; see :func:`stage_stats`.
+        kept: of pictures of mosaics, as ``_C.Engine.kept()`` gives it.
         decoders: of several decoders; see :meth:`fastload.backends.dali.backend.DaliBackend.counts`.
     """
 
@@ -37,6 +38,7 @@ class Counts:
     read_ahead: dict[str, int] = field(default_factory=dict)
     cache: dict[str, Any] = field(default_factory=dict)
     transfer: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, int] = field(default_factory=dict)
     decoders: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -49,6 +51,7 @@ class Counts:
             read_ahead=_summed([counts.read_ahead for counts in found]),
             cache={**(caches[0] if caches else {}), **_summed(own)},
             transfer=_summed([counts.transfer for counts in found]),
+            kept=_summed([counts.kept for counts in found]),
             decoders=_summed([counts.decoders for counts in found]),
         )
 
@@ -140,7 +143,8 @@ def stage_stats(clock: ConsumerClock, counts: Counts, entries_damaged: int = 0) 
         ``seconds``, their ``share`` of the time since the first batch was asked for, and ``count`` of
         batches. ``decoded``: records by decoding path; ``entries_damaged`` as given. ``samples``,
         ``bytes`` (encoded), ``faults``, ``threads``, ``images_per_second`` (over the consumer's whole
-        time), ``first_batch_seconds``. ``read_ahead``, ``cache`` and, where there are several decoders,
+        time), ``first_batch_seconds``. ``read_ahead``, ``cache``; of mosaics ``kept``: pictures
+        ``used_again`` and ``bytes`` of those that are kept now; where there are several decoders,
         ``decoders``: as counted.
     """
     threads = counts.threads
@@ -172,5 +176,6 @@ def stage_stats(clock: ConsumerClock, counts: Counts, entries_damaged: int = 0) 
         "first_batch_seconds": clock.first_batch_seconds,
         "read_ahead": counts.read_ahead,
         "cache": counts.cache,
+        **({"kept": counts.kept} if counts.kept else {}),
         **({"decoders": counts.decoders} if counts.decoders else {}),
     }

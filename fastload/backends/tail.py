@@ -107,7 +107,9 @@ class Tail:
             return self.batch(iter(raw[IMAGE]), raw[LABEL].clone(), epoch, ids, draws)
         keys = self._keys(epoch, ids, draws)
         samples = [self._made(one, key) for one, key in zip(delivery.samples(raw), keys, strict=True)]
-        return self._collated(keys, samples, self._collate_fn or delivery.collated)
+        batch = self._collated(keys, samples, self._collate_fn or delivery.collated)
+        origins = [field.name for field in delivery.layout.fields if field.is_origin]
+        return {**batch, **{name: raw[name].clone() for name in origins}} if origins else batch
 
     def batch(
         self,

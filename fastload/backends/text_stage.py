@@ -10,12 +10,14 @@ from itertools import accumulate, pairwise
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 
 from fastload.dataset.mixture import Packed
 from fastload.machine.threads import start_beside
 from fastload.prefetch.announcing import BatchKey, following
 from fastload.sample.captions import Captions
+from fastload.sample.layout import HOST, IDS
 from fastload.sample.ragged import Ragged
 from fastload.sampler import BatchIds, Sampler
 from fastload.sampler.philox import sample_words
@@ -89,8 +91,24 @@ class TextStage:
                 break
             self._submit(coming)
         found = self._inner.batch(key)
-        texts = self._jobs.popleft().result()
+        texts = self._replaced(key, found) or self._jobs[0].result()
+        self._jobs.popleft()
         return {**found, **(texts if self._move is None else self._move(texts))}
+
+    def _replaced(self, key: BatchKey, found: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The texts of the samples that there are, where some are not those that were to be expected."""
+        there = found.get(HOST, found).get(IDS)
+        if there is None:  # on_error replaces none
+            return None
+        batch = self._sampler.batch(*key)
+        ids = np.where(there.numpy() < 0, batch.ids, there.numpy())
+        if np.array_equal(ids, batch.ids):
+            return None
+        return self._made(key, BatchIds(ids, batch.draws))
+
+    def _made(self, key: BatchKey, batch: BatchIds) -> dict[str, Any]:
+        dataset, text, seed = self._dataset, self._text, self._seed
+        return {name: _made(dataset, name, text[name], seed, key, batch) for name in text}
 
     def _submit(self, key: BatchKey) -> None:
         if not self._started:
@@ -98,13 +116,7 @@ class TextStage:
             work, stop = partial(_work, self._queue), partial(self._queue.put, None)
             for _ in range(self._threads):
                 start_beside(work, "fastload-text", stop)
-        batch = self._sampler.batch(*key)
-        dataset, text, seed = self._dataset, self._text, self._seed
-
-        def made() -> dict[str, Any]:
-            return {name: _made(dataset, name, text[name], seed, key, batch) for name in text}
-
-        self._jobs.append(_Job(key, made))
+        self._jobs.append(_Job(key, partial(self._made, key, self._sampler.batch(*key))))
         self._queue.put(self._jobs[-1])
 
     def _forget(self) -> None:

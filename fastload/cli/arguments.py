@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import PackError
+from fastload.errors import FastloadError, PackError
+from fastload.shard.manifest import Manifest
 
 __all__ = [
     "add_storage_options",
@@ -61,8 +62,17 @@ def add_storage_options(parser: Any) -> None:
 
 
 def options_for(arguments: argparse.Namespace, given: object) -> dict[str, str] | None:
-    """The storage options for one place that was given: None for a folder."""
-    return dict(arguments.storage_option) or None if "://" in str(given) else None
+    """The storage options for one place that was given: None for a folder, unless its records are in a
+    store."""
+    found: dict[str, str] = dict(arguments.storage_option)
+    return found if found and ("://" in str(given) or _reads_store(given)) else None
+
+
+def _reads_store(folder: object) -> bool:
+    try:
+        return Manifest.read(Path(str(folder))).in_store
+    except FastloadError:
+        return False  # whoever opens it says what is wrong
 
 
 def _pair(text: str) -> tuple[str, str]:

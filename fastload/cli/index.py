@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fastload.cli.arguments import add_storage_options, field_argument, options_for
+from fastload.cli.arguments import add_storage_options, at_least_one, field_argument, options_for
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import contents_json, contents_rows, print_json, print_table
@@ -39,7 +39,8 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="+",
-        help="files, or folders of them, of one format; of --entries alone a dataset, or its URL",
+        help="files, or folders of them, of one format, or URLs of tars; {000..099} stands for many; of "
+        "--entries alone a dataset, or its URL",
     )  # fmt: skip
     add_storage_options(parser)
     parser.add_argument("--output", metavar="FOLDER", help="where index and manifest go")
@@ -63,6 +64,10 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--on-error", choices=("raise", "skip"), default="raise", help="records that are no images"
     )
+    parser.add_argument(
+        "--num-proc", type=at_least_one, metavar="N",
+        help="processes that read files; default: one a CPU, fewer for small files, one for tables",
+    )  # fmt: skip
     parser.add_argument("--restart", action="store_true", help="replace an index that FOLDER holds")
     parser.add_argument("--ray", metavar="ADDRESS", help=f"entry points: {RAY_HELP}")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
@@ -72,12 +77,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Index, and print what was found."""
     if len(arguments.paths) == 1 and "://" in arguments.paths[0] and arguments.output is None:
         return _in_store(arguments)
-    stored = next((path for path in [*arguments.paths, arguments.output] if "://" in str(path)), None)
-    if stored is not None:
+    if "://" in str(arguments.output):
         raise PackError(
-            f"an index is made of files of this machine. Found: {stored}. Index where the files are, and "
-            "upload the folder; 'fastload pack' takes and writes URLs."
+            f"an index goes to a folder of this machine. Found: {arguments.output}. Upload the folder then; "
+            "'fastload pack' writes to URLs."
         )
+    storage = options_for(arguments, arguments.paths[0])
     with PackProgress(quiet=arguments.json) as progress, ExitStack() as stack:
         made: Maker | None = None
         if arguments.ray is not None:
@@ -89,10 +94,10 @@ def run(arguments: argparse.Namespace) -> int:
             spacing = DEFAULT_SPACING if arguments.entries == _UNSET else arguments.entries
             options = IndexOptions(
                 arguments.column, arguments.labels, tuple(map(field_argument, arguments.field)),
-                arguments.on_error, arguments.restart, spacing,
+                arguments.on_error, arguments.restart, spacing, storage, arguments.num_proc,
             )  # fmt: skip
             index_files(arguments.paths, folder, options, progress, made)
-    _print(PackedFiles(folder), str(folder), arguments.json)
+    _print(PackedFiles(folder, storage_options=storage), str(folder), arguments.json)
     return 0
 
 
@@ -123,7 +128,7 @@ def _only_entries(arguments: argparse.Namespace, progress: PackProgress, made: M
             "folder alone, and --entries."
         )
     folder = Path(arguments.paths[0])
-    index_entries(folder, arguments.entries, progress, made)
+    index_entries(folder, arguments.entries, progress, made, options_for(arguments, folder))
     return folder
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from types import TracebackType
 
 from fastload.cli.output import counted, human_bytes
 from fastload.cli.progress import LOG_SECONDS, Bar
+from fastload.packing.foreign import IndexObserver
 from fastload.packing.packer import Observer
 from fastload.packing.plan import PackPlan
 from fastload.packing.result import Place
@@ -15,7 +17,7 @@ from fastload.packing.result import Place
 __all__ = ["PackProgress"]
 
 
-class PackProgress(Observer):
+class PackProgress(Observer, IndexObserver):
     """Files, MB/s and time left, on stderr. A context manager; ``quiet`` shows nothing."""
 
     def __init__(self, quiet: bool) -> None:
@@ -57,6 +59,19 @@ class PackProgress(Observer):
         elif self._log:
             before = f", {done} of them packed before" if done else ""
             self._line(f"packing {counted(count or 0, 'sample')} into {output}{before}")
+
+    def index_started(self, folder: Path, files: int, size: int, done: int, done_size: int) -> None:
+        self._files, self._bytes, self._start_bytes = done, done_size, done_size
+        self._total_files, self._total_bytes = files, size
+        self._began = time.monotonic()
+        if self._bar is not None:
+            self._bar.start(f"indexing {folder.name}", size, done_size)
+        elif self._log:
+            before = f", {done} of them before" if done else ""
+            self._line(f"indexing {counted(files, 'file')}, {human_bytes(size)}, into {folder}{before}")
+
+    def indexed(self, files: int, size: int) -> None:
+        self.advanced(files, size)
 
     def advanced(self, files: int, size: int) -> None:
         if self._counts:  # nobody knows how many bytes there are

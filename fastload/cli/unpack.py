@@ -32,7 +32,8 @@ def add(verbs: Any) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--as", dest="as_", choices=LAYOUTS,
-        help="of a set that was packed from files of this layout: the same files again",
+        help="of a set that was packed from files of this layout: the same files again; of others with boxes "
+        "what such files can say, and a list of what they cannot",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
 

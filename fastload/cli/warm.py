@@ -224,8 +224,7 @@ def _streams(datasets: list[PackedFiles], fields: list[str] | None) -> Streams:
 
 
 def _short_name(job: WarmJob) -> str:
-    location = job.dataset.location
-    return job.dataset.folder.name if location is None else location.name
+    return job.dataset.where.rstrip("/").rpartition("/")[2]
 
 
 def _name(job: WarmJob) -> str:

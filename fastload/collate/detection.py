@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from fastload.collate.detr import for_detr
 from fastload.collate.listed import listed
-from fastload.collate.planned import Collation, Origins
+from fastload.collate.planned import Collation, Delivered
 from fastload.collate.roles import Names, Roles
 from fastload.collate.yolo import for_yolo
 from fastload.sample.schema import Field
@@ -22,11 +22,10 @@ _FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "detr": (for_detr, ("pad", "stack")),
     "yolo": (for_yolo, ("stack",)),
 }
-_WHAT = {"list": "image ids", "detr": "the pictures' own sizes", "yolo": "the pictures' paths"}
 
 
 @dataclass(frozen=True)
-class Detection:
+class Detection(Names):
     """``DataLoader(collate=Detection("list", ...))``: objects in the form of some trainer's code
     (``docs/detection.md``); the word alone, ``collate="list"``, where the fields are found by themselves.
 
@@ -44,26 +43,13 @@ class Detection:
     """
 
     form: str
-    image: str | None = None
-    boxes: str | None = None
-    labels: str | None = None
-    masks: str | None = None
-    keypoints: str | None = None
-    area: str | None = None
-    iscrowd: str | None = None
-    image_id: str | None = None
-    tv_tensors: bool = False
+    tv_tensors: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.form not in _FORMS:
             raise ValueError(f"Detection's form must be one of {', '.join(_FORMS)}. Found: {self.form!r}.")
         if self.tv_tensors and self.form != "list":
             raise ValueError(f'tv_tensors are for "list". Found: form={self.form!r}.')
-
-    @property
-    def names(self) -> Names:
-        """The fields' names, as far as they are said."""
-        return Names(*(getattr(self, name) for name in Names.__dataclass_fields__))
 
     def planned(
         self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
@@ -84,7 +70,7 @@ class Detection:
                 f"collate={self.form!r} makes targets of one picture a sample. Found: Views of "
                 f"{', '.join(views)}. Leave out the one or the other; a callable takes dicts of any views."
             )
-        roles = Roles.of(schema, self.names)
+        roles = Roles.of(schema, self)
         if given["masks"] != "dense" and (given["fields"] is None or roles.masks not in given["fields"]):
             roles = roles.without("masks")
         make, legal = _FORMS[self.form]
@@ -102,15 +88,8 @@ class Detection:
         changes = {"fields": list(roles.names), "sizes": sizes}
         if roles.masks is not None:
             changes["masks"] = "dense"
-        needs = "" if self.form == "list" and roles.image_id is not None else _WHAT[self.form]
-        return Collation(partial(_made, make, roles, more), changes, needs, self.names)
+        return Collation(partial(_made, make, roles, more), changes, self, True)
 
 
-def _made(
-    make: Callable[..., Any],
-    roles: Roles,
-    more: Mapping[str, Any],
-    batch: Mapping[str, Any],
-    origins: Origins,
-) -> Any:
-    return make(batch, roles, origins, **more)
+def _made(make: Callable[..., Any], roles: Roles, more: Mapping[str, Any], delivered: Delivered) -> Any:
+    return make(delivered, roles, **more)

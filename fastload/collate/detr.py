@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from fastload.collate.objects import Objects, image_ids, objects_of, origins_only, samples_only
-from fastload.collate.planned import Origins
+from fastload.collate.objects import Objects, image_ids, masks_of, objects_of, samples_only, stored_sizes
+from fastload.collate.planned import Delivered
 from fastload.collate.roles import Roles
 
 __all__ = ["for_detr"]
 
 
-def for_detr(batch: Mapping[str, Any], roles: Roles, origins: Origins, fixed: bool = False) -> dict[str, Any]:
+def for_detr(delivered: Delivered, roles: Roles, fixed: bool = False) -> dict[str, Any]:
     """A batch as ``transformers.DetrForObjectDetection`` and its like take it.
 
     The rules are those of its image processor (``models/detr/image_processing_detr.py``,
@@ -23,9 +22,8 @@ def for_detr(batch: Mapping[str, Any], roles: Roles, origins: Origins, fixed: bo
     the picture, without its padding.
 
     Args:
-        batch: as it is delivered.
+        delivered: the batch.
         roles: which field is what.
-        origins: of its positions.
         fixed: pictures are padded to one size in all batches, not to the batch's largest.
 
     Returns:
@@ -34,33 +32,39 @@ def for_detr(batch: Mapping[str, Any], roles: Roles, origins: Origins, fixed: bo
         ``boxes`` (objects, 4), ``area``, ``iscrowd``, ``orig_size``, ``size`` (2,), height and width, and
         where the set has them ``masks`` and ``keypoints``.
     """
-    samples = samples_only(batch)
+    samples = samples_only(delivered, roles)
     found = objects_of(samples, roles)
-    pictures: torch.Tensor = samples[roles.image]
+    pictures: torch.Tensor = samples.pictures
     if not fixed and found.sizes:  # the layout rounds up
         height, width = (max(size[side] for size in found.sizes) for side in range(2))
         pictures = pictures[..., :height, :width]
     found, boxes = _normalised(found)
-    columns: dict[str, Any] = {
-        "image_id": torch.tensor(image_ids(batch, roles, origins), dtype=torch.int64).view(-1, 1),
-        "class_labels": found.split(found.labels),
-        "boxes": found.split(boxes),
-        "area": found.split(found.area),
-        "iscrowd": found.split(found.iscrowd),
-        "orig_size": torch.tensor(origins_only(origins.sizes(roles.image), batch)).view(-1, 2),
-        "size": torch.tensor(found.sizes).view(-1, 2),
-    }
-    if found.masks is not None:
-        columns["masks"] = [masks[..., : pictures.shape[-2], : pictures.shape[-1]] for masks in found.masks]
+    rows = {"class_labels": found.labels, "boxes": boxes, "area": found.area, "iscrowd": found.iscrowd}
     if found.keypoints is not None:
-        columns["keypoints"] = found.split(found.keypoints)
+        rows["keypoints"] = found.keypoints
+    equal = {
+        "image_id": _whole(image_ids(samples, roles), 1),
+        "orig_size": _whole(stored_sizes(samples), 2),
+        "size": _whole(found.sizes, 2),
+    }
+    rows, equal = delivered.device.move((rows, equal))
+    columns: dict[str, Any] = {**equal, **{name: found.split(value) for name, value in rows.items()}}
+    masks = masks_of(samples, found, delivered)
+    if masks is not None:
+        columns["masks"] = [one[..., : pictures.shape[-2], : pictures.shape[-1]] for one in masks]
     labels = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    return {"pixel_values": pictures, "pixel_mask": _mask(found.sizes, pictures), "labels": labels}
+    mask = delivered.device.run(lambda: _mask(equal["size"], pictures))
+    return {"pixel_values": pictures, "pixel_mask": mask, "labels": labels}
+
+
+def _whole(numbers: Any, width: int) -> torch.Tensor:
+    """Numbers of each sample, (samples, width) int64."""
+    return torch.tensor(numbers, dtype=torch.int64, device="cpu").view(-1, width)
 
 
 def _normalised(found: Objects) -> tuple[Objects, torch.Tensor]:
     """The objects that count, and their boxes in parts of their pictures."""
-    sides = found.per_row([(width, height) for height, width in found.sizes])
+    sides = found.per_row([(width, height) for height, width in found.sizes], 2)
     low = found.boxes[:, :2].clamp(min=0).minimum(sides)
     high = found.boxes[:, 2:].clamp(min=0).minimum(sides)
     kept = (high > low).all(1) & (found.iscrowd == 0)
@@ -68,9 +72,8 @@ def _normalised(found: Objects) -> tuple[Objects, torch.Tensor]:
     return found.only(kept), torch.cat([(low + high) / 2 / sides, (high - low) / sides], 1)
 
 
-def _mask(sizes: list[tuple[int, int]], pictures: torch.Tensor) -> torch.Tensor:
+def _mask(sizes: torch.Tensor, pictures: torch.Tensor) -> torch.Tensor:
     height, width = pictures.shape[-2:]
-    known = torch.tensor(sizes, device="cpu").view(-1, 2)
-    rows = torch.arange(height, device="cpu") < known[:, :1]
-    columns = torch.arange(width, device="cpu") < known[:, 1:]
-    return (rows[:, :, None] & columns[:, None]).to(torch.int64).to(pictures.device)
+    rows = torch.arange(height, device=pictures.device) < sizes[:, :1]
+    columns = torch.arange(width, device=pictures.device) < sizes[:, 1:]
+    return (rows[:, :, None] & columns[:, None]).to(torch.int64)

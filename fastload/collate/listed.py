@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from fastload.collate.objects import Objects, image_ids, objects_of, samples_only
-from fastload.collate.planned import Origins
+from fastload.collate.objects import image_ids, masks_of, objects_of, samples_only
+from fastload.collate.planned import Delivered
 from fastload.collate.roles import Roles
 
-__all__ = ["listed", "targets_of"]
+__all__ = ["listed"]
 
 
 def listed(
-    batch: Mapping[str, Any], roles: Roles, origins: Origins, tv_tensors: bool = False
+    delivered: Delivered, roles: Roles, tv_tensors: bool = False
 ) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
     """The pictures and targets of a batch's samples.
 
     Args:
-        batch: as it is delivered.
+        delivered: the batch.
         roles: which field is what.
-        origins: of its positions, for sets without image ids.
         tv_tensors: boxes and masks are torchvision's ``BoundingBoxes`` and ``Mask``.
 
     Returns:
@@ -32,29 +30,23 @@ def listed(
         ``keypoints`` (n, points, 3) float32. Keys are those of torchvision's references
         (``references/detection/coco_utils.py``, ``ConvertCocoPolysToMask``).
     """
-    samples = samples_only(batch)
+    samples = samples_only(delivered, roles)
     found = objects_of(samples, roles)
-    targets = targets_of(found, image_ids(batch, roles, origins))
+    rows = {"boxes": found.boxes, "labels": found.labels, "area": found.area, "iscrowd": found.iscrowd}
+    if found.keypoints is not None:
+        rows["keypoints"] = found.keypoints
+    columns: dict[str, list[Any]] = {
+        name: found.split(value) for name, value in delivered.device.move(rows).items()
+    }
+    columns["image_id"] = image_ids(samples, roles)
+    masks = masks_of(samples, found, delivered)
+    if masks is not None:
+        columns["masks"] = masks
+    targets = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     if tv_tensors:
         for target, size in zip(targets, found.sizes, strict=True):
             _wrap(target, size)
-    return list(samples[roles.image]), targets
-
-
-def targets_of(found: Objects, image_ids: Sequence[int]) -> list[dict[str, Any]]:
-    """A dict for each sample; tensors are views of the batch's."""
-    columns: dict[str, list[Any]] = {
-        "boxes": found.split(found.boxes),
-        "labels": found.split(found.labels),
-        "image_id": list(image_ids),
-        "area": found.split(found.area),
-        "iscrowd": found.split(found.iscrowd),
-    }
-    if found.masks is not None:
-        columns["masks"] = found.masks
-    if found.keypoints is not None:
-        columns["keypoints"] = found.split(found.keypoints)
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return list(samples.pictures), targets
 
 
 def _wrap(target: dict[str, Any], size: tuple[int, int]) -> None:

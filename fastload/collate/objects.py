@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import accumulate, compress
+from typing import Any
 
 import numpy as np
 import torch
 
-from fastload.collate.planned import Origins
+from fastload.collate.planned import Delivered
 from fastload.collate.roles import Roles
-from fastload.sample.layout import VALID, sizes_name
+from fastload.sample.layout import IDS, VALID, VIEW, sizes_name
 from fastload.sample.ragged import Ragged
 
-__all__ = ["Objects", "image_ids", "objects_of", "origins_only", "samples_only"]
+__all__ = ["Objects", "Samples", "image_ids", "masks_of", "objects_of", "samples_only", "stored_sizes"]
 
-_T = TypeVar("_T")
 _LABELLED = 2  # COCO's visibility of a point that is labelled and seen
 
 
 @dataclass(frozen=True)
 class Objects:
-    """The objects of the samples of a batch, one sample's behind the other's.
+    """The objects of the samples of a batch, one sample's behind the other's; on the host.
 
     Args:
         sizes: (height, width) of each sample's picture, without padding.
@@ -34,7 +33,7 @@ class Objects:
         area: (objects,) float32; of the box, where the set has none.
         iscrowd: (objects,) int64; 0 where the set does not say.
         keypoints: (objects, points, 3) float32: x, y, visibility; None: the set has none.
-        masks: of each sample (objects, height, width) uint8; None: none are delivered.
+        rows: (objects,) int64: which of its sample's objects each was when it was delivered.
     """
 
     sizes: list[tuple[int, int]]
@@ -45,7 +44,7 @@ class Objects:
     area: torch.Tensor
     iscrowd: torch.Tensor
     keypoints: torch.Tensor | None
-    masks: list[torch.Tensor] | None
+    rows: torch.Tensor
 
     def split(self, rows: torch.Tensor) -> list[torch.Tensor]:
         """Each sample's part of what has a row for each object: views."""
@@ -55,96 +54,107 @@ class Objects:
         """Without the objects that ``kept``, (objects,) bool, leaves out."""
         if bool(kept.all()):
             return self
-        return self.chosen([part.nonzero()[:, 0] for part in self.split(kept)])
+        changes: dict[str, Any] = {
+            one.name: value[kept]
+            for one in fields(self)
+            if isinstance(value := getattr(self, one.name), torch.Tensor)
+        }
+        return replace(self, lengths=[int(part.sum()) for part in self.split(kept)], **changes)
 
-    def chosen(self, rows: Sequence[torch.Tensor]) -> Objects:
-        """Of each sample the objects of these numbers, in this order."""
-        begins = [0, *accumulate(self.lengths)]
-        index = torch.cat([part + begin for part, begin in zip(rows, begins, strict=False)])
-        masks = self.masks
-        if masks is not None:
-            masks = [of_one[part] for of_one, part in zip(masks, rows, strict=True)]
-        return replace(
-            self,
-            lengths=[len(part) for part in rows],
-            boxes=self.boxes[index],
-            classes=self.classes[index],
-            labels=self.labels[index],
-            area=self.area[index],
-            iscrowd=self.iscrowd[index],
-            keypoints=None if self.keypoints is None else self.keypoints[index],
-            masks=masks,
-        )
-
-    def per_row(self, values: Sequence[Sequence[float]]) -> torch.Tensor:
-        """Numbers of each sample, as rows of its objects: (objects, numbers) float32."""
+    def per_row(self, values: Sequence[Sequence[float]], count: int) -> torch.Tensor:
+        """``count`` numbers of each sample, as rows of its objects: (objects, count) float32."""
         # By NumPy: torch's repeat_interleave wakes all of its threads, however little there is to do, and
         # they then spin for a while on cores that decode.
-        table = np.asarray(values, np.float32).reshape(len(self.lengths), -1)
-        return torch.from_numpy(table.repeat(self.lengths, 0)).to(self.boxes.device)
+        table = np.asarray(values, np.float32).reshape(len(self.lengths), count)
+        return torch.from_numpy(table.repeat(self.lengths, 0))
 
 
-def samples_only(batch: Mapping[str, Any]) -> dict[str, Any]:
-    """A batch without the positions that are no samples: padding of ranks, and skipped bad samples."""
-    valid = batch[VALID]
-    if bool(valid.all()):
-        return dict(batch)
-    kept = valid.tolist()
-    return {name: _kept(value, valid, kept) for name, value in batch.items()}
+@dataclass(frozen=True)
+class Samples:
+    """A batch without the positions that are no samples: padding of ranks, and skipped bad samples.
+
+    Args:
+        pictures: one tensor or a list, where the batch is.
+        masks: of each sample (objects, height, width) uint8, where the batch is; None: none are delivered.
+        numbers: everything else that is asked for, by field, on the host; the sizes of pictures, and where
+            the samples come from.
+    """
+
+    pictures: Any
+    masks: list[torch.Tensor] | None
+    numbers: dict[str, Any]
 
 
-def origins_only(values: Sequence[_T], batch: Mapping[str, Any]) -> list[_T]:
-    """What :class:`Origins` says of a batch's positions, without those that are no samples."""
-    return [value for value, keep in zip(values, batch[VALID].tolist(), strict=True) if keep]
-
-
-def _kept(value: Any, valid: torch.Tensor, kept: Sequence[bool]) -> Any:
-    if isinstance(value, list):
-        return [one for one, keep in zip(value, kept, strict=True) if keep]
-    return value[valid]
-
-
-def objects_of(batch: Mapping[str, Any], roles: Roles) -> Objects:
-    """The objects of a batch of :func:`samples_only`."""
-    sizes = sizes_of(batch, roles.image)
-    rows: Ragged = batch[roles.boxes]
-    lengths: list[int] = rows.lengths.tolist()
-    _check_alike(batch, roles, lengths)
-    boxes = corners(rows.values, roles.format)
-    classes = labels = batch[roles.labels].values.to(torch.int64)
-    if roles.numbers:
-        table = torch.tensor([*roles.numbers, -1], dtype=torch.int64, device=labels.device)
-        labels = table[classes]  # -1, no class, is the last one
-    area = _areas(boxes) if roles.area is None else batch[roles.area].values.to(torch.float32)
-    crowds = torch.zeros_like(labels) if roles.iscrowd is None else batch[roles.iscrowd].values
-    points = None if roles.keypoints is None else _with_visibility(batch[roles.keypoints].values)
+def samples_only(delivered: Delivered, roles: Roles) -> Samples:
+    """The samples of a batch."""
+    batch, host = delivered.batch, delivered.host
+    kept: list[bool] = host[VALID].tolist()
+    pixels = (roles.image, roles.masks)
+    wanted = [*(name for name in roles.names if name not in pixels), sizes_name(roles.image), IDS, VIEW]
+    numbers = {name: host[name] for name in wanted if name in host}
+    pictures = batch[roles.image]
     masks = None if roles.masks is None else _masks(batch[roles.masks])
-    crowds = crowds.to(torch.int64)
-    found = Objects(sizes, lengths, boxes, classes, labels, area, crowds, points, masks)
+    if all(kept):
+        return Samples(pictures, masks, numbers)
+    valid = host[VALID]
+    numbers = {name: value[valid] for name, value in numbers.items()}
+    if isinstance(pictures, list):
+        pictures = list(compress(pictures, kept))
+    else:
+        index, every = delivered.device.move(valid.nonzero()[:, 0]), pictures
+        pictures = delivered.device.run(lambda: every[index])
+    return Samples(pictures, None if masks is None else list(compress(masks, kept)), numbers)
+
+
+def objects_of(samples: Samples, roles: Roles) -> Objects:
+    """The objects of the samples of a batch."""
+    numbers = samples.numbers
+    sizes = _sizes(samples, roles.image)
+    rows: Ragged = numbers[roles.boxes]
+    lengths = rows.counts()
+    _check_alike(samples, roles, lengths)
+    boxes = corners(rows.values, roles.format)
+    classes = labels = numbers[roles.labels].values.to(torch.int64)
+    if roles.numbers:
+        table = torch.tensor([*roles.numbers, -1], dtype=torch.int64, device="cpu")
+        labels = table[classes]  # -1, no class, is the last one
+    area = _areas(boxes) if roles.area is None else numbers[roles.area].values.to(torch.float32)
+    crowds = torch.zeros_like(labels) if roles.iscrowd is None else numbers[roles.iscrowd].values
+    points = None if roles.keypoints is None else _with_visibility(numbers[roles.keypoints].values)
+    places = np.arange(len(boxes)) - np.repeat([0, *accumulate(lengths)][:-1], lengths)
+    crowds, own = crowds.to(torch.int64), torch.from_numpy(places)
+    found = Objects(sizes, lengths, boxes, classes, labels, area, crowds, points, own)
     if not roles.relative:
         return found
-    boxes = boxes * found.per_row([(width, height) * 2 for height, width in sizes])
+    boxes = boxes * found.per_row([(width, height) * 2 for height, width in sizes], 4)
     return replace(found, boxes=boxes, area=_areas(boxes) if roles.area is None else area)
 
 
-def image_ids(batch: Mapping[str, Any], roles: Roles, origins: Origins) -> list[int]:
-    """The number of each sample of a batch, as the source calls its picture, else its sample id.
-
-    Args:
-        batch: with all its positions.
-        roles: which field is what.
-        origins: of its positions.
-    """
-    numbers = origins.ids() if roles.image_id is None else batch[roles.image_id].tolist()
-    return [int(number) for number in origins_only(numbers, batch)]
+def masks_of(samples: Samples, found: Objects, delivered: Delivered) -> list[torch.Tensor] | None:
+    """The masks of the objects that there still are, of each sample; None: none are delivered."""
+    masks = samples.masks
+    if masks is None or all(len(one) == count for one, count in zip(masks, found.lengths, strict=True)):
+        return masks
+    rows = found.split(delivered.device.move(found.rows))
+    return delivered.device.run(lambda: [one[part] for one, part in zip(masks, rows, strict=True)])
 
 
-def sizes_of(batch: Mapping[str, Any], image: str) -> list[tuple[int, int]]:
+def image_ids(samples: Samples, roles: Roles) -> list[int]:
+    """The number of each sample, as the source calls its picture, else its sample id."""
+    return [int(number) for number in samples.numbers[roles.image_id or IDS].tolist()]
+
+
+def stored_sizes(samples: Samples) -> list[tuple[int, int]]:
+    """(height, width) of each picture as it is stored."""
+    return [(int(height), int(width)) for width, height in samples.numbers[VIEW][:, :2].tolist()]
+
+
+def _sizes(samples: Samples, image: str) -> list[tuple[int, int]]:
     """(height, width) of each picture, without padding."""
-    known = batch.get(sizes_name(image))
+    known = samples.numbers.get(sizes_name(image))
     if known is not None:
         return [(int(height), int(width)) for height, width in known.tolist()]
-    return [(int(one.shape[-2]), int(one.shape[-1])) for one in batch[image]]
+    return [(int(one.shape[-2]), int(one.shape[-1])) for one in samples.pictures]
 
 
 def corners(boxes: torch.Tensor, form: str) -> torch.Tensor:
@@ -171,18 +181,20 @@ def _masks(found: Any) -> list[torch.Tensor]:
     return found.to_list() if isinstance(found, Ragged) else list(found)
 
 
-def _check_alike(batch: Mapping[str, Any], roles: Roles, lengths: list[int]) -> None:
+def _check_alike(samples: Samples, roles: Roles, lengths: list[int]) -> None:
     """Refuse a batch whose rows do not go together, which a schema without groups does not promise."""
-    followers = (roles.labels, roles.area, roles.iscrowd, roles.keypoints, roles.masks)
-    for name in followers:
-        if name is None:
-            continue
-        found = batch[name]
-        have = found.lengths.tolist() if isinstance(found, Ragged) else [len(one) for one in found]
-        if have != lengths:
-            place = next(at for at, (one, two) in enumerate(zip(have, lengths, strict=True)) if one != two)
+    have: dict[str, list[int]] = {
+        name: samples.numbers[name].counts()
+        for name in (roles.labels, roles.area, roles.iscrowd, roles.keypoints)
+        if name is not None
+    }
+    if roles.masks is not None and samples.masks is not None:
+        have[roles.masks] = [len(one) for one in samples.masks]
+    for name, counts in have.items():
+        if counts != lengths:
+            place = next(at for at, (one, two) in enumerate(zip(counts, lengths, strict=True)) if one != two)
             raise ValueError(
-                f"Field {name!r} has {have[place]} rows for the sample at position {place} of a batch, and "
+                f"Field {name!r} has {counts[place]} rows for the sample at position {place} of a batch, and "
                 f"{roles.boxes!r} has {lengths[place]}: they are not of the same objects. Pack the set with "
                 f"Of({roles.boxes!r}, ...), which checks it, or leave the field out by fields=[...]."
             )

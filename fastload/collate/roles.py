@@ -12,7 +12,7 @@ from fastload.sample.schema import Field
 __all__ = ["Names", "Roles"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Names:
     """Names of fields, as a user may give them; None: found by kind, or by this very name.
 

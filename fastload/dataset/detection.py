@@ -9,14 +9,15 @@ from typing import Any
 import torch.utils.data
 
 from fastload.collate.listed import listed
+from fastload.collate.planned import Delivered
 from fastload.collate.roles import Names, Roles
 from fastload.dataset.pictures import checked_index
 from fastload.dataset.samples import read_sample
-from fastload.sample.layout import VALID
+from fastload.sample.layout import IDS, VALID
 from fastload.sample.ragged import Ragged
 from fastload.shard.tickets import deliver
 
-__all__ = ["DetectionDataset", "stored_size"]
+__all__ = ["DetectionDataset"]
 
 
 class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, Any]]]):
@@ -60,7 +61,8 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         batch = {name: _of_one(found[name]) for name in roles.names}
         batch[roles.image] = [found[roles.image]]
         batch[VALID] = torch.ones(1, dtype=torch.bool)
-        images, targets = listed(batch, roles, _OneSample(sample))
+        batch[IDS] = torch.tensor([sample])
+        images, targets = listed(Delivered(batch, batch, self._keys), roles)
         return images[0], targets[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
@@ -99,6 +101,9 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         place, ids = checked_index(index, len(self)), getattr(self.of_packed, "sample_ids", None)
         return place if ids is None else int(ids[place])
 
+    def _keys(self, samples: Sequence[int]) -> list[str]:
+        return [self.of_packed.key(sample) for sample in samples]
+
     def _image_id(self, sample: int) -> int:
         if self._roles.image_id is None:
             return sample
@@ -112,31 +117,6 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         self.__init__(state["of_packed"], state["_names"])  # type: ignore[misc]
 
 
-class _OneSample:
-    """Where the one sample of a batch comes from; see :class:`fastload.collate.planned.Origins`."""
-
-    def __init__(self, sample: int) -> None:
-        self._sample = sample
-
-    def ids(self) -> list[int]:
-        return [self._sample]
-
-    def keys(self) -> list[str]:
-        raise NotImplementedError
-
-    def sizes(self, image: str) -> list[tuple[int, int]]:
-        raise NotImplementedError
-
-
 def _of_one(value: Any) -> Any:
     """A sample's value as a batch of one has it."""
     return Ragged.from_list([value]) if isinstance(value, torch.Tensor) else torch.tensor([value])
-
-
-def stored_size(dataset: Any, sample: int, image: str) -> tuple[int, int]:
-    """(height, width) of a sample's picture as it is stored; (0, 0): the index does not say, or no sample."""
-    if sample < 0:
-        return 0, 0
-    part, own = dataset.locate(sample)
-    record = part.record(own, image)
-    return int(record["height"]), int(record["width"])

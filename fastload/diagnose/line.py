@@ -50,7 +50,7 @@ def measure_line(subject: Subject, seconds: float) -> Storage | None:
     finally:
         engine.close()
     (scattered, given), (in_order, _) = found
-    stores = sorted({part.where for part in dataset.parts if part.location is not None})
+    stores = sorted({str(part.location) for part in dataset.parts if part.location is not None})
     evidence = (
         f"The engine read ahead for {seconds:.1f} s each, at random and in order, with as many requests at "
         "once as in training, and decoded nothing"

@@ -12,7 +12,7 @@ from fastload.backends.choice import (
     makes_empty_batches,
     plan_memory,
 )
-from fastload.backends.options import Options, default_prefetch
+from fastload.backends.options import AHEAD_BYTES, Options, default_prefetch
 from fastload.backends.pairs import delivers_pairs
 from fastload.backends.shapes import runs_python
 from fastload.cache.settings import parse_setting
@@ -125,10 +125,13 @@ class Arrangement:
                 "unbatched": given["batch_size"] is None and given["batch_sampler"] is None,
                 "seed": self.beginning.seed or 0,
                 "prefetch_factor": prefetch if wanted is None else wanted,
+                "ahead_bytes": AHEAD_BYTES if wanted is None else 0,
                 "collate_fn": self._collate_fn(),
                 "padding": given["padding"] or ("repeat" if shuffle else "mark"),
                 "cache": parse_setting(given["cache"]),
                 "local_ranks": local_ranks(),
+                "origins": (self._collation is not None and self._collation.needs_origins)
+                or (bool(self._text) and given["on_error"] == "replace"),
             }
         )
 

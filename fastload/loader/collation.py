@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fastload.backends.options import Options
-from fastload.collate.planned import Collation
-from fastload.dataset.detection import stored_size
+from fastload.collate.planned import Collation, Delivered
 from fastload.dataset.kind import Kind
 from fastload.dataset.views import read_by
-from fastload.prefetch.feeder import BatchKey
 from fastload.sample.captions import Captions
 from fastload.sample.fields import Text, Texts
+from fastload.sample.layout import HOST, IDS, VIEW
 from fastload.sample.planned import chosen
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
+    from fastload.transfer.streams import Gpu
 
 __all__ = ["after_engine", "planned_collation", "planned_text"]
 
@@ -45,39 +45,22 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: 
 
         spec = Detection(spec)
     if not hasattr(spec, "planned"):
-        return Collation(lambda batch, _: spec(batch))
+        return Collation(lambda delivered: spec(_plain(delivered.batch)))
     plans = [view for _, one in plan.scheduled for view in one.every] if plan.scheduled else plan.every
     views = [name for one in ([one for _, one in plan.scheduled] or [plan]) for name, _ in one.views]
     sizes = {view.output_size for view in plans}
     found: Collation = spec.planned(
         chosen(dataset.schema, given["fields"]), given, views, one_size=len(sizes) == 1 and None not in sizes
     )
-    if found.needs and given["on_error"] == "replace":
-        raise ValueError(
-            f"collate={given['collate']!r} finds {found.needs} by the order of samples, and "
-            "on_error='replace' puts other samples into their places. Pass on_error='skip'"
-            + (", or pack image_id." if found.needs == "image ids" else ".")
-        )
+    tails = [one.tail for _, one in plan.scheduled] or [plan.tail]
+    if found.changes.get("sizes") == "stack" and not any(tails):  # a callable may make them of one size
+        loose = next((view for view in plans if view.output_size is None and not view.keeps_size), None)
+        if loose is not None:
+            raise ValueError(
+                f"collate={given['collate']!r} stacks pictures, and the transform leaves them at different "
+                "sizes. Put in T.Letterbox(size), Resize((height, width)), CenterCrop or RandomResizedCrop."
+            )
     return found
-
-
-class _Origins:
-    """Where the samples of one batch come from; see :class:`fastload.collate.planned.Origins`."""
-
-    def __init__(self, dataset: Any, sampler: Sampler, key: BatchKey) -> None:
-        self._dataset, self._sampler, self._key = dataset, sampler, key
-        self._ids: list[int] | None = None
-
-    def ids(self) -> list[int]:
-        if self._ids is None:
-            self._ids = self._sampler.batch(*self._key).ids.tolist()
-        return self._ids
-
-    def keys(self) -> list[str]:
-        return ["" if sample < 0 else self._dataset.key(sample) for sample in self.ids()]
-
-    def sizes(self, image: str) -> list[tuple[int, int]]:
-        return [stored_size(self._dataset, sample, image) for sample in self.ids()]
 
 
 def planned_text(
@@ -124,22 +107,46 @@ def after_engine(
         text: what is made of texts.
         dataset, sampler, options: the loader's.
     """
-    read = read_by(dataset, sampler)
+    from fastload.transfer.cuda import find_gpu
+
+    read, gpu = read_by(dataset, sampler), find_gpu(options.device)
+    device: dict[str, _OnDevice] = {} if gpu is None else {"device": _OnDevice(gpu)}
     if text:
         from fastload.backends.text_stage import TextStage
-        from fastload.transfer.cuda import find_gpu
 
-        gpu = find_gpu(options.device)
-        move = None
-        if gpu is not None:
-            from fastload.transfer.nested import Mover
-
-            move = Mover(gpu)
         ahead, threads = options.prefetch_factor, options.text_threads
+        move = None if gpu is None else device["device"].move
         backend = TextStage(backend, dataset, read, text, threads, options.seed, ahead, move)
+    if collation is None and options.origins:
+        collation = Collation(lambda delivered: _plain(delivered.batch))
     if collation is None:
         return backend
     from fastload.backends.collated import CollatedBackend
 
     collate = collation.collate
-    return CollatedBackend(backend, lambda batch, key: collate(batch, _Origins(dataset, read, key)))
+
+    def keys(samples: Sequence[int]) -> list[str]:
+        return [dataset.key(sample) for sample in samples]
+
+    def collated(batch: Any) -> Any:
+        host = batch.pop(HOST, batch) if isinstance(batch, dict) else {}
+        return collate(Delivered(batch, host, keys, **device))
+
+    return CollatedBackend(backend, collated)
+
+
+def _plain(batch: Any) -> Any:
+    """A batch without what says where its samples come from."""
+    if not isinstance(batch, dict):
+        return batch
+    return {name: value for name, value in batch.items() if name not in (IDS, VIEW, HOST)}
+
+
+class _OnDevice:
+    """See :class:`fastload.collate.planned.Device`."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        from fastload.transfer.nested import Mover
+
+        self.move = Mover(gpu)
+        self.run = gpu.run

@@ -65,7 +65,8 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         worker_init_fn, multiprocessing_context: of the worker processes, if there are any; else a warning.
         generator: where the seed is drawn from, if ``seed`` is None; None: torch's default generator.
         prefetch_factor: batches in work ahead of the consumer (in all, not for each thread); None: 2 to 8,
-            by :func:`fastload.backends.options.default_prefetch` (2 for a batch_sampler).
+            by :func:`fastload.backends.options.default_prefetch` (2 for a batch_sampler), and of batches that
+            differ in size no more than 256 MiB hold, but at least two.
         persistent_workers: of the worker processes; threads always persist.
         pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
         snapshot_every_n_steps: torchdata's, for torch Datasets that know their own place: how often workers
@@ -124,8 +125,9 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
         collate: what batches are: "list": pictures and targets as torchvision's detection models take them
             (``docs/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`: one of
-            them, with names of fields; "stack", "pad": what these ``sizes`` say; or a callable that is given
-            each batch (a dict by field, or the pair) and returns what is delivered. For packed datasets.
+            them, with names of fields; :class:`fastload.Patches`: rows of patches (``docs/patches.md``);
+            "stack", "pad": what these ``sizes`` say; or a callable that is given each batch (a dict by field,
+            or the pair) and returns what is delivered. For packed datasets.
         masks: of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects, height,
             width) of the picture's size in the batch.
         objects: of sets whose schema does not say it: which fields have a row for each row of another one,
@@ -310,6 +312,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         self._state(0, 0).check_fits(loaded)
         if self._arranged.kind is not Kind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
+        self._go_on_by(loaded)
         self._epochs.resume_at(loaded.epoch, loaded.position, kept)
 
     def on_preemption(self, callback: Callable[[], Any]) -> None:
@@ -347,6 +350,14 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         """The batch ``key``, for a loader that a framework built from this one's attributes."""
         return self._epochs.fetch(key)
 
+    def _go_on_by(self, loaded: LoaderState) -> None:
+        """Choose a sample's others in the rest of the epoch as the run did that began it."""
+        size = loaded.global_batch if loaded.position else None
+        before = self._sampler.global_batch(loaded.epoch)
+        self._sampler.begun = None if size is None else (loaded.epoch, size)
+        if self._sampler.global_batch(loaded.epoch) != before:
+            self._epochs.lanes.restart()  # what is in work is put together otherwise
+
     def _state(self, epoch: int, position: int) -> LoaderState:
         arranged, sampler = self._arranged, self._sampler
         return LoaderState(
@@ -356,6 +367,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             shuffle=order_name(sampler.order, arranged.shuffle),
             epoch=epoch,
             position=position,
+            global_batch=sampler.global_batch(epoch) if arranged.plan.puts_together else None,
         )
 
 

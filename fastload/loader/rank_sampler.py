@@ -67,7 +67,8 @@ class RankSampler(DistributedSampler[int]):
         known = self._known()
         if self._core is None or known != self._made_for:
             made = self._make(*known)
-            made.epoch = self._core.epoch if self._core is not None else 0
+            if self._core is not None:
+                made.epoch, made.begun = self._core.epoch, self._core.begun
             self._core, self._made_for = made, known
             self._own_padding = made.partition.padding
             self._pad_core()
@@ -126,6 +127,15 @@ class RankSampler(DistributedSampler[int]):
     @epoch.setter
     def epoch(self, epoch: int) -> None:
         self.core.epoch = epoch
+
+    @property
+    def begun(self) -> tuple[int, int] | None:
+        """See :class:`fastload.sampler.Sampler`."""
+        return self.core.begun
+
+    @begun.setter
+    def begun(self, begun: tuple[int, int] | None) -> None:
+        self.core.begun = begun
 
     def set_epoch(self, epoch: int) -> None:
         """Run ``epoch`` next. Not needed: epochs advance by themselves."""

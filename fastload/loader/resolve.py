@@ -185,13 +185,9 @@ def _check_text(given: Mapping[str, Any]) -> None:
         raise TypeError(
             f"text must be a dict of callables, or of fastload.Captions, by field. Found: {text!r}."
         )
-    if given["on_error"] == "replace":
-        raise ValueError(
-            "text is read by the order of samples, and on_error='replace' puts others into their places. "
-            "Pass on_error='skip'."
-        )
     collate = given["collate"]
-    if collate not in (None, "stack", "pad") and not callable(collate):
+    keeps = callable(collate) or getattr(collate, "keeps_fields", False)
+    if collate not in (None, "stack", "pad") and not keeps:
         raise ValueError(
             f"collate={collate!r} makes targets of objects, which have no texts. Found: text for "
             f"{', '.join(text)}. Leave one of them out, or pass a callable as collate."

@@ -53,10 +53,12 @@ class Told:
     def memory_plan(self) -> dict[str, int]:
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
         ``read_ahead_bytes`` at most for records that are not in memory, ``source_bytes`` at most for whole
-        pictures that operations before the crop work on, in all threads, and ``total``.
+        pictures that operations before the crop work on, in all threads, ``mosaic_bytes`` at most for what
+        mosaics keep and are made in, where there are any, and ``total``.
 
         Where batches differ in size, ``slot_bytes`` is a bound, of the set's longest values and largest
-        pictures, whose sizes are all looked at. Batches take what they need.
+        pictures, whose sizes are all looked at. Batches take what they need; smaller ones may be more, but
+        not in bytes.
         ``pinned_bytes`` of these are page-locked. On a device, for the loader's whole life: ``device_slots``
         and ``device_bytes``; ``batch_bytes`` is what each batch takes besides, of torch's allocator.
         ``cache_bytes``: of the node cache, once for all processes of the node, and not in ``total``.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import FastloadError, PackError
+from fastload.packing.files import publish, temporary_of
 from fastload.packing.ingest import as_rows
 from fastload.packing.output import OutputFolder
 from fastload.shard.dataset import PackedFiles
@@ -19,16 +21,22 @@ from fastload.shard.manifest import MANIFEST_NAME, Manifest
 
 __all__ = ["earlier_index", "index_identity"]
 
+_BEGUN = "index.json"  # in the work folder: what an index was asked to do
 _CHUNK = 1 << 12  # records checked in one call
 
 
 def index_identity(
-    paths: Sequence[Path],
+    paths: Sequence[object],
     column: str | None,
     labels: Path | None,
     fields: Sequence[tuple[str, str]] = (),
+    contents: str = "",
 ) -> dict[str, Any]:
     """What decides an index besides the files' bytes; JSON values only.
+
+    Args:
+        paths: the files'. column, labels, fields: of ``IndexOptions``.
+        contents: of files in a store: what changes when their bytes do.
 
     Raises:
         OSError: the file of labels cannot be read.
@@ -38,16 +46,19 @@ def index_identity(
         facts["labels"] = hashlib.blake2b(labels.read_bytes(), digest_size=16).hexdigest()
     if fields:
         facts["fields"] = [list(field) for field in fields]
+    if contents:
+        facts["contents"] = contents
     return facts
 
 
-def earlier_index(folder: Path, identity: Mapping[str, Any], restart: bool) -> Manifest | None:
-    """The manifest of this very index if the folder holds it, complete. Else None, and what an index that was
-    killed left, or one that is to be replaced, is gone.
+def earlier_index(folder: Path, identity: Mapping[str, Any], on_error: str, restart: bool) -> Manifest | None:
+    """The manifest of this very index if the folder holds it, complete. Else None, and a work folder with
+    what this very index has left unfinished; what another one left, or one to be replaced, is gone.
 
     Args:
         folder: where the index goes; the caller holds its lock.
         identity: see :func:`index_identity`.
+        on_error: of ``IndexOptions``.
         restart: replace an index that is there.
 
     Raises:
@@ -69,15 +80,36 @@ def earlier_index(folder: Path, identity: Mapping[str, Any], restart: bool) -> M
             _check_same(folder, manifest, identity)
             output.tidy()
             return manifest
-    output.discard()
+    begun = state == "unfinished" and not restart and _begun(output.work, identity)
+    # What was finished under "raise" has no bad records, and is what "skip" gives.
+    if not begun or begun not in ("raise", on_error):
+        output.discard()
+        output.work.mkdir()
+    said = output.work / _BEGUN
+    temporary_of(said).write_text(json.dumps({**identity, "on_error": on_error}), encoding="utf-8")
+    publish(temporary_of(said), said)
     return None
+
+
+def _begun(work: Path, identity: Mapping[str, Any]) -> str | None:
+    """How the unfinished index in this work folder takes bad records; None: it is another one."""
+    try:
+        found = json.loads((work / _BEGUN).read_text(encoding="utf-8"))
+        on_error = found.pop("on_error")
+        return str(on_error) if found == identity else None
+    except (OSError, ValueError, AttributeError, KeyError, RecursionError):
+        return None
 
 
 def _check_same(folder: Path, manifest: Manifest, identity: Mapping[str, Any]) -> None:
     """Raise PackError unless the manifest is of this index, over files as they are now."""
     names = ("indexed", "column", "labels", "fields")
     different = [name for name in names if manifest.options.get(name) != identity.get(name)]
-    changed = "it indexes other files or has other options" if different else _changed_file(folder, manifest)
+    changed = "it indexes other files or has other options" if different else None
+    if manifest.in_store and manifest.options.get("contents") != identity.get("contents"):
+        changed = changed or "a file in the store has other contents now"
+    if not manifest.in_store:
+        changed = changed or _changed_file(folder, manifest)
     if changed:
         raise PackError(f"{folder} holds an index already, and {changed}; --restart replaces it.")
 

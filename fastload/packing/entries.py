@@ -6,7 +6,7 @@ The layout is normative in FORMAT.md; what an entry point is: ``csrc/core/decode
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.threads import started_pool
+from fastload.packing.fetched import in_windows
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.remote.location import Location
 from fastload.shard.codecs import JPEG
@@ -34,6 +35,7 @@ __all__ = [
     "build_entries",
     "ensure_entries",
     "entries_of",
+    "made_in_windows",
     "parse_spacing",
     "remove_entries",
     "write_entries",
@@ -130,8 +132,16 @@ def build_entries(
         threads: how many decode at a time.
         progress: called with the number of records done since the last call.
     """
-    made = entries_of(dataset.reader, range(len(dataset)), spacing, threads, progress)
+    made = made_in_windows(dataset, spacing, threads, progress)
     return write_entries(dataset.folder, dataset.manifest, dataset.index.digest, spacing, made)
+
+
+def made_in_windows(
+    dataset: PackedFiles, spacing: int, threads: int, progress: Callable[[int], None] = lambda n: None
+) -> Iterator[Made]:
+    """The entry points of all records; those in a store are fetched, some at a time."""
+    for ids, part in in_windows(dataset):
+        yield from entries_of(part.reader, ids, spacing, threads, progress)
 
 
 def write_entries(
@@ -195,6 +205,7 @@ def ensure_entries(
     threads: int | None = None,
     observer: EntriesObserver | None = None,
     made: Maker | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Make the dataset's entry points unless it has those of this spacing (or no JPEG).
 
@@ -204,8 +215,10 @@ def ensure_entries(
         threads: how many decode at a time; None: one a CPU that this process may use.
         observer: hears how far it is.
         made: makes them otherwise than by threads of this process; see :func:`write_entries`.
+        storage_options: where records are in a store.
     """
-    dataset, observer = PackedFiles(folder, entries=False), observer or EntriesObserver()
+    dataset = PackedFiles(folder, entries=False, storage_options=storage_options)
+    observer = observer or EntriesObserver()
     _remove_temporaries(folder)  # of one that was killed
     if _spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return

@@ -24,7 +24,7 @@ from fastload.remote.location import Location
 from fastload.remote.store import Store
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["THREADS", "WINDOW_BYTES", "StoredShards", "in_windows", "runs"]
+__all__ = ["THREADS", "WINDOW_BYTES", "StoredShards", "fetch_object", "in_windows", "runs"]
 
 #: Threads that fetch: more than there are cores, as they wait.
 THREADS = 8
@@ -62,7 +62,7 @@ class StoredShards:
     Args:
         store: the set's.
         shards: path in it and bytes of each shard.
-        location: the set's.
+        location: the set's, or of an index of files in a store its folder.
         storage_options: the store's.
     """
 
@@ -70,7 +70,7 @@ class StoredShards:
         self,
         store: Store,
         shards: Sequence[tuple[str, int]],
-        location: Location,
+        location: Location | Path,
         storage_options: Mapping[str, Any],
     ) -> None:
         self._store, self._shards = store, shards
@@ -180,6 +180,30 @@ def _fetched(dataset: PackedFiles, ids: range, pool: ThreadPoolExecutor) -> tupl
     part.manifest = replace(dataset.manifest, shards=tuple(shards))
     part.reader = _C.Reader(dataset.index, [(shard.file, shard.size) for shard in shards])
     return part, kept
+
+
+def fetch_object(store: Store, path: str, size: int, file: Path) -> None:
+    """Write an object of a store to a file, by several requests at once.
+
+    Raises:
+        RemoteError: the store does not give it.
+        OSError: it cannot be written.
+    """
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with started_pool(THREADS, "fetch") as pool:
+            waiting = [
+                pool.submit(_fetch, store, path, begin, end, descriptor)
+                for begin, end in _requests([(0, size)])
+            ]
+            try:
+                for each in waiting:
+                    each.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)  # before the file is closed that they write to
+                raise
+    finally:
+        os.close(descriptor)
 
 
 def _memory_file(size: int) -> int:

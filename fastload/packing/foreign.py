@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +14,6 @@ import numpy.typing as npt
 from fastload.errors import FastloadError, FormatError, PackError
 from fastload.packing.earlier_index import earlier_index, index_identity
 from fastload.packing.entries import (
-    DEFAULT_SPACING,
     EntriesObserver,
     Maker,
     build_entries,
@@ -24,109 +22,136 @@ from fastload.packing.entries import (
     write_entries,
 )
 from fastload.packing.files import remove
-from fastload.packing.foreign_fields import ForeignFields
-from fastload.packing.foreign_files import find_shards, format_of_file
-from fastload.packing.foreign_records import LabelTable, bad_records, described, kept, key_of
+from fastload.packing.foreign_fields import ForeignFields, field_of
+from fastload.packing.foreign_files import braced, find_shards, format_of_file
+from fastload.packing.foreign_job import TABLES, IndexJob, IndexOptions, Source
+from fastload.packing.foreign_stored import StoredTar, contents_of, tars_at
 from fastload.packing.lock import folder_lock
-from fastload.packing.names import ESCAPED, encode_key
+from fastload.packing.names import encode_key
 from fastload.packing.output import OutputFolder
+from fastload.packing.packer import fitting_processes
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import WORK_NAME
+from fastload.packing.pool import write_shards
 from fastload.packing.publish import make_manifest, publish_index, write_skipped
 from fastload.packing.summary import Summary
+from fastload.remote.location import is_url
+from fastload.remote.opening import refuse_options
 from fastload.sample.fields import Label
 from fastload.sample.kind_words import kind_of
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.fields import entries_of, fields_digest
-from fastload.shard.formats import INDEXED, Foreign, Kinds, readable_of
+from fastload.shard.formats import INDEXED, Kinds
 from fastload.shard.manifest import Manifest, Shard, names_fit
 
-if TYPE_CHECKING:
-    from fastload.packing.foreign_table import ForeignTable
-
-__all__ = ["IndexOptions", "index_entries", "index_files"]
-
-_TABLES = ("arrow", "parquet")
+__all__ = ["IndexObserver", "IndexOptions", "index_entries", "index_files"]
 
 
-@dataclass(frozen=True)
-class IndexOptions:
-    """Options of :func:`index_files`; the command line has the same names.
+class IndexObserver(EntriesObserver):
+    """Hears how far :func:`index_files` is."""
 
-    Args:
-        column: the column or HDF5 dataset of the images; None: found by type and name.
-        labels: a CSV or JSONL file of key and label, for files without labels.
-        fields: (name, kind) of what else files have, as ("seg.png", "mask"); "none" leaves it out.
-        on_error: "raise" stops at records that are not images, "skip" leaves them out and lists them.
-        restart: replace another index that is there.
-        entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
-    """
+    def index_started(self, folder: Path, files: int, size: int, done: int, done_size: int) -> None:
+        """So many files, of so many bytes, make the index; so many of them are done."""
 
-    column: str | None = None
-    labels: Path | None = None
-    fields: tuple[tuple[str, str], ...] = ()
-    on_error: str = "raise"
-    restart: bool = False
-    entries: int | None = DEFAULT_SPACING
+    def indexed(self, files: int, size: int) -> None:
+        """So many more files are done."""
 
 
 def index_files(
     paths: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
     options: IndexOptions | None = None,
-    observer: EntriesObserver | None = None,
+    observer: IndexObserver | None = None,
     made: Maker | None = None,
 ) -> Manifest:
-    """Index shards where they lie; ``output`` gets the index and a manifest with their absolute paths.
+    """Index shards where they lie; ``output`` gets the index and a manifest with their paths or URLs.
 
-    Interrupted at any moment, the same call begins anew; of an index that is complete it makes the entry
-    points that are missing, and nothing else. ``made``: as in :func:`ensure_entries`.
+    Each tar in a store is fetched once, and again by parts for the entry points. The same files give the same
+    bytes, for any ``num_proc``.
+
+    Interrupted at any moment, or stopped by an error, the same call goes on with the files that are missing
+    (of tables it begins anew); of an index that is complete it makes the entry points that are missing, and
+    nothing else. ``made``: as in :func:`ensure_entries`.
 
     Raises:
         FormatError: a file of unknown kind, or records in it that are no plain byte ranges.
         PackError: records that are not images; an ``output`` that is in use, or cannot be written.
     """
     options = options or IndexOptions()
-    shards = [found for path in paths for found in find_shards(Path(path))]
-    if not shards:
-        raise PackError(f"nothing to index in {', '.join(map(str, paths))}.")
-    formats = sorted({format_of_file(path) for path in shards})
-    if len(formats) > 1:
-        raise PackError(f"files of different formats cannot share an index: {', '.join(formats)}.")
+    shards, format_name = _found([str(path) for given in paths for path in braced(given)], options)
     folder = Path(output).absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with folder_lock(folder):
-            return _index_into(folder, formats[0], shards, options, observer, made)
+            return _index_into(folder, format_name, shards, options, observer, made)
     except OSError as error:
         if isinstance(error, FastloadError):
             raise
         raise PackError(f"cannot index into {folder}: {error}.") from error
 
 
+def _found(paths: list[str], options: IndexOptions) -> tuple[Sequence[Source], str]:
+    """The files that paths or URLs stand for, and their format."""
+    stored = [path for path in paths if is_url(path)]
+    if stored:
+        if len(stored) < len(paths):
+            raise PackError(
+                f"files of a store and of this machine cannot share an index. Found: {stored[0]}."
+            )
+        return tars_at(stored, options.storage_options), "tar"
+    refuse_options(", ".join(paths), options.storage_options)
+    shards = [found for path in paths for found in find_shards(Path(path))]
+    formats = sorted({format_of_file(path) for path in shards})
+    if not shards:
+        raise PackError(f"nothing to index in {', '.join(paths)}.")
+    if len(formats) > 1:
+        raise PackError(f"files of different formats cannot share an index: {', '.join(formats)}.")
+    return shards, formats[0]
+
+
 def _index_into(
     folder: Path,
     format_name: str,
-    shards: list[Path],
+    shards: Sequence[Source],
     options: IndexOptions,
-    observer: EntriesObserver | None,
+    observer: IndexObserver | None,
     made: Maker | None,
 ) -> Manifest:
     kinds = _kinds(format_name, options.fields)
-    identity = index_identity(shards, options.column, options.labels, options.fields)
-    manifest = earlier_index(folder, identity, options.restart)
+    stored = contents_of([shard for shard in shards if isinstance(shard, StoredTar)])
+    contents = stored if isinstance(shards[0], StoredTar) else ""
+    identity = index_identity(shards, options.column, options.labels, options.fields, contents)
+    manifest = earlier_index(folder, identity, options.on_error, options.restart)
     if manifest is None:
-        work = folder / WORK_NAME
-        work.mkdir()
+        job = IndexJob(format_name, shards, folder / WORK_NAME, options, kinds)
         try:
-            manifest = _Indexer(format_name, shards, work, options, kinds).run(folder, identity)
+            _index_missing(job, folder, observer or IndexObserver())
+            manifest = _Indexer(job).run(folder, identity)
         except BaseException:
-            OutputFolder(folder).discard()
+            if not any(job.work.glob("*.part")):
+                OutputFolder(folder).discard()
             raise
-        remove(work)
+        remove(job.work)
     if options.entries is not None:
-        ensure_entries(folder, options.entries, None, observer, made)
+        ensure_entries(folder, options.entries, None, observer, made, options.storage_options)
     return manifest
+
+
+def _index_missing(job: IndexJob, folder: Path, observer: IndexObserver) -> None:
+    """Make the parts that an earlier call has not left."""
+    job.tidy()
+    sizes = [path.size if isinstance(path, StoredTar) else _bytes_of(job, path) for path in job.shards]
+    missing = [number for number in range(len(sizes)) if not job.is_finished(number)]
+    left = sum(sizes[number] for number in missing)
+    observer.index_started(folder, len(sizes), sum(sizes), len(sizes) - len(missing), sum(sizes) - left)
+    processes = 1
+    if job.format_name not in TABLES:
+        processes = job.options.num_proc or fitting_processes(left)
+    write_shards(job, missing, processes, observer.indexed)
+
+
+def _bytes_of(job: IndexJob, path: Path) -> int:
+    return os.stat(job.data_file(path)).st_size
 
 
 def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
@@ -141,7 +166,7 @@ def _kinds(format_name: str, fields: Sequence[tuple[str, str]]) -> Kinds:
             f"--field is for {able}; of {format_name} files a picture and a label are indexed. "
             "'fastload pack' takes all fields."
         )
-    if format_name in _TABLES:  # whose columns are told as pack's are
+    if format_name in TABLES:  # whose columns are told as pack's are
         return {}
     try:
         return {name: None if words.strip() == "none" else kind_of(words) for name, words in fields}
@@ -154,10 +179,11 @@ def index_entries(
     spacing: int | None,
     observer: EntriesObserver | None = None,
     made: Maker | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Make the entry points of a packed or indexed dataset anew, or remove them (``spacing`` None).
 
-    ``made``: as in :func:`ensure_entries`.
+    ``made``, ``storage_options``: as in :func:`ensure_entries`.
 
     Raises:
         FormatError: not a dataset.
@@ -165,7 +191,7 @@ def index_entries(
         ChecksumError: a damaged record.
     """
     place = Path(folder).absolute()
-    dataset = PackedFiles(place, entries=False)
+    dataset = PackedFiles(place, entries=False, storage_options=storage_options)
     with folder_lock(place):
         if spacing is None:
             remove_entries(place)
@@ -179,34 +205,27 @@ def index_entries(
 
 
 class _Indexer:
-    """Indexes the files one after another; what is known of each goes to a part file."""
+    """Joins what is known of the files, in their order."""
 
-    def __init__(
-        self, format_name: str, shards: list[Path], work: Path, options: IndexOptions, kinds: Kinds
-    ) -> None:
-        self._format_name, self._format = format_name, readable_of(format_name)
-        self._shards, self._work, self._options, self._kinds = shards, work, options, kinds
-        self._table = LabelTable(options.labels) if options.labels else None
-        self._classes: tuple[str, ...] | None = self._table.classes if self._table else None
-        self._labelled = self._table is not None
+    def __init__(self, job: IndexJob) -> None:
+        self._job = job
+        self._classes: tuple[str, ...] | None = job.table.classes if job.table else None
+        self._labelled = job.table is not None
         self._hashes = array("q")
         self._failures: list[tuple[str, str]] = []
         self._left_out: list[tuple[str, str, str]] = []  # of records that stay: key, annotation, reason
-        self._columns: ForeignTable | None = None
-        if format_name in _TABLES:
-            from fastload.packing.foreign_table import foreign_table  # and with it pyarrow
-
-            self._columns = foreign_table(format_name, shards, dict(options.fields), options.column)
-        self._fields = ForeignFields(self._part_path, kinds, loose=format_name == "tar")
+        self._counts: list[tuple[int, int]] = []  # bytes and records of each file
+        self._fields = ForeignFields(job.part_path, job.kinds, loose=job.format_name == "tar")
 
     def run(self, output: Path, options: dict[str, Any]) -> Manifest:
-        for number, path in enumerate(self._shards):
-            self._index(number, path)
+        shards = self._job.shards
+        for number, path in enumerate(shards):
+            self._add(path, self.part(number))
         named = len(np.unique(np.frombuffer(self._hashes, np.int64))) == len(self._hashes)
         classes = self._classes or ()
         schema = self._fields.schema(Label(classes) if self._labelled else None)
         fields = entries_of(schema, self._fields.write(output, schema)) if schema is not None else []
-        wrong = names_fit(classes, [str(path) for path in self._shards], fields)
+        wrong = names_fit(classes, [str(path) for path in shards], fields)
         if wrong:
             raise PackError(wrong)
         summary = Summary()
@@ -214,95 +233,53 @@ class _Indexer:
         index = publish_index(output, self._records(summary), keys, fields_digest(fields))
         write_skipped(output, self._failures, self._left_out)
         entries = [
-            Shard(str(self._data_file(path)), *self._counts(number))
-            for number, path in enumerate(self._shards)
+            Shard(self._job.data_file(path), *counts)
+            for path, counts in zip(shards, self._counts, strict=True)
         ]
         skipped, left_out = len(self._failures), len(self._left_out)
         manifest = make_manifest(
-            self._format_name, summary, classes, entries, index, options, skipped, tuple(fields), left_out
+            self._job.format_name, summary, classes, entries, index, options, skipped, tuple(fields), left_out
         )
         manifest.write(output)
         return manifest
 
     def part(self, number: int) -> ShardPart:
         """What was found in one file."""
-        return ShardPart.read(self._part_path(number))
+        return ShardPart.read(self._job.part_path(number))
 
     def keys(self, named: bool) -> Iterator[list[bytes]]:
         """The keys of each file: its own names where all are different, else the file's name before them, or
         before the position."""
-        for number, path in enumerate(self._shards):
+        for number, path in enumerate(self._job.shards):
             keys, stem = self.part(number).keys, os.fsencode(path.stem)
             if named:
                 yield keys
-            elif self._format_name == "tar":
+            elif self._job.format_name == "tar":
                 yield [encode_key(stem + b"/" + key)[0] for key in keys]
             else:
                 yield [b"%s/%08d" % (stem, i) for i in range(len(keys))]
 
-    def _part_path(self, number: int) -> Path:
-        return self._work / f"{number}.part"
-
-    def _index(self, number: int, path: Path) -> None:
-        foreign = self._format.read_foreign(path, self._options.column, self._kinds)
-        if self._columns is not None:
-            foreign = self._columns.completed(path, foreign, self._options.column, self._format)
-        file = self._data_file(path)
-        entries, failures = described(file, foreign)
-        own = self._own_keys(path, foreign)
-        keys = [key.decode() for key, _ in own]
-        less = [(i, which, why) for i, found in foreign.lessened.items() for which, why in found]
-        if self._options.on_error == "raise":
-            for i, which, why in less:
-                failures.setdefault(i, f"{which}: {why}")
-        failed = [(path.name, i, reason) for i, reason in sorted(failures.items())]
-        if failed and self._options.on_error == "raise":
-            raise PackError(bad_records(failed, keys))
-        self._failures += [(f"{name}: {keys[i]}", reason) for name, i, reason in failed]
-        self._failures += [(f"{path.name}: {name}", reason) for name, reason in foreign.left_out]
-        self._left_out += [(f"{path.name}: {keys[i]}", which, why) for i, which, why in less]
-        entries["label"] = self._labels(path, foreign, keys)
-        entries["flags"][[escaped for _, escaped in own]] |= ESCAPED
-        good = entries["length"] > 0
-        names = [key for (key, _), whole in zip(own, good.tolist(), strict=True) if whole]
-        self._hashes.extend(hash(name) for name in names)
-        self._labelled |= foreign.labels is not None
-        self._fields.add(path, foreign, len(names))
-        further = tuple(kept(values.chunk, good) for values in foreign.fields.values())
-        part = ShardPart(entries[good], names, [], file.stat().st_size, further=further)
-        part.write(self._part_path(number))
-
-    def _own_keys(self, path: Path, foreign: Foreign) -> list[tuple[bytes, bool]]:
-        if foreign.keys is not None:
-            return [key_of(key) for key in foreign.keys]
-        return [key_of(f"{path.stem}/{i:08d}") for i in range(len(foreign.located.offsets))]
-
-    def _labels(self, path: Path, foreign: Foreign, keys: list[str]) -> npt.NDArray[np.int64]:
-        if self._table is not None:
-            return np.array([self._table.label(key, path) for key in keys], np.int64)
-        labels = foreign.labels if foreign.labels is not None else np.full(len(keys), -1, np.int64)
-        classes = foreign.classes
-        if self._classes is not None and classes != self._classes:
-            raise FormatError(f"{path} has other class names than the files before it; index them apart.")
-        self._classes = classes
-        limit = len(classes) or np.iinfo(np.int32).max
-        if len(labels) != len(keys) or (len(labels) and not -1 <= labels.min() <= labels.max() < limit):
-            raise FormatError(f"{path}: there are labels outside [-1, {limit}), or not one a record.")
-        return labels
+    def _add(self, path: Source, part: ShardPart) -> None:
+        facts = part.facts
+        classes = tuple(facts["classes"])
+        if self._job.table is None:
+            if self._classes not in (None, classes):
+                raise FormatError(f"{path} has other class names than the files before it; index them apart.")
+            self._classes = classes
+        self._labelled |= facts["labelled"]
+        self._failures += part.skipped
+        self._left_out += part.left_out
+        self._counts.append((part.shard_bytes, len(part.records)))
+        self._hashes.extend(map(hash, part.keys))
+        fields = [field_of(entry) for entry in facts["fields"]]
+        self._fields.add(path, field_of(facts["picture"]), fields, len(part.records))
 
     def _records(self, summary: Summary) -> Iterator[npt.NDArray[np.void]]:
-        for number in range(len(self._shards)):
+        for number in range(len(self._job.shards)):
             entries = self.part(number).records.copy()
             entries["shard"] = number
             summary.add(entries)
             yield entries
-
-    def _counts(self, number: int) -> tuple[int, int]:
-        part = self.part(number)
-        return part.shard_bytes, len(part.records)
-
-    def _data_file(self, path: Path) -> Path:
-        return (self._format.data_file(path) if path.is_dir() else path).resolve()
 
 
 class _Keys:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,13 @@ from fastload.sample.schema import Field, Schema
 from fastload.shard.chunk import Chunk
 from fastload.shard.columns import write_column
 from fastload.shard.fields import ColumnFile, column_name
-from fastload.shard.formats import Foreign
 
-__all__ = ["ForeignFields"]
+__all__ = ["ForeignFields", "field_of"]
+
+
+def field_of(entry: Mapping[str, Any]) -> Field:
+    """The field of which ``to_json`` gave this."""
+    return Field(entry["name"], Kind.from_json(entry), entry.get("of"), entry.get("source"))
 
 
 class ForeignFields:
@@ -37,30 +41,30 @@ class ForeignFields:
         self._fields: dict[str, Field] = {}
         self._places: list[dict[str, int]] = []  # of each file: its fields' chunks
         self._counts: list[int] = []
-        self._paths: list[Path] = []
+        self._paths: list[object] = []
 
-    def add(self, path: Path, foreign: Foreign, count: int) -> None:
-        """The next file, of which ``count`` records are good; its part has its fields' chunks in their order.
+    def add(self, path: object, first: Field, further: Sequence[Field], count: int) -> None:
+        """The next file, of which ``count`` records are good; its part has a chunk of each further field.
 
         Raises:
             FormatError: its fields are not those of the files before.
         """
-        self._places.append({name: place for place, name in enumerate(foreign.fields)})
+        self._places.append({field.name: place for place, field in enumerate(further)})
         self._counts.append(count)
         self._paths.append(path)
         if not count:
             return
-        picture = (foreign.name, self._kind(foreign.name, foreign.kind or Image()))
+        picture = (first.name, self._kind(first.name, first.kind))
         if self._picture not in (None, picture):
             raise FormatError(
                 f"{path} has its pictures in {picture[0]!r}, the files before it in {self._picture[0]!r}; "
                 "index them apart."
             )
         self._picture = picture
-        for name, values in foreign.fields.items():
-            field = replace(values.field, kind=self._kind(name, values.field.kind))
-            if self._fields.setdefault(name, field) != field:
-                raise FormatError(f"{path} has another kind of {name!r} than the files before it.")
+        for each in further:
+            field = replace(each, kind=self._kind(each.name, each.kind))
+            if self._fields.setdefault(field.name, field) != field:
+                raise FormatError(f"{path} has another kind of {field.name!r} than the files before it.")
 
     def schema(self, label: Label | None) -> Schema | None:
         """The fields of samples; None: an image and a label, and nothing else.

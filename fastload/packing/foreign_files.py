@@ -4,22 +4,55 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from fastload.errors import FormatError
+from fastload.packing.source import SPLITS
 from fastload.shard.mds import INDEX, shards_of
 from fastload.shard.tar_members import BLOCK, is_tar
 
-__all__ = ["find_shards", "format_of_file"]
+__all__ = ["braced", "by_split", "find_shards", "format_of_file"]
 
 _SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar", ".mds", ".parquet")
+_BRACES = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{},]*(?:,[^{},]*)+))\}")
+_MOST_BRACED = 1_000_000
+_SPLITS = frozenset(map(os.fsdecode, SPLITS))
 _LMDB_MAGIC = b"\xde\xc0\xef\xbe"
+_COMPRESSED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _COMPRESSED = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
 }
+
+
+def braced(given: str | os.PathLike[str]) -> list[str]:
+    """The paths or URLs that ``{000..099}`` and ``{a,b}`` in one stand for, as in WebDataset's and a shell's
+    words; the path itself where there is such a file.
+
+    Raises:
+        FormatError: a range without end.
+    """
+    text = os.fspath(given)
+    match = _BRACES.search(text)
+    if match is None or os.path.exists(text):
+        return [text]
+    before, after = text[: match.start()], braced(text[match.end() :])
+    if match[3] is not None:
+        words = match[3].split(",")
+    else:
+        first, last = int(match[1]), int(match[2])
+        if not 0 <= last - first < _MOST_BRACED:
+            raise FormatError(
+                f"{text}: {match[0]} must be at most {_MOST_BRACED} numbers, the smaller one first."
+            )
+        padded = any(len(word) > 1 and word[0] == "0" for word in (match[1], match[2]))
+        width = max(len(match[1]), len(match[2])) if padded else 0
+        words = [f"{number:0{width}d}" for number in range(first, last + 1)]
+    return [before + word + rest for word in words for rest in after]
 
 
 def find_shards(path: Path) -> list[Path]:
@@ -42,12 +75,44 @@ def find_shards(path: Path) -> list[Path]:
     tars = {p.stem for p in found if p.suffix.lower() == ".tar"}
     if tars:  # img2dataset writes a table of the same name beside each
         found = [p for p in found if p.suffix.lower() != ".parquet" or p.stem not in tars]
+    splits = by_split(found)
+    if len(splits) > 1:
+        first = next(iter(splits.values()))[0].name
+        raise FormatError(
+            f"{path} holds files of several splits by their names ({', '.join(map(repr, splits))}, as "
+            f"{first}); index the files of each apart."
+        )
     if not found:
-        packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith((".tar.gz", ".tgz")))
+        parts = sorted(p.name for p in path.iterdir() if p.is_dir() and p.name in _SPLITS)
+        if parts:
+            raise FormatError(f"{path} holds several splits; index {path / parts[0]} and the others apart.")
+        packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith(_COMPRESSED_TARS))
         if packed:
-            raise FormatError(_compressed(path / packed[0], "gzip", path))
-        raise FormatError(f"{path} holds no {', '.join(_SUFFIXES)} files.")
+            raise FormatError(_compressed(path / packed[0], _word_of(path / packed[0]), path))
+        below = next((p for p in sorted(path.iterdir()) if _has_shards(p)), None)
+        more = f" itself; index {below}" if below is not None else ""
+        raise FormatError(f"{path} holds no {', '.join(_SUFFIXES)} files{more}.")
     return found
+
+
+def _has_shards(path: Path) -> bool:
+    """Whether a folder holds what can be indexed, for a message."""
+    if not path.is_dir():
+        return False
+    names = os.listdir(path)
+    return any(
+        name in (INDEX, "state.json", "data.mdb") or name.lower().endswith(_SUFFIXES) for name in names
+    )
+
+
+def by_split(paths: Sequence[Path]) -> dict[str, list[Path]]:
+    """Files by the split that a word of their names says, as in ``set-train-000.tar`` or
+    ``val-00001-of-00004.parquet``; where that is not two at least, all under ``""``."""
+    found: dict[str, list[Path]] = {}
+    for path in paths:
+        words = re.split(r"[^a-z]+", path.name.partition(".")[0].lower())
+        found.setdefault(next((word for word in words if word in _SPLITS), ""), []).append(path)
+    return found if len(found.keys() - {""}) > 1 else {"": list(paths)}
 
 
 def _hf_shards(path: Path) -> list[Path]:
@@ -85,9 +150,8 @@ def format_of_file(path: Path) -> str:
         return "parquet"
     if is_tar(head):
         return "tar"
-    for magic, word in _COMPRESSED.items():
-        if head.startswith(magic):
-            raise FormatError(_compressed(path, word, path))
+    if any(map(head.startswith, _COMPRESSED)):
+        raise FormatError(_compressed(path, _word_of(path), path))
     if path.suffix.lower() == ".tar":
         if head == bytes(BLOCK):  # has no members
             return "tar"
@@ -95,6 +159,13 @@ def format_of_file(path: Path) -> str:
     raise FormatError(
         f"{path} is not an Arrow IPC, LMDB, HDF5, tar or MDS file by its first bytes and suffix."
     )
+
+
+def _word_of(path: Path) -> str:
+    """How a file is compressed."""
+    with open(path, "rb") as file:
+        head = file.read(8)
+    return next((word for magic, word in _COMPRESSED.items() if head.startswith(magic)), "compressed")
 
 
 def _compressed(path: Path, word: str, source: Path) -> str:

@@ -36,7 +36,7 @@ class LabelTable:
         self.path, self.classes = path, labels.classes
         self._numbers = {key: labels.number(label) for key, label in read_table(path)}
 
-    def label(self, key: str, file: Path) -> int:
+    def label(self, key: str, file: object) -> int:
         """The label of one key.
 
         Raises:

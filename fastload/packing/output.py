@@ -81,7 +81,7 @@ class OutputFolder:
             names |= {
                 Path(shard.file).parts[0]
                 for shard in Manifest.read(self.path).shards
-                if not Path(shard.file).is_absolute()
+                if not (Path(shard.file).is_absolute() or "://" in shard.file)
             }
             remove(self.path / MANIFEST_NAME)
             sync_folder(self.path)

@@ -14,22 +14,22 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, cast
 
-from fastload.errors import PackError
+from fastload.errors import FastloadError, PackError
 from fastload.machine.threads import started_pool
 from fastload.packing.part import ShardPart
-from fastload.packing.shard_job import Advance, BadFiles, Closes, Job
+from fastload.packing.shard_job import Advance, BadFiles, Closes, Work
 
 __all__ = ["die_with", "interrupts_blocked", "write_shards"]
 
 _PR_SET_PDEATHSIG = 1
 
 
-def write_shards(job: Job, numbers: list[int], processes: int, advance: Advance) -> list[int]:
+def write_shards(job: Work, numbers: list[int], processes: int, advance: Advance) -> list[int]:
     """Write and publish the shards ``numbers``; returns those that other packs had claimed.
 
     Raises:
         BadFiles: with the bad files of all shards that were in work.
-        PackError: anything else that stops a pack.
+        FastloadError: as ``job`` does. PackError: anything else that stops a process.
     """
     if processes == 1 or len(numbers) <= 1:
         runner = _Runner(job, advance)
@@ -47,7 +47,7 @@ def write_shards(job: Job, numbers: list[int], processes: int, advance: Advance)
 class _Runner:
     """Writes shards one after another; each is synced and published while the next is written."""
 
-    def __init__(self, job: Job, advance: Advance) -> None:
+    def __init__(self, job: Work, advance: Advance) -> None:
         self._job, self._advance = job, advance
         self._thread = started_pool(1, "publish")
         self._pending: Future[None] | None = None
@@ -89,7 +89,7 @@ class _Runner:
         self._thread.shutdown(wait=True)
 
 
-def _serve(job: Job, pipe: Connection, parent: int) -> None:
+def _serve(job: Work, pipe: Connection, parent: int) -> None:
     """A process's main loop: shard numbers come in, progress and results go out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     die_with(parent)
@@ -108,7 +108,11 @@ def _serve(job: Job, pipe: Connection, parent: int) -> None:
     except (EOFError, BrokenPipeError):
         return  # the parent is gone
     except Exception as error:
-        last = ("error", str(error) if isinstance(error, PackError) else f"{type(error).__name__}: {error}")
+        ours = isinstance(error, FastloadError)
+        last = (
+            "error",
+            (type(error), str(error)) if ours else (PackError, f"{type(error).__name__}: {error}"),
+        )
     with contextlib.suppress(BrokenPipeError):
         pipe.send(last)
 
@@ -138,11 +142,11 @@ class _Pool:
     """Processes that take shard numbers from this one. They are spawned, so that nothing of a program
     with threads (torch, a notebook) is forked."""
 
-    job: Job
+    job: Work
     size: int
     advance: Advance
     failures: list[tuple[str, str]] = field(default_factory=list)
-    error: str | None = None
+    error: FastloadError | None = None
     left: list[int] = field(default_factory=list)  # claimed by other packs
 
     def run(self, numbers: list[int]) -> None:
@@ -170,7 +174,7 @@ class _Pool:
                 process.join()
                 pipe.close()
         if self.error is not None:
-            raise PackError(self.error)
+            raise self.error
         if self.failures:
             raise BadFiles(sorted(self.failures))
 
@@ -196,7 +200,7 @@ class _Pool:
             kind, value = pipe.recv()
         except EOFError:
             process.join()
-            self.error = self.error or (
+            self.error = self.error or PackError(
                 f"a packing process ended with code {process.exitcode} (killed? out of memory?). "
                 f"Run the same command again: finished shards are kept."
             )
@@ -215,5 +219,6 @@ class _Pool:
         self.left += [] if number is None else [number]
         self._give(pipe, waiting)
 
-    def _fail(self, text: str) -> None:
-        self.error = self.error or text
+    def _fail(self, found: tuple[type[FastloadError], str]) -> None:
+        kind, text = found
+        self.error = self.error or kind(text)

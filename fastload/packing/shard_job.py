@@ -27,7 +27,7 @@ from fastload.shard.index import RECORD
 if TYPE_CHECKING:
     from fastload.packing.store_source import StoreFiles
 
-__all__ = ["Advance", "BadFiles", "Closes", "Job", "part_path"]
+__all__ = ["Advance", "BadFiles", "Closes", "Free", "Job", "Work", "part_path"]
 
 Advance = Callable[[int, int], None]  # files, bytes
 _SPOT_CHECKS = 16  # records a shard whose bytes are read back
@@ -53,9 +53,27 @@ class Closes(Protocol):
         """Give it up."""
 
 
-class _Free:
+class Free:
+    """A claim of who has all shards to himself."""
+
     def close(self) -> None:
         """There is nothing to give up."""
+
+
+class Work(Protocol):
+    """What processes share out by number: shards to write, files to index. Pickles."""
+
+    def claim(self, number: int) -> Closes | None:
+        """The right to do one; None: another process does it, or has just done so."""
+
+    def write(self, number: int, advance: Advance) -> ShardPart:
+        """Do it."""
+
+    def publish(self, number: int, part: ShardPart) -> None:
+        """Make it durable: now it counts as finished."""
+
+    def discard(self, number: int) -> None:
+        """Remove what was written and not published."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +101,7 @@ class Job:
 
         Here it is everybody's: who packs alone holds the whole folder.
         """
-        return _Free()
+        return Free()
 
     def write(self, number: int, advance: Advance) -> ShardPart:
         """Write shard ``number`` under its temporary name.

@@ -7,12 +7,11 @@ processes of this user's node find them.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fastload.errors import RemoteError
-from fastload.packing.entries import EntriesObserver, Made, entries_of, remove_entries, write_entries
-from fastload.packing.fetched import in_windows
+from fastload.packing.entries import EntriesObserver, made_in_windows, remove_entries, write_entries
 from fastload.remote.node_folder import NodeFolder
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
@@ -46,7 +45,8 @@ def index_stored_entries(
     with folder.alone(str(location)):
         if spacing is not None:
             observer.entries_started(location, len(dataset))
-            made = _made(dataset, spacing, observer)
+            threads = len(os.sched_getaffinity(0))
+            made = made_in_windows(dataset, spacing, threads, observer.entries_advanced)
             write_entries(folder.path, dataset.manifest, dataset.index.digest, spacing, made)
         try:
             if spacing is None:
@@ -59,9 +59,3 @@ def index_stored_entries(
             if spacing is None:
                 remove_entries(folder.path)
     return ""
-
-
-def _made(dataset: PackedFiles, spacing: int, observer: EntriesObserver) -> Iterator[Made]:
-    threads = len(os.sched_getaffinity(0))
-    for ids, part in in_windows(dataset):
-        yield from entries_of(part.reader, ids, spacing, threads, observer.entries_advanced)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import FastloadError, PackError
+from fastload.packing.annotations.across import unpack_across
+from fastload.packing.annotations.across_files import TARGETS
 from fastload.packing.annotations.coco_unpack import unpack_coco
 from fastload.packing.annotations.panoptic_unpack import unpack_panoptic
 from fastload.packing.annotations.voc_unpack import unpack_voc
@@ -45,7 +48,8 @@ def unpack(
     is unpacked into one.
 
     ``as_``: "coco", "panoptic", "yolo" or "voc": what was packed from such files becomes them again, which
-    say the same.
+    say the same. Any other set with boxes and their classes becomes COCO's, YOLO's or VOC's files that say
+    what these can; what they cannot is listed on stderr and in ``not-said.txt``.
 
     ``output`` appears when all is written. Records of raw pixels become PNG files, which
     packing takes again.
@@ -71,7 +75,7 @@ def unpack(
         remove(temporary)
         temporary.mkdir()
         if as_ is not None:
-            LAYOUTS[as_](dataset, temporary, progress)
+            _unpack_as(dataset, temporary, as_, progress)
         elif dataset.manifest.fields:
             unpack_fields(dataset, temporary, table, progress)
         else:
@@ -84,6 +88,21 @@ def unpack(
     finally:
         remove(temporary)
     return len(dataset)
+
+
+def _unpack_as(
+    dataset: PackedFiles, folder: Path, layout: str, progress: Callable[[int, int], None] | None
+) -> None:
+    source = dataset.schema.index_field.source
+    own = source.get("layout") if isinstance(source, Mapping) else None
+    if layout == own or layout not in TARGETS:
+        LAYOUTS[layout](dataset, folder, progress)
+        return
+    unsaid = unpack_across(dataset, folder, layout, TARGETS[layout], progress)
+    if unsaid:
+        lines = "".join(f"{line}\n" for line in unsaid)
+        write_new(os.fsencode(folder), b"not-said.txt", lines.encode())
+        sys.stderr.write(f"Files of {layout} have no place for (not-said.txt):\n{lines}")
 
 
 def _unpack_plain(dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None) -> None:

@@ -22,12 +22,12 @@ from fastload.packing.problems import Problem, Problems
 from fastload.packing.record_checks import RecordChecks, overlaps_across
 from fastload.packing.spans import opened_once, spans_of
 from fastload.packing.summary import Summary
-from fastload.remote.opening import place_of, shared_store
+from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
-from fastload.shard.node_copy import copy_as_it_is, read_manifest
+from fastload.shard.node_copy import copy_as_it_is, read_manifest, shards_in_store
 from fastload.shard.opened import check_fields
 
 __all__ = ["Problem", "has_entries", "manifest_at", "verify"]
@@ -257,21 +257,28 @@ def verify(
     Raises:
         FormatError: no manifest, or one that cannot be read: there is nothing to check against.
         RemoteError: the store says no, or does not answer.
-        PackError: spread, and a URL.
+        PackError: spread, and records in a store.
     """
-    if ":/" in str(folder) or storage_options:
-        folder, location, options = place_of(folder, storage_options)
-        if location is not None:
-            if spread is not None:
-                raise PackError(
-                    f"processes share the work on records that are on this machine. Found: {location}. Leave "
-                    "--ray out, or verify the folder that was uploaded."
-                )
-            with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
-                copy = copy_as_it_is(location, options, Path(root))
-                stored = StoredShards(copy.store, copy.shards, location, options)
-                return _verified(copy.folder, decode, progress, entries, None, stored)
-    return _verified(Path(folder).absolute(), decode, progress, entries, spread)
+    folder, location, options = place_of(folder, storage_options)
+    place = Path(folder).absolute()
+    if location is None:
+        manifest = Manifest.read(place)
+        if not manifest.in_store:
+            refuse_options(folder, options)
+            return _verified(place, decode, progress, entries, spread)
+    if spread is not None:
+        raise PackError(
+            f"processes share the work on records that are on this machine. Found: {location or place}. "
+            "Leave --ray out, or verify the folder that was uploaded."
+        )
+    if location is None:
+        _, store, shards = shards_in_store(place, manifest, options)
+        stored = StoredShards(store, shards, place, options)
+        return _verified(place, decode, progress, entries, None, stored)
+    with tempfile.TemporaryDirectory(prefix="fastload-verify-") as root:
+        copy = copy_as_it_is(location, options, Path(root))
+        stored = StoredShards(copy.store, copy.shards, location, options)
+        return _verified(copy.folder, decode, progress, entries, None, stored)
 
 
 def _verified(

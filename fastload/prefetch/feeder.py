@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,8 @@ class Feeder:
     """Keeps ``depth`` batches beyond the consumer's submitted to the engine, across the end of an epoch.
 
     Behind those, batches of ``ahead`` samples in all are announced: they have no slots yet, but their records
-    are being read.
+    are being read. Batches that differ in size are no more than ``ahead_bytes`` hold, but at least ``floor``;
+    0: no bound.
     """
 
     def __init__(
@@ -57,12 +59,16 @@ class Feeder:
         depth: int,
         ahead: int = 0,
         partners: Callable[[int, BatchIds], Ids] | None = None,
+        floor: int = 0,
+        ahead_bytes: int = 0,
     ) -> None:
         self._filling = filling
         self._engine = filling.engine
         self._sampler = sampler
         self._slots = slots
         self.depth = depth
+        self._floor = floor
+        self._ahead_bytes = ahead_bytes if filling.layout.is_measured else 0
         self._queue: deque[Pending] = deque()
         engine = filling.engine
         self._announced = Announcements(
@@ -112,8 +118,17 @@ class Feeder:
     def _fill(self, count: int) -> None:
         while len(self._queue) < count and self._last is not None:
             coming = following(self._sampler, self._last)
-            if coming is None or self._is_far(coming) or not self._submit(coming):
+            if coming is None or self._is_far(coming) or self._is_much(count - self.depth):
                 break
+            if not self._submit(coming):
+                break
+
+    def _is_much(self, taken: int) -> bool:
+        """One more like the largest would be beyond the bound; the first ``taken`` do not count."""
+        if not self._ahead_bytes or len(self._queue) - taken < self._floor:
+            return False
+        sizes = [pending.slot.layout.nbytes for pending in islice(self._queue, taken, None)]
+        return sum(sizes) + max(sizes) > self._ahead_bytes
 
     def _is_far(self, key: BatchKey) -> bool:
         """A batch of the epoch after the next has time, once there is enough to do for any number of threads:
@@ -156,9 +171,12 @@ class Feeder:
 
     def alone(self, pending: Pending, position: int, sample: int) -> tuple[dict[str, Any], list[Fault]]:
         """Another sample as it would be at a position of a collected batch: a raw batch of it, its faults."""
-        draws = pending.batch.draws
+        draws, positions = pending.batch.draws, pending.batch.positions
+        here = slice(position, position + 1)
         of_one = BatchIds(
-            np.array([sample], dtype=np.int64), None if draws is None else draws[position : position + 1]
+            np.array([sample], dtype=np.int64),
+            None if draws is None else draws[here],
+            None if positions is None else positions[here],
         )
         epoch = pending.key.epoch
         partners = self._announced.partners_of(epoch, of_one)

@@ -120,11 +120,16 @@ class Location:
         return replace(self, path=self.path.rpartition("/")[0])
 
     def __truediv__(self, name: str) -> Location:
-        """A file below, or beside it (``../name``).
+        """A file below, or beside it (``../name``), or by its URL.
 
         Raises:
             LocationError: an absolute path, or one that leads out of the store.
         """
+        if is_url(name):
+            other = Location.parse(name)
+            if other.root != self.root:
+                raise LocationError(f"{name!r} is not in {self.root}. Found it in {self}.")
+            return other
         joined = posixpath.normpath(posixpath.join(self.path, name))
         if name.startswith("/") or joined.startswith("../") or joined == "..":
             raise LocationError(f"{name!r} is not a path within {self.root}. Found it in {self}.")

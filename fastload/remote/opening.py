@@ -13,7 +13,7 @@ from fastload.remote.location import Location, url_of
 from fastload.remote.options import StorageOptions
 from fastload.remote.store import Store
 
-__all__ = ["open_store", "place_of", "shared_store"]
+__all__ = ["open_store", "place_of", "refuse_options", "shared_store"]
 
 _shared: WeakValueDictionary[Any, Any] = WeakValueDictionary()  # stores that are in use, by what they are
 
@@ -73,15 +73,19 @@ def place_of(
         ``file://``), and the options.
 
     Raises:
-        LocationError: options for a folder, or a URL that cannot be read.
+        LocationError: a URL that cannot be read.
         TypeError: options that are no dict.
     """
     location, options = url_of(given), StorageOptions(storage_options)
     if location is not None and location.scheme != "file":
         return given, location, options
+    return (given if location is None else "/" + location.path), None, options
+
+
+def refuse_options(folder: object, options: Mapping[str, Any] | None) -> None:
+    """Raise LocationError where there are options and nothing is in a store."""
     if options:
         raise LocationError(
             f"storage_options are for URLs of stores, such as s3://BUCKET/SET. Found: "
-            f"{', '.join(options)} for {os.fspath(given)!r}."
+            f"{', '.join(options)} for {str(folder)!r}."
         )
-    return (given if location is None else "/" + location.path), None, options

@@ -54,8 +54,9 @@ class Delivery:
         if self.is_pair:
             return list(zip(raw[IMAGE], raw[LABEL].tolist(), strict=True))
         found = self.layout.finished(raw)
-        columns = [_column(field, found) for field in self.layout.fields]
-        names = [*(field.name for field in self.layout.fields), VALID]
+        fields = [field for field in self.layout.fields if not field.is_origin]
+        columns = [_column(field, found) for field in fields]
+        names = [*(field.name for field in fields), VALID]
         columns.append(raw[VALID].tolist())
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -99,8 +100,7 @@ def _kept(value: Any, least: int) -> Any:
     from fastload.sample.ragged import Ragged
 
     if isinstance(value, Ragged):
-        values, offsets = (_kept(part, least) for part in (value.values, value.offsets))
-        return Ragged.trusted(values, offsets)
+        return value.mapped(lambda part: _kept(part, least))
     return value
 
 

@@ -25,7 +25,19 @@ from fastload.sample.planner import Measured, Place, Planner
 if TYPE_CHECKING:
     from fastload.sample.ragged import Ragged
 
-__all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Measured", "Place", "SampleLayout", "sizes_name"]
+__all__ = [
+    "HOST",
+    "IDS",
+    "VALID",
+    "VIEW",
+    "BatchLayout",
+    "FieldLayout",
+    "Form",
+    "Measured",
+    "Place",
+    "SampleLayout",
+    "sizes_name",
+]
 
 #: ``fixed``: a tensor, of one shape for all samples. ``rows``: numbers, each sample with rows of its own.
 #: ``objects``: bytes that ``decode`` makes an object of. ``picture``: pixels. ``masks``: pixels of each
@@ -33,6 +45,11 @@ __all__ = ["VALID", "BatchLayout", "FieldLayout", "Form", "Measured", "Place", "
 Form: TypeAlias = Literal["fixed", "rows", "objects", "picture", "masks"]
 #: The key of a batch under which it says which of its positions are samples.
 VALID = "valid"
+#: The key under which a batch on a device has its numbers on the host, for a collate.
+HOST = ".host"
+#: The keys, for a collate, of sample ids (-1: none), and of how each view shows its picture (``kView`` in
+#: csrc/core/sample/field_plan.h).
+IDS, VIEW = ".ids", ".view"
 Cut: TypeAlias = Callable[[int, int], torch.Tensor]
 
 
@@ -71,6 +88,12 @@ class FieldLayout:
     decode: Callable[[bytes], Any] | None = None
     view: int = 0
     of: str = ""
+
+    @property
+    def is_origin(self) -> bool:
+        """Whether it says where a sample comes from, and is of no field of the schema: names of those begin
+        with no dot."""
+        return self.name.startswith(".")
 
     @property
     def schema_name(self) -> str:
@@ -271,7 +294,7 @@ class BatchLayout:
             elif field.form == "rows":
                 values = cut(place.begin, place.begin + place.nbytes).view(field.dtype)
                 ends = self._numbers(place, self.size + 1, cut)
-                found[field.name] = _ragged(values.view(-1, *field.shape), ends)
+                found[field.name] = _ragged(values.view(-1, *field.shape), ends, place.offsets)
             elif field.form == "picture":
                 found[field.name] = self._pictures(field, place, cut)
             elif field.form == "masks":
@@ -310,7 +333,7 @@ class BatchLayout:
         assert place.offsets is not None
         if field.mode != "list":
             values = cut(place.begin, place.begin + place.nbytes).view(int(place.offsets[-1]), *place.size)
-            return _ragged(values, self._numbers(place, self.size + 1, cut))
+            return _ragged(values, self._numbers(place, self.size + 1, cut), place.offsets)
         assert place.sizes is not None
         begins = (place.begin + place.offsets).tolist()
         return [
@@ -342,7 +365,9 @@ def _pixels(
     return pixels.permute(0, 3, 1, 2) if first else pixels.permute(2, 0, 1)
 
 
-def _ragged(values: torch.Tensor, offsets: torch.Tensor) -> Ragged:
+def _ragged(
+    values: torch.Tensor, offsets: torch.Tensor, known: npt.NDArray[np.int64] | None = None
+) -> Ragged:
     from fastload.sample.ragged import Ragged  # no batch of images and labels has any
 
-    return Ragged.trusted(values, offsets)
+    return Ragged.trusted(values, offsets, None if known is None else torch.from_numpy(known))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, overload
 
+import numpy as np
 import torch
 from torch.utils.data._utils.collate import default_collate_fn_map
 
@@ -39,20 +41,28 @@ class Ragged:
         TypeError, ValueError: they are something else.
     """
 
-    __slots__ = ("__weakref__", "_offsets", "_values")
+    __slots__ = ("__weakref__", "_host", "_offsets", "_values")
     __hash__ = None  # type: ignore[assignment]  # tensors within may change
 
     def __init__(self, values: torch.Tensor, offsets: torch.Tensor) -> None:
         _check(values, offsets)
         self._values = values
         self._offsets = offsets
+        self._host: torch.Tensor | None = None
 
     @classmethod
-    def trusted(cls, values: torch.Tensor, offsets: torch.Tensor) -> Ragged:
-        """One whose parts are known to fit: nothing is checked."""
+    def trusted(cls, values: torch.Tensor, offsets: torch.Tensor, host: torch.Tensor | None = None) -> Ragged:
+        """One whose parts are known to fit: nothing is checked.
+
+        Args:
+            values, offsets: see above.
+            host: the offsets on the CPU, where they are on a device: what asks for a sample's rows then
+                does not wait for it.
+        """
         made = object.__new__(cls)
         made._values = values
         made._offsets = offsets
+        made._host = host
         return made
 
     @classmethod
@@ -91,6 +101,18 @@ class Ragged:
         """(samples,) int64: how many rows each sample has."""
         return self._offsets.diff()
 
+    def counts(self) -> list[int]:
+        """How many rows each sample has, as integers."""
+        ends: list[int] = self._ends_on_host().tolist()
+        return [end - begin for begin, end in pairwise(ends)]
+
+    def _ends_on_host(self) -> torch.Tensor:
+        return self._offsets if self._host is None else self._host
+
+    def _known(self) -> torch.Tensor | None:
+        """The offsets on the CPU, if they are there."""
+        return self._offsets if self._host is None and self.device.type == "cpu" else self._host
+
     @property
     def dtype(self) -> torch.dtype:
         """Of the values."""
@@ -125,6 +147,7 @@ class Ragged:
 
     def __setstate__(self, state: tuple[torch.Tensor, torch.Tensor]) -> None:
         self._values, self._offsets = state
+        self._host = None
 
     # ---- its samples --------------------------------------------------------------------------
 
@@ -150,7 +173,7 @@ class Ragged:
         if not -len(self) <= number < len(self):
             raise IndexError(f"index {number} is out of range for {len(self)} samples.")
         first = number % len(self)
-        begin, end = self._offsets[first : first + 2].tolist()
+        begin, end = self._ends_on_host()[first : first + 2].tolist()
         return self._values[begin:end]
 
     def _slice(self, index: slice) -> Ragged:
@@ -159,8 +182,10 @@ class Ragged:
             return self._chosen(torch.tensor(numbers, dtype=torch.int64, device=self.device))
         stop = max(numbers.start, numbers.stop)
         ends = self._offsets[numbers.start : stop + 1]
-        begin, end = ends[[0, -1]].tolist()
-        return Ragged.trusted(self._values[begin:end], ends - begin)
+        known = self._ends_on_host()[numbers.start : stop + 1]
+        begin, end = known[[0, -1]].tolist()
+        host = None if self._host is None else known - begin
+        return Ragged.trusted(self._values[begin:end], ends - begin, host)
 
     def _chosen(self, index: torch.Tensor) -> Ragged:
         if index.numel() == 0:
@@ -170,7 +195,12 @@ class Ragged:
         begins, lengths = self._offsets[:-1][index], self.lengths[index]
         ends = _ends(lengths)
         rows = torch.arange(int(ends[-1]), device=self.device)
-        rows += torch.repeat_interleave(begins - ends[:-1], lengths)
+        if self.device.type == "cpu":
+            # torch.repeat_interleave wakes all of torch's threads, however little there is to do, and they
+            # then spin for a while on cores that decode.
+            rows += torch.from_numpy(np.repeat((begins - ends[:-1]).numpy(), lengths.numpy()))
+        else:
+            rows += torch.repeat_interleave(begins - ends[:-1], lengths)
         return Ragged.trusted(self._values[rows], ends)
 
     def __iter__(self) -> Iterator[torch.Tensor]:
@@ -179,7 +209,7 @@ class Ragged:
 
     def to_list(self) -> list[torch.Tensor]:
         """Each sample's rows, (n, ...), views."""
-        return list(torch.split(self._values, self.lengths.tolist()))
+        return list(torch.split(self._values, self.counts()))
 
     def to_padded(self, value: float = 0.0, max_rows: int | None = None) -> torch.Tensor:
         """(samples, longest, ...): shorter samples are filled up with ``value``.
@@ -212,6 +242,10 @@ class Ragged:
         nested: torch.Tensor = torch.nested.nested_tensor_from_jagged(self._values, self._offsets)
         return nested
 
+    def mapped(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Ragged:
+        """One of what ``function`` makes of values and offsets: the same numbers, elsewhere."""
+        return Ragged.trusted(function(self._values), function(self._offsets), self._known())
+
     # ---- where it is --------------------------------------------------------------------------
 
     def to(self, *arguments: Any, **named: Any) -> Ragged:
@@ -220,7 +254,8 @@ class Ragged:
         non_blocking = bool(named.get("non_blocking", False))
         if values is self._values:
             return self
-        return Ragged.trusted(values, self._offsets.to(values.device, non_blocking=non_blocking))
+        offsets = self._offsets.to(values.device, non_blocking=non_blocking)
+        return Ragged.trusted(values, offsets, self._known())
 
     def pin_memory(self, device: Any = None) -> Ragged:
         """In pinned memory, as ``torch.Tensor.pin_memory``."""

@@ -7,6 +7,7 @@ bytes: ``b""`` is ``""``, ``b""``, ``[]``, or None.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -259,7 +260,12 @@ def json_bytes(value: Any) -> bytes:
 
 
 def _check_json(value: Any, where: str) -> None:
-    if isinstance(value, Mapping):
+    if isinstance(value, float):  # first: abstract classes take a microsecond each
+        if not math.isfinite(value):
+            raise ValueError(f"{where} must have finite numbers: JSON has no others. Found: {value!r}.")
+    elif value is None or isinstance(value, (str, int)):
+        return
+    elif isinstance(value, Mapping):
         wrong = next((key for key in value if not isinstance(key, str)), None)
         if wrong is not None or not isinstance(value, dict):
             raise TypeError(
@@ -270,10 +276,7 @@ def _check_json(value: Any, where: str) -> None:
     elif isinstance(value, (list, tuple)):
         for part in value:
             _check_json(part, where)
-    elif isinstance(value, float):
-        if not np.isfinite(value):
-            raise ValueError(f"{where} must have finite numbers: JSON has no others. Found: {value!r}.")
-    elif value is not None and not isinstance(value, (str, int)):
+    else:
         raise TypeError(
             f"{where} must be dict, list, str, int, float, bool or None. Found: {value!r:.80} "
             f"({type(value).__name__}); arrays have .tolist()."

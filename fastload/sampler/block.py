@@ -133,7 +133,7 @@ class BlockSampler(Sampler):
         blocks = (ids // self._blocks.block).astype(np.uint64)
         place = np.argsort(keyed_bits(blocks, self._blocks.seed, epoch, _BATCH, 0), kind="stable")
         own = slice(part.rank * part.batch_size, (part.rank + 1) * part.batch_size)
-        return BatchIds(ids[place[own]], None)
+        return BatchIds(ids[place[own]], None, first + place[own])
 
     def ranks_at(self, positions: IdArray, epoch: int) -> IdArray:
         part = self.partition

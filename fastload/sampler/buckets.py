@@ -203,9 +203,12 @@ class _BucketBatches(Sampler):
         )
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
-        ids = self._bucketed.batch(self._bucketed.number_at(start, epoch) + step, epoch)
-        positions = self.partition.positions(len(ids), 0, 0)
-        return BatchIds(np.where(positions == PADDING, np.int64(-1), ids[positions]), None)
+        number = self._bucketed.number_at(start, epoch) + step
+        ids = self._bucketed.batch(number, epoch)
+        inside = self.partition.positions(len(ids), 0, 0)
+        padded = inside == PADDING
+        positions = np.where(padded, PADDING, inside + self._bucketed.end_of(number, epoch))
+        return BatchIds(np.where(padded, np.int64(-1), ids[inside]), None, positions)
 
     def keys(self, epoch: int, start: int, step: int) -> Any:
         return self.batch(epoch, start, step).ids.tolist()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastload.sampler.order import IdArray
 from fastload.sampler.sampler import BatchIds, Sampler
@@ -44,7 +43,7 @@ class MappedSampler:
         draws = found.draws
         if draws is None and self._repeats:
             draws = places.astype(np.uint32)
-        return BatchIds(np.where(padded, np.int64(-1), self._ids[places]), draws)
+        return BatchIds(np.where(padded, np.int64(-1), self._ids[places]), draws, found.positions)
 
     def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
         """As :meth:`Sampler.ids_at`: sample ids."""
@@ -53,7 +52,3 @@ class MappedSampler:
     def substitute(self, epoch: int, word: int) -> int:
         """As :meth:`Sampler.substitute`: a sample id."""
         return int(self._ids[self._sampler.substitute(epoch, word)])
-
-    def at(self, bits: npt.NDArray[np.uint64], epoch: int) -> IdArray:
-        """As :meth:`Sampler.at`: sample ids."""
-        return self._ids[self._sampler.at(bits, epoch)]

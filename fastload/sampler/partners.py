@@ -9,12 +9,15 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.sampler.order import IdArray
-from fastload.sampler.philox import sample_words
-from fastload.sampler.sampler import BatchIds, Sampler
+from fastload.sampler.philox import high_product, sample_words
+from fastload.sampler.sampler import BatchIds, ListedSampler, Sampler, SequentialOrder
 
-__all__ = ["Partnering", "partners"]
+__all__ = ["Partnering", "partners", "reach"]
 
 _OP = _C.DRAW_OPS["partner"]
+_BACK = 8  # global batches
+_GROUP = 8  # samples of each
+_LEAST = 2 * _BACK  # global batches of an epoch; in shorter ones a few samples would always meet
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,8 @@ class Partnering:
 def partners(sampler: Sampler, seed: int, epoch: int, batch: BatchIds, of: Partnering) -> IdArray:
     """(n, ``of.count``) int64 sample ids; -1: there is none. Padding has none.
 
-    They stand at positions of the epoch's order that are drawn uniformly: a subset's are of the subset, and a
-    weighted order's come by their weights. Pure in seed, epoch, sample, draw and the order: threads, ranks
+    They stand at positions of the epoch's order: a subset's are of the subset, and a weighted order's come by
+    their weights. Pure in seed, epoch, sample, draw, the order and the size of a global batch: threads, ranks
     and where an epoch is taken up change nothing.
     """
     n, count = len(batch.ids), of.count
@@ -51,7 +54,7 @@ def partners(sampler: Sampler, seed: int, epoch: int, batch: BatchIds, of: Partn
     drawn = uniforms.astype(np.float64) * 2.0**-53
     # Partners stand behind each other, 64 bits each; the first two blocks are the probabilities'.
     bits = _joined(words[:, 2:]).reshape(n, -1)[:, :count]
-    found = sampler.at(bits.reshape(-1), epoch).reshape(n, count)
+    found = sampler.ids_at(_places(sampler, epoch, batch, bits).reshape(-1), epoch).reshape(n, count)
     wanted = np.empty((n, count), np.bool_)
     wanted[:, : of.tiles - 1] = (drawn[:, 0] < of.p)[:, None]
     if of.mixup > 0.0:
@@ -60,6 +63,42 @@ def partners(sampler: Sampler, seed: int, epoch: int, batch: BatchIds, of: Partn
         wanted[:, of.tiles :] = (mixed & (drawn[:, 2] < of.p))[:, None]
     wanted &= (batch.ids >= 0)[:, None]
     return np.where(wanted, found, np.int64(-1))
+
+
+def reach(sampler: Sampler) -> int:
+    """The last so many samples of this rank are those that partners are found among, for the most part.
+
+    0: partners come from everywhere.
+    """
+    near = (_BACK + 2) * sampler.partition.batch_size  # with the sample's own, and what is in work already
+    if sampler.order.is_drawn:  # is not asked before its epoch begins
+        return 0 if isinstance(sampler, ListedSampler) else near
+    if isinstance(sampler.order, SequentialOrder):
+        return 0
+    total = sampler.total(sampler.epoch)
+    return total if total < _LEAST * sampler.partition.global_batch else near
+
+
+def _places(
+    sampler: Sampler, epoch: int, batch: BatchIds, bits: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.int64]:
+    """The positions of (n, k) partners, by 64 bits each.
+
+    A sample's group are the eight of its global batch around it; its partners come uniformly from the same
+    places of the eight global batches before. The rank that has the sample had those not long ago, and may
+    still have their pictures. An order that is shuffled makes them samples as random as any.
+    """
+    total, size = sampler.total(epoch), sampler.global_batch(epoch)
+    if batch.positions is None or total < _LEAST * size or isinstance(sampler.order, SequentialOrder):
+        return high_product(bits.reshape(-1), total).reshape(bits.shape)
+    place = batch.positions[:, None] % size
+    group = place // _GROUP * _GROUP
+    width = np.minimum(_GROUP, size - group).astype(np.uint64)
+    back = (bits >> np.uint64(61)).astype(np.int64) + 1
+    within = (bits >> np.uint64(29) & np.uint64(0xFFFFFFFF)) * width >> np.uint64(32)
+    first = batch.positions[:, None] - place + group
+    found: npt.NDArray[np.int64] = (first + within.astype(np.int64) - back * size) % total
+    return found
 
 
 def _joined(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

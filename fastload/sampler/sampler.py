@@ -27,6 +27,9 @@ class BatchIds:
 
     ids: IdArray  # (n,) int64 sample ids; -1: padding
     draws: npt.NDArray[np.uint32] | None  # (n,), tells repeated draws of one sample apart; None: all 0
+    positions: IdArray | None = (
+        None  # (n,), in the epoch's order; -1: padding; None: batches are not cut of it
+    )
 
 
 class Order(Protocol):
@@ -90,6 +93,8 @@ class Sampler:
         self.partition = partition
         self.share = share  # (rank, ranks) of the user's sampler, if it gives one rank's ids only
         self.epoch = 0  # the epoch that the next iteration runs
+        #: An epoch that is gone on with, and the samples of a global batch of the run that began it.
+        self.begun: tuple[int, int] | None = None
 
     def draws(self, positions: IdArray) -> npt.NDArray[np.uint32]:
         """What tells the samples at ``positions`` apart from others with the same id, on all ranks.
@@ -123,7 +128,12 @@ class Sampler:
         padded = positions == PADDING
         ids = self.order.ids(np.where(padded, 0, positions), epoch)
         draws = self.draws(positions) if self.order.repeats else None
-        return BatchIds(np.where(padded, np.int64(-1), ids), draws)
+        return BatchIds(np.where(padded, np.int64(-1), ids), draws, positions)
+
+    def global_batch(self, epoch: int) -> int:
+        """Samples of a global batch of the run that began the epoch."""
+        begun = self.begun
+        return begun[1] if begun is not None and begun[0] == epoch else self.partition.global_batch
 
     def ids_at(self, positions: IdArray, epoch: int) -> IdArray:
         """Sample ids at positions of an epoch."""
@@ -149,12 +159,6 @@ class Sampler:
         """The sample id at a position of this epoch's order chosen by a random 64-bit ``word``."""
         total = self.total(epoch)
         return int(self.order.ids(np.array([word * total >> 64], dtype=np.int64), epoch)[0])
-
-    def at(self, bits: npt.NDArray[np.uint64], epoch: int) -> IdArray:
-        """The sample ids that :meth:`substitute` gives for each of (k,) 64-bit words."""
-        from fastload.sampler.philox import high_product  # few jobs need it
-
-        return self.order.ids(high_product(bits, self.total(epoch)), epoch)
 
     def consumed(self, epoch: int, start: int, steps: int) -> int:
         """The epoch's position after ``steps`` batches from ``start``."""

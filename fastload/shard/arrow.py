@@ -8,7 +8,7 @@ silently becomes a dict.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_re
 __all__ = ["Writer", "data_file", "image_column", "locate", "path_keys", "read_foreign", "shard_bytes"]
 
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_MAPPED_AT_ONCE = 16 << 20
 _COLUMNS = ("image", "img", "jpg", "jpeg", "png", "webp", "bytes", "data")
 
 
@@ -125,12 +126,20 @@ def _integers(kind: pa.DataType, values: npt.NDArray[np.signedinteger]) -> pa.Ar
 class _Mapped:
     """An Arrow file in memory, and where the buffers of its batches lie in it."""
 
+    batches: list[pa.RecordBatch]
+    schema: pa.Schema
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._map = pa.memory_map(str(path))
         self.size = self._map.size()
         self._base = self._map.read_buffer(1).address if self.size else 0
         self._map.seek(0)
+        self._open()
+        for batch in self.batches:
+            batch.validate(full=True)  # without it a damaged file can crash the process
+
+    def _open(self) -> None:
         is_file = self._map.read(6) == b"ARROW1"
         self._map.seek(0)
         if is_file:
@@ -141,8 +150,6 @@ class _Mapped:
             stream = pa.ipc.open_stream(self._map)
             self.schema = stream.schema
             self.batches = list(stream)
-        for batch in self.batches:
-            batch.validate(full=True)  # without it a damaged file can crash the process
 
     def ranges(self, array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """File offsets and lengths of a binary array's values."""
@@ -156,10 +163,41 @@ class _Mapped:
         start = (data.address if data is not None else self._base) - self._base
         if not 0 <= start <= self.size or start + int(positions[-1]) > self.size:
             raise FormatError(
-                f"{self.path}: the images are not stored as they are (compressed record batches?). "
-                f"Write the file uncompressed, or pack the images anew."
+                f"{self.path} cannot be indexed: the images are not stored as they are (compressed record "
+                f"batches?), so no picture is a plain range of bytes; "
+                f"'fastload pack {self.path} OUTPUT' packs it."
             )
         return positions[:-1].astype(np.uint64) + np.uint64(start), lengths
+
+
+class _MappedPart(_Mapped):
+    """Some batches of a stream, from ``begin`` on (0: the first): what is mapped and looked at counts as this
+    process's memory until it is let go of."""
+
+    def __init__(self, path: Path, begin: int, schema: pa.Schema | None) -> None:
+        self.begin = self.end = begin
+        self._known = schema
+        super().__init__(path)
+
+    def _open(self) -> None:
+        self._map.seek(self.begin)
+        self.schema = pa.ipc.read_schema(self._map) if self._known is None else self._known
+        self.batches = []
+        while self._map.tell() < self.begin + _MAPPED_AT_ONCE:
+            try:
+                message = pa.ipc.read_message(self._map)
+            except EOFError:
+                break
+            self.batches.append(pa.ipc.read_record_batch(message, self.schema))
+        self.end = self._map.tell()
+
+
+def _parts_of(path: Path) -> Iterator[_MappedPart]:
+    """A stream from its beginning to its end."""
+    part = _MappedPart(path, 0, None)
+    while part.batches:
+        yield part
+        part = _MappedPart(path, part.end, part.schema)
 
 
 def _binary(array: pa.Array) -> pa.Array:
@@ -185,8 +223,13 @@ def _locate(mapped: _Mapped, column: str) -> Located:
 def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:
     """Where the pictures of a shard of our own lie, by the addresses of its buffers in a memory map."""
     with damage_reported(path, "Arrow IPC stream"):
-        mapped = _Mapped(path)
-        return [_locate(mapped, name) for name in names]
+        found = [[_locate(mapped, name) for name in names] for mapped in _parts_of(path)]
+    none = np.zeros(0, np.uint64)
+    columns = zip(*found, strict=True) if found else [[Located(none, none)]] * len(names)
+    return [
+        Located(np.concatenate([part.offsets for part in parts]), np.concatenate([p.lengths for p in parts]))
+        for parts in columns
+    ]
 
 
 def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:

@@ -46,7 +46,7 @@ class PackedFiles:
             in a store (docs/remote.md).
         entries: open the JPEGs' entry points, too, where there are any; a damaged file of them is left out,
             with a warning.
-        storage_options: for a URL: credentials, endpoint and so on.
+        storage_options: for a URL, or an index of files in a store: credentials, endpoint and so on.
 
     Raises:
         FormatError: not a packed dataset, or damaged.
@@ -54,10 +54,13 @@ class PackedFiles:
         ValueError: storage_options without a URL; a URL or options that have no meaning.
     """
 
-    #: Of a set in a store its URL; ``folder`` is where the node keeps its index then.
+    #: Of a set in a store its URL; ``folder`` is where the node keeps its index then. Of an index in a folder
+    #: over files in a store: that store.
     location: Location | None = None
     #: That store.
     store: Store | None = None
+    _url: Location | None = None  # what was given, unless a folder
+    _storage_options: Mapping[str, Any] | None = None
 
     def __init__(
         self,
@@ -67,9 +70,11 @@ class PackedFiles:
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if ":/" in str(folder) or storage_options:
-            from fastload.remote.opening import place_of
+            from fastload.remote.opening import place_of, refuse_options
 
-            folder, self.location, self._storage_options = place_of(folder, storage_options)
+            folder, self._url, self._storage_options = place_of(folder, storage_options)
+            if self._url is None and not Path(folder).exists():
+                refuse_options(folder, self._storage_options)
         path = Path(folder).absolute()
         self.folder = path.parent if path.name == MANIFEST_NAME and path.is_file() else path
         self._wants_entries = entries
@@ -78,19 +83,26 @@ class PackedFiles:
     @property
     def where(self) -> str:
         """Its URL or folder, for messages."""
-        return str(self.folder if self.location is None else self.location)
+        return str(self.folder if self._url is None else self._url)
 
     def _open(self) -> None:
-        if self.location is None:
-            self.manifest = Manifest.read(self.folder)
-            shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
-            check_sizes(shards)
-        else:
+        if self._url is not None:
             from fastload.shard.node_copy import copy_to_node
 
-            copy = copy_to_node(self.location, self._storage_options, self._wants_entries)
-            self.location, self.folder, self.store = copy.location, copy.folder, copy.store
-            self.manifest, shards, self._node_use = copy.manifest, copy.shards, copy.use
+            copy = copy_to_node(self._url, self._storage_options, self._wants_entries)
+            self._url = self.location = copy.location
+            self.folder, self.store, self.manifest = copy.folder, copy.store, copy.manifest
+            shards, self._node_use = copy.shards, copy.use
+        else:
+            self.manifest = Manifest.read(self.folder)
+            if self.manifest.in_store or self._storage_options:
+                from fastload.shard.node_copy import shards_in_store
+
+                found = shards_in_store(self.folder, self.manifest, self._storage_options)
+                self.location, self.store, shards = found
+            else:
+                shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
+                check_sizes(shards)
         path = self.folder / INDEX_NAME
         self.index = _C.Index(str(path))
         if len(self.index) != self.manifest.num_records or self.index.digest != self.manifest.index_crc:

@@ -52,7 +52,7 @@ def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = (
 
 @dataclass(frozen=True)
 class Shard:
-    """One shard file: its path relative to the manifest (or absolute, for indexed foreign files)."""
+    """One shard file: its path relative to the manifest (or of foreign files absolute, or their URL)."""
 
     file: str
     size: int  # bytes
@@ -81,6 +81,11 @@ class Manifest:
     def schema(self) -> Schema:
         """The fields of its samples."""
         return schema_of(self.fields, self.classes)
+
+    @property
+    def in_store(self) -> bool:
+        """Whether its shards are named by URLs: an index of files that are in a store."""
+        return bool(self.shards) and "://" in self.shards[0].file
 
     @property
     def is_plain(self) -> bool:

@@ -19,12 +19,12 @@ from fastload.errors import FastloadError, FormatError, LocationError, ObjectMis
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder
-from fastload.remote.opening import shared_store
+from fastload.remote.opening import refuse_options, shared_store
 from fastload.remote.store import Store
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
 from fastload.shard.node_sets import NodeUse, write_source
 
-__all__ = ["NodeCopy", "copy_as_it_is", "copy_to_node", "read_manifest"]
+__all__ = ["NodeCopy", "copy_as_it_is", "copy_to_node", "read_manifest", "shards_in_store"]
 
 _PART = 8 << 20  # bytes a request
 _AT_ONCE = 16  # requests
@@ -128,6 +128,21 @@ def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None,
     _fetch(location, store, folder, tables)
     folder.write(MANIFEST_NAME, body)
     return NodeCopy(location, folder.path, manifest, store, _shards(location, manifest))
+
+
+def shards_in_store(
+    folder: Path, manifest: Manifest, storage_options: Mapping[str, Any] | None
+) -> tuple[Location, Store, list[tuple[str, int]]]:
+    """Where the shards of an index in a folder are: the store's root, the store, path and bytes of each.
+
+    Raises:
+        FormatError: they are not all in one store.
+        LocationError: options for a set that is all in the folder.
+    """
+    if not manifest.in_store:
+        refuse_options(folder, storage_options)
+    root = Location.parse(manifest.shards[0].file).root
+    return root, shared_store(root, storage_options), _shards(root, manifest)
 
 
 def _take(path: Path, whole: bool) -> None:

@@ -7,6 +7,7 @@ uses a value from it.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,7 @@ class _Region:
     def __init__(self, file: IO[bytes], page_bytes: int) -> None:
         self._file, self._page_bytes = file, page_bytes
         self._page = bytearray()
-        self._crcs: list[int] = []
+        self._crcs = array("I")
         self.size = 0
 
     @property

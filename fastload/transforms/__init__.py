@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.random_perspective import RandomPerspective
     from fastload.transforms.operations.random_photometric_distort import RandomPhotometricDistort
     from fastload.transforms.operations.random_posterize import RandomPosterize
+    from fastload.transforms.operations.random_quarter_turn import RandomQuarterTurn
     from fastload.transforms.operations.random_resize import RandomResize
     from fastload.transforms.operations.random_resized_crop import RandomResizedCrop
     from fastload.transforms.operations.random_rotation import RandomRotation
@@ -104,6 +105,7 @@ __all__ = [
     "RandomPerspective",
     "RandomPhotometricDistort",
     "RandomPosterize",
+    "RandomQuarterTurn",
     "RandomResize",
     "RandomResizedCrop",
     "RandomRotation",

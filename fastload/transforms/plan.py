@@ -89,7 +89,7 @@ class PixelUse:
         """Whether left and right may change places."""
         if self.probability <= 0.0:
             return False
-        return self.name in ("horizontal_flip", "vertical_flip") or any(part.mirrors for part in self.parts)
+        return self.name in _MIRRORS or any(part.mirrors for part in self.parts)
 
     @property
     def mixes(self) -> bool:
@@ -109,6 +109,7 @@ def _first(one: tuple[int, Any]) -> int:
     return one[0]
 
 
+_MIRRORS = ("horizontal_flip", "vertical_flip")
 _DRAWING = ("choice", "order", "some")  # groups that draw
 _MIXES = ("augmix", "mix_and_blend", "blend_in_turn")
 _OF_ITS_OWN = ("perspective", *_MIXES)  # draw more than their numbers
@@ -156,7 +157,9 @@ class Erasing:
 class ObjectsUse:
     """What becomes of a sample's objects, as csrc/core/sample/objects_plan.h has it."""
 
-    clip: bool = False  # boxes to what is seen
+    clip: bool = False  # boxes, by each crop, pad and operation that moves pixels
+    clamp: bool = False  # boxes, where the picture ends
+    inside: bool = False  # with ``drop``: objects, too, whose boxes reach over its border
     drop: bool = False  # objects whose boxes are less than the two numbers
     min_size: float = 1.0
     min_area: float = 1.0
@@ -225,7 +228,7 @@ class Plan:
     @property
     def mirrors(self) -> bool:
         """Whether left and right may change places."""
-        flips = (use for use in self.geometry if use.name == "horizontal_flip" and use.numbers[0] > 0)
+        flips = (use for use in self.geometry if use.name in _MIRRORS and use.numbers[0] > 0)
         return any(flips) or any(use.mirrors for use in (*self.source, *self.pixels))
 
     @property
@@ -235,6 +238,11 @@ class Plan:
             if not use.keeps_size:
                 return use.size
         return None if self.mosaic is None else (self.mosaic.size, self.mosaic.size)
+
+    @property
+    def puts_together(self) -> bool:
+        """Whether samples are put together of several, in some epoch."""
+        return self.mosaic is not None or any(plan.puts_together for _, plan in self.scheduled)
 
     @property
     def keeps_size(self) -> bool:

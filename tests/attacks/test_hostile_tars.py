@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +14,9 @@ import pytest
 from pack_trees import encoded
 from tar_reference import samples_of, write_tar
 
-from fastload import PackedDataset
-from fastload.errors import FastloadError, FormatError
-from fastload.packing.foreign import index_files
+from fastload import PackedDataset, pack
+from fastload.errors import FastloadError, FormatError, PackError
+from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.unpack import unpack
 from fastload.shard.tar import read_foreign
 from fastload.shard.tar_members import members_of
@@ -211,3 +213,50 @@ def _same(path: Path, keys: list[str]) -> None:
     assert [(m.name, m.offset, m.size) for m in members_of(path) if not m.what] == theirs
     names = [str(sample["__key__"]) for sample in samples_of(path)]
     assert [key.removesuffix(".jpg") for key in keys] == names
+
+
+@pytest.mark.parametrize("form", ["gnu", "posix"])
+def test_sparse_members_by_gnu_tar(tmp_path: Path, form: str) -> None:
+    """Refused with the command that packs them, whose picture is the file's."""
+    data = encoded(1, "PNG", 48, 48) + bytes(1 << 20)  # a hole behind the picture
+    (tmp_path / "a.png").write_bytes(data[: -(1 << 20)])
+    os.truncate(tmp_path / "a.png", len(data))
+    command = ["tar", "--sparse", f"--format={form}", "-cf", tmp_path / "a.tar", "-C", tmp_path, "a.png"]
+    subprocess.run(command, check=True)
+    with pytest.raises(FormatError, match=r"stores .*a\.png sparse.*'fastload pack .* --as wds' packs it"):
+        index_files([tmp_path / "a.tar"], tmp_path / "out")
+    pack(tmp_path / "a.tar", tmp_path / "packed", as_="wds", num_proc=1)
+    assert PackedDataset(tmp_path / "packed").read(0) == data
+
+
+def test_a_tar_that_changes_after_its_index(tar: Path, tmp_path: Path) -> None:
+    index_files([tar], tmp_path / "out")
+    before, dataset = tar.read_bytes(), PackedDataset(tmp_path / "out")
+    record = dataset.record(0)
+    changed = bytearray(before)
+    changed[int(record["offset"]) + int(record["length"]) // 2] ^= 1
+    tar.write_bytes(changed)
+    with pytest.raises(FastloadError, match=rf"{tar.name}"):
+        PackedDataset(tmp_path / "out").read(0)
+    with pytest.raises(PackError, match=rf"{tar.name} has other contents now; --restart replaces it"):
+        index_files([tar], tmp_path / "out")
+    tar.write_bytes(before + bytes(512))
+    with pytest.raises(FastloadError, match=rf"{tar.name}.*bytes"):
+        PackedDataset(tmp_path / "out")
+    with pytest.raises(PackError, match=rf"had {len(before)} bytes then and has {len(before) + 512} now"):
+        index_files([tar], tmp_path / "out")
+    tar.unlink()
+    with pytest.raises(FastloadError, match=rf"{tar.name}"):
+        PackedDataset(tmp_path / "out")
+
+
+def test_members_of_a_sample_that_stand_apart(tmp_path: Path) -> None:
+    """They are two samples, as WebDataset reads them; the one without a picture is a bad record."""
+    members = [("a.jpg", encoded(0)), ("b.jpg", encoded(1)), ("a.txt", b"late"), ("b.txt", b"later")]
+    tar = write_tar(tmp_path / "a.tar", members)
+    with pytest.raises(PackError, match=r"2 records(.|\n)*record 2 \(a\): has no picture 'image'"):
+        index_files([tar], tmp_path / "out")
+    index_files([tar], tmp_path / "out", IndexOptions(on_error="skip"))
+    dataset = PackedDataset(tmp_path / "out")
+    assert [dataset.key(i) for i in range(len(dataset))] == ["a.jpg", "b.jpg"]
+    assert [dataset.sample(i)["txt"] for i in range(2)] == ["", ""]

@@ -27,12 +27,12 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Sets:
 @pytest.mark.parametrize("task", STEPS)
 @pytest.mark.parametrize("side", SIDES)
 def test_a_network_learns(sets: Sets, task: str, side: str) -> None:
-    assert score(task, side, *sets, STEPS[task], seed=0) > LEAST[task]
+    assert score(task, side, *sets, STEPS[task], seed=0)[0] > LEAST[task]
 
 
 @pytest.mark.parametrize("task", STEPS)
 def test_one_that_has_not_been_trained_knows_nothing(sets: Sets, task: str) -> None:
-    assert score(task, "fastload", *sets, 1, seed=0) < CHANCE[task]
+    assert score(task, "fastload", *sets, 1, seed=0)[0] < CHANCE[task]
 
 
 class Oracle(nn.Module):
@@ -56,5 +56,5 @@ class Oracle(nn.Module):
 
 def test_the_judge_gives_everything_for_the_truth(sets: Sets) -> None:
     made = sets[1][1]
-    assert precision(Oracle(made), made) > 0.999
-    assert precision(Detector().eval(), made) < 0.02
+    assert min(precision(Oracle(made), made)) > 0.999
+    assert max(precision(Detector().eval(), made)) < 0.02

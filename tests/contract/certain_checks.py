@@ -46,17 +46,20 @@ class Checks:
     def __init__(self, trees: Iterable[ast.Module], names: Iterable[str] = ()) -> None:
         functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
         self.names = set(names)
+        self._sure: dict[ast.FunctionDef, set[str]] = {}
         found = -1
         while found != len(self.names):  # a function that calls a checking one checks, too
             found = len(self.names)
-            self.names |= {node.name for node in functions if self.has(node)}
+            self.names |= {node.name for node in functions if node.name not in self.names and self.has(node)}
 
     def has(self, function: ast.FunctionDef) -> bool:
         """Whether the function checks for certain."""
         fixtures = {argument.arg for argument in function.args.args}
         marked = " ".join(ast.unparse(decorator) for decorator in function.decorator_list)
         fixtures |= {name for name in _CHECKING_FIXTURES if f"usefixtures('{name}')" in marked}
-        return bool(fixtures & _CHECKING_FIXTURES) or self._any(function.body, _sure_names(function))
+        if function not in self._sure:
+            self._sure[function] = _sure_names(function)
+        return bool(fixtures & _CHECKING_FIXTURES) or self._any(function.body, self._sure[function])
 
     def _any(self, body: list[ast.stmt], sure: set[str]) -> bool:
         return any(self._one(statement, sure) for statement in body)

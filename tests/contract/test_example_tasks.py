@@ -19,7 +19,7 @@ from PIL import Image as PilImage
 
 import fastload
 
-FOREIGN = {"faster_rcnn": "torchvision", "detr": "transformers"}
+FOREIGN = {"clip": "openclip", "detr": "transformers", "faster_rcnn": "torchvision"}
 
 
 def segmentation(folder: Path) -> Path:

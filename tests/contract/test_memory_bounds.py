@@ -12,7 +12,7 @@ import fastload
 import fastload.transforms as T
 from fastload import DataLoader, PackedDataset
 from fastload._native import _C
-from fastload.prefetch.slots import SlotPool, in_steps
+from fastload.prefetch.slots import in_steps
 from fastload.sample.schema import Schema
 
 COUNT = 24
@@ -22,20 +22,6 @@ UNCUT = [name for name in RICH.names if name not in ("outlines", "areas")]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_field_set(tmp_path_factory.mktemp("bounds") / "set", RICH, rich_samples(COUNT))
-
-
-@pytest.fixture
-def leased(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The bytes of each batch that was asked for."""
-    found: list[int] = []
-    lease = SlotPool.lease
-
-    def spy(self: SlotPool, layout: Any, must: bool = False) -> Any:
-        found.append(layout.nbytes)
-        return lease(self, layout, must)
-
-    monkeypatch.setattr(SlotPool, "lease", spy)
-    return found
 
 
 CASES: dict[str, dict[str, Any]] = {

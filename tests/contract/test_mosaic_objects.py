@@ -146,13 +146,13 @@ def test_threads_and_ranks_change_nothing(tmp_path: Path) -> None:
     assert [one + other for one, other in zip(*halves, strict=True)] == whole
 
 
-def test_outlines_are_refused(tmp_path: Path) -> None:
+def test_outlines_of_no_boxes_are_refused(tmp_path: Path) -> None:
     outlines = [[np.array([[1, 1], [9, 1], [9, 9]], np.float32)]]
     sample = {"image": PilImage.new("RGB", (20, 20)), "boxes": [[1, 1, 9, 9]], "outlines": outlines}
-    schema = {"image": Image(), "boxes": Boxes(), "outlines": Of("boxes", fastload.Polygons())}
+    schema = {"image": Image(), "boxes": Boxes(), "outlines": fastload.Polygons()}
     fastload.pack([sample], tmp_path / "set", schema=schema)
-    loader = DataLoader(tmp_path / "set", transform=T.Mosaic(SIZE))
-    with pytest.raises(ValueError, match="are not put together to mosaics"):
-        next(iter(loader))
-    with DataLoader(tmp_path / "set", transform=T.Mosaic(SIZE), fields=["image", "boxes"]) as loader:
-        assert next(iter(loader))["image"].shape == (1, 3, SIZE, SIZE)
+    with pytest.raises(ValueError, match="nothing says which fields have a row"):
+        DataLoader(tmp_path / "set", transform=T.Mosaic(SIZE))
+    for more in ({"fields": ["image", "boxes"]}, {"objects": {"boxes": ["outlines"]}}):
+        with DataLoader(tmp_path / "set", transform=T.Mosaic(SIZE), **more) as loader:
+            assert next(iter(loader))["image"].shape == (1, 3, SIZE, SIZE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from damaged_set import damaged
 from mosaic_reference import Spec, picture
 from PIL import Image as PilImage
 
@@ -150,6 +152,41 @@ def test_pixels_are_pillows(folder: Path, spec: Spec, p: float, mixup: float) ->
     assert seen == 2 * COUNT
 
 
+@pytest.mark.parametrize("level", ["scalar", "avx2", "avx512", "neon"])
+def test_large_pictures_at_each_instruction_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    """Larger and smaller than on the canvas, which shows them at any scale, to parts of a pixel."""
+    before = _C.simd_level()
+    sides = [(700, 410), (301, 222), (64, 20), (9, 640), (400, 400)]
+    monkeypatch.setattr(sys.modules[__name__], "SIDES", sides)
+    samples = [{"image": PilImage.fromarray(drawn(i, 3))} for i in range(len(sides))]
+    fastload.pack(samples, tmp_path / "packed", schema={"image": Image()})
+    try:
+        _C.set_simd_level(level)
+        if _C.simd_level() != level:
+            pytest.skip(f"this machine has no {level}")
+        for spec in (Spec(400), Spec(320, 9, scale=0.8)):
+            with load(tmp_path / "packed", chain(spec), batch_size=len(sides)) as loader:
+                (batch,) = loader
+                ids = loader.sampler.batch(0, 0, 0).ids
+                mates = partners(loader.sampler, SEED, 0, BatchIds(ids, None), Partnering(spec.tiles))
+            for i, group in enumerate(np.column_stack([ids, mates]).tolist()):
+                wanted = made_of(
+                    spec,
+                    group,
+                    0,
+                    group[0],
+                    0,
+                    lambda i: drawn(i, 3),
+                    resample=PilImage.Resampling.BILINEAR,
+                    fill=spec.fill,
+                )
+                assert np.array_equal(batch["image"][i].permute(1, 2, 0).numpy(), wanted), group
+    finally:
+        _C.set_simd_level(before)
+
+
 def test_what_follows_sees_the_mosaic(folder: Path) -> None:
     spec = Spec(SIZE, degrees=15)
     with (
@@ -208,6 +245,30 @@ def test_resuming_in_the_middle_of_an_epoch(folder: Path) -> None:
     assert same(wanted, found)
 
 
+def test_resuming_with_another_batch_size_makes_the_same_samples(folder: Path) -> None:
+    """Of an epoch long enough that partners come from the global batches before."""
+    with load(folder, MIXED, batch_size=1) as loader:
+        whole = torch.cat([batch["image"].clone() for batch in loader])
+    with load(folder, MIXED, batch_size=1) as loader:
+        begun = iter(loader)
+        for _ in range(4):
+            next(begun)
+        state = loader.state_dict()
+    with load(folder, MIXED, batch_size=2) as again:
+        again.load_state_dict(state)
+        next(iter(again))
+        middle = again.state_dict()
+        again.load_state_dict(middle)
+        rest = torch.cat([batch["image"].clone() for batch in again])
+        assert torch.equal(rest, whole[6:])
+        assert again.state_dict()["global_batch"] == 2  # of the next epoch
+        again.load_state_dict({name: value for name, value in middle.items() if name != "global_batch"})
+        other = torch.cat([batch["image"].clone() for batch in again])
+        assert not torch.equal(rest, other)
+        with pytest.raises(errors.StateError, match="global_batch"):
+            again.load_state_dict({**middle, "global_batch": 0})
+
+
 def test_epochs_differ_and_a_schedule_ends_it(folder: Path) -> None:
     plan = T.ByEpoch({0: T.Mosaic(SIZE), 1: T.Resize((SIZE, SIZE))})
     with load(folder, plan) as loader, load(folder, T.Resize((SIZE, SIZE))) as plain:
@@ -234,25 +295,8 @@ def test_a_subset_is_put_together_of_its_own(folder: Path) -> None:
     assert np.array_equal(found, made_of(spec, [5] * 4, 0, 5, 0, lambda i: drawn(i, 3), **how))
 
 
-def damaged(folder: Path, tmp_path: Path, number: int) -> Path:
-    """A copy of the set in which one record's bytes are others."""
-    import shutil
-
-    copy = tmp_path / "damaged"
-    shutil.copytree(folder, copy)
-    dataset = fastload.PackedDataset(copy)
-    part = dataset.reader
-    path = Path(part.shard_path(number))
-    record = dataset.record(number)
-    data = bytearray(path.read_bytes())
-    begin = int(record["offset"]) + int(record["length"]) // 2
-    data[begin : begin + 8] = bytes(8)
-    path.write_bytes(bytes(data))
-    return copy
-
-
 def test_a_bad_partner_is_its_samples_fault(folder: Path, tmp_path: Path) -> None:
-    copy = damaged(folder, tmp_path, 7)
+    copy = damaged(folder, tmp_path / "damaged", [7])
     spec = Spec(SIZE, scale=0.0, translate=0.0)
     with load(copy, chain(spec)) as loader, pytest.raises(errors.SampleError, match="put together with it"):
         for _ in loader:

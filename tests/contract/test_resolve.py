@@ -77,7 +77,6 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"cache_decoded": 0}, ValueError, "cache_decoded must be 1 to 65500"),
     ({"text": ["caption"]}, TypeError, "text must be a dict of callables"),
     ({"text": {"caption": 5}}, TypeError, "text must be a dict of callables"),
-    ({"text": {"caption": len}, "on_error": "replace"}, ValueError, "Pass on_error='skip'"),
     ({"text": {"caption": len}, "batch_size": None}, ValueError, "samples one by one"),
     ({"text_threads": 0}, ValueError, "text_threads must be >= 1"),
     ({"storage_options": {"key": "a"}}, ValueError, "storage_options are for URLs of stores"),

@@ -72,6 +72,7 @@ View random_view(Random& random, int width, int height) {
     view.window.height = random.in(std::max(1, 1 - view.window.y), view.resized_height + 9);
   }
   view.flip = random.coin();
+  view.quarter = static_cast<uint8_t>(random.in(0, 3));
   view.filter = random.coin() ? Filter::kBilinear : Filter::kBicubic;
   return view;
 }
@@ -94,14 +95,14 @@ Pixels cut(Tools& tools, const Raw& raw, const View& view, const CutSpec& spec, 
   const auto channels = static_cast<size_t>(spec.format.channels);
   const size_t size = dtype_size(spec.store.dtype);
   const size_t dense =
-      size * static_cast<size_t>(view.window.width) * (spec.store.channels_last ? channels : 1);
+      size * static_cast<size_t>(view.made().width) * (spec.store.channels_last ? channels : 1);
   const size_t row = dense + size * static_cast<size_t>(gap);
   const auto rows =
-      static_cast<size_t>(view.window.height) * (spec.store.channels_last ? 1 : channels);
+      static_cast<size_t>(view.made().height) * (spec.store.channels_last ? 1 : channels);
   Pixels out(row * (rows - 1) + dense, 0xA5);
   tools.decoder.open_raw(raw.pixels, static_cast<uint32_t>(raw.width),
                          static_cast<uint32_t>(raw.height), raw.format, spec.format);
-  const StorePlace place{out.data(), row, row * static_cast<size_t>(view.window.height)};
+  const StorePlace place{out.data(), row, row * static_cast<size_t>(view.made().height)};
   tools.cutter.begin(view, plan, place, {}, {raw.width, raw.height});
   tools.decoder.decode(tools.cutter.source(), tools.cutter);
   tools.cutter.end();

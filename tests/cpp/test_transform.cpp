@@ -102,6 +102,50 @@ TEST(every_level_gives_the_same_bytes) {
   fastload::set_simd_level(fastload::simd_level_name(best));
 }
 
+// The middles of the pixels that are made lie in the picture, however near to its border.
+fastload::AxisSpec random_axis(Random& random) {
+  fastload::AxisSpec axis;
+  axis.in_size = random_side(random);
+  axis.step = random.coin() ? random.in(1, 400) / 97.0 : random.in(1, 9) / 2.0;
+  axis.out_size = axis.count =
+      random.in(1, std::max(1, std::min(300, static_cast<int>(axis.in_size / axis.step))));
+  const double room = std::max(0.0, axis.in_size - axis.step * axis.count);
+  axis.from = room * random.in(0, 16) / 16 + (random.coin() ? axis.step * 0.49 : 0.0);
+  if (random.coin()) axis.from = -0.49 * std::min(axis.step, 1.0 * axis.in_size);
+  const double last = axis.from + (axis.count - 0.5) * axis.step;
+  if (last >= axis.in_size) axis.from -= last - axis.in_size + 1e-9;
+  if (axis.from + 0.5 * axis.step < 0) axis.from = -0.5 * axis.step;
+  return axis;
+}
+
+TEST(every_level_places_the_same_bytes) {
+  Random random(2);
+  Resampler resampler;
+  const auto best = fastload::simd_level();
+  const auto levels = fastload::test::machine_levels();
+  for (int i = 0; i < 1500; ++i) {
+    const fastload::Placing placing{random_axis(random), random_axis(random)};
+    const Rect source = fastload::source_rect(placing);
+    CHECK(source.x >= 0 && source.x + source.width <= placing.across.in_size);
+    CHECK(source.y >= 0 && source.y + source.height <= placing.down.in_size);
+    const Rect window{0, 0, placing.across.count, placing.down.count};
+    const auto pixels = random.samples(3 * static_cast<size_t>(source.width) * source.height);
+    const int chunk = random.in(1, 20);
+    std::vector<uint8_t> wanted;
+    for (const auto level : levels) {
+      fastload::set_simd_level(fastload::simd_level_name(level));
+      std::vector<uint8_t> found(bytes_of({}, window));
+      Store store(StoreSpec{});
+      store.begin(found.data(), window.width, window.height);
+      resampler.begin(placing, store);
+      feed(resampler, pixels, source, chunk);
+      if (wanted.empty()) wanted = found;
+      CHECK(found == wanted);
+    }
+  }
+  fastload::set_simd_level(fastload::simd_level_name(best));
+}
+
 TEST(rows_out_of_order_are_refused) {
   const View view{{0, 0, 8, 8}, 4, 4, {0, 0, 4, 4}, false};
   std::vector<uint8_t> pixels(3 * 64 + RowSink::kSlack);

@@ -1,5 +1,6 @@
 // transform/pixels/warp: every level's pixels are the scalar code's. What those are is compared
 // with Pillow in tests/transform/test_motion.py.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -41,6 +42,13 @@ Motion random_motion(Random& random, int width, int height) {
   }
   a[2] = part(random) * width * (random.coin() ? 1.0 : 0.1);
   a[5] = part(random) * height * (random.coin() ? 1.0 : 0.1);
+  if (kind == 0 && random.coin()) {  // scaled alone
+    a[0] = std::ldexp(1.0 + 0.9 * part(random), random.in(-2, 3));
+    a[4] = random.in(0, 3) == 0 ? random.in(-3, 3) : 3 * part(random);
+    if (random.in(0, 3) == 0) a[0] = random.in(1, 5);
+    if (random.in(0, 3) == 0) a[2] = random.in(-20, 20) / 8.0;
+    if (random.in(0, 3) == 0) a[5] = random.in(-20, 20) / 8.0;
+  }
   if (kind == 0) return motion;
   if (kind == 1) a[1] = part(random);
   if (kind == 2) a[3] = part(random);
@@ -226,6 +234,65 @@ TEST(ids_follow_what_moves_pixels) {
     moved += !motions.empty();
   }
   CHECK(moved > 200);
+}
+
+// `whole` in a picture of width x height, of which `part` is kept.
+Bytes cut_out(const Bytes& whole, int width, const fastload::Rect& part) {
+  Bytes found;
+  for (int y = part.y; y < part.y + part.height; ++y) {
+    const auto row = whole.begin() + y * width + part.x;
+    found.insert(found.end(), row, row + part.width);
+  }
+  return found;
+}
+
+fastload::Rect random_part(Random& random, int width, int height) {
+  const int x = random.in(0, width - 1), y = random.in(0, height - 1);
+  return {x, y, random.in(1, width - x), random.in(1, height - y)};
+}
+
+TEST(parts_that_are_moved_are_those_of_the_whole_picture) {
+  Random random(15);
+  int shown = 0, lines = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const int width = random.in(1, 40), height = random.in(1, 40);
+    const int from_width = random.in(1, 50), from_height = random.in(1, 50);
+    Motion motion = random_motion(random, from_width, from_height);
+    if (i % 7 == 0) motion.a[2] += 40000;  // Pillow's rule for what fits no fixed point
+    if (i % 7 == 0) motion.a[0] = -40000.0 / width;
+    const fastload::Rect known = random_part(random, from_width, from_height);
+    const fastload::Rect wanted = random_part(random, width, height);
+    const int stride = known.width + random.in(0, 3);
+    const Bytes part = random.samples(static_cast<size_t>(stride * known.height));
+    Bytes from(static_cast<size_t>(from_width * from_height)),
+        to(static_cast<size_t>(width * height));
+    for (int y = 0; y < known.height; ++y) {
+      std::copy_n(part.begin() + y * stride, known.width,
+                  from.begin() + (known.y + y) * from_width + known.x);
+    }
+    const uint8_t outside = 0;
+    move_nearest_into(motion, false, 1, from_width, from_height, from.data(), &outside, width,
+                      height, to.data());
+    Bytes found(static_cast<size_t>(wanted.width * wanted.height), 9);
+    move_nearest_part(motion, known, part.data(), static_cast<size_t>(stride), width, height,
+                      wanted, found.data());
+    const Bytes expected = cut_out(to, width, wanted);
+    CHECK(found == expected);
+    shown += std::count(found.begin(), found.end(), 0) < wanted.width * wanted.height;
+    std::vector<int> columns, rows;
+    if (!nearest_lines(motion, from_width, from_height, width, height, columns, rows)) continue;
+    ++lines;
+    for (int y = 0; y < height; ++y) {
+      for (int x = 0; x < width; ++x) {
+        const int column = columns[static_cast<size_t>(x)], row = rows[static_cast<size_t>(y)];
+        const uint8_t pixel =
+            column < 0 || row < 0 ? 0 : from[static_cast<size_t>(row * from_width + column)];
+        CHECK_EQ(pixel, to[static_cast<size_t>(y * width + x)]);
+      }
+    }
+  }
+  CHECK(shown > 100);
+  CHECK(lines > 300);
 }
 
 TEST(points_and_areas_of_any_motion_stay_within_their_bytes) {

@@ -88,7 +88,7 @@ if sys.version_info < (3, 11):
     sys.exit(print("numpy lmdb pyarrow h5py rich"))
 import tomllib
 print(*(repr(d).replace(" ", "") for d in tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"]))')
-  eval "pip install -c '$venv/constraints.txt' $own pytest pytest-timeout pillow numpy psutil"
+  eval "pip install -c '$venv/constraints.txt' $own pytest pytest-timeout pillow numpy psutil pycocotools"
 }
 
 wanted() {

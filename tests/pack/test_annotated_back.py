@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from pathlib import Path
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 import yaml
 from annotated_trees import voc_objects, voc_xml, write_photo, write_voc, write_yolo, yolo_lines
+from test_coco import BOX, small, write_set
 
 import fastload
 from fastload.errors import PackError
 from fastload.packing.annotations.voc_xml import parse_voc
 from fastload.packing.annotations.yolo_unpack import part_of
 from fastload.packing.unpack import unpack
+from fastload.packing.verify import verify
 
 
 def files_below(root: Path) -> list[str]:
@@ -109,8 +112,10 @@ def test_what_cannot_come_back(tmp_path: Path) -> None:
     few = {"image": "image", "boxes": "boxes(cxcywh, relative=True)"}
     fastload.pack(tmp_path / "yolo", tmp_path / "few", few)
     for name, as_, words in (
-        ("plain", "yolo", "was not packed from files of layout 'yolo'"),
-        ("few", "voc", "was not packed from files of layout 'voc'"),
+        ("plain", "panoptic", "was not packed from files of layout 'panoptic'"),
+        ("plain", "yolo", "must have one field of boxes to be unpacked as yolo. Found: none"),
+        ("few", "voc", "was packed without labels of 'boxes', which voc needs"),
+        ("raw", "voc", "was packed with raw=True: it has pixels, and no files of pictures"),
         ("raw", "yolo", "was packed with raw=True"),
         ("few", "yolo", "was packed without the field 'labels'"),
         ("few", "csv", "must be one of"),
@@ -118,3 +123,16 @@ def test_what_cannot_come_back(tmp_path: Path) -> None:
         with pytest.raises(PackError, match=words):
             unpack(tmp_path / name, tmp_path / "again", as_=as_)
         assert not os.path.exists(tmp_path / "again")
+
+
+def test_pictures_that_are_arrays(tmp_path: Path) -> None:
+    content = small([BOX])
+    write_set(tmp_path / "set", content)
+    content["images"][0]["file_name"] = "a.npy"
+    write_set(tmp_path / "set", content | {"images": content["images"][1:]})
+    (tmp_path / "set" / "annotations" / "instances.json").write_text(json.dumps(content))
+    np.save(tmp_path / "set" / "images" / "a.npy", np.full((30, 40, 3), 7, np.uint8))
+    fastload.pack(tmp_path / "set", tmp_path / "out")
+    assert verify(tmp_path / "out", decode=True) == ([], 2)
+    with pytest.raises(PackError, match="a.npy was packed as pixels, and --as gives files back as they were"):
+        unpack(tmp_path / "out", tmp_path / "back", as_="coco")

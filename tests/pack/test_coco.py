@@ -323,18 +323,18 @@ def test_splits_and_names(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_told_apart(tmp_path: Path) -> None:
-    content = small([BOX])
-    write_set(tmp_path / "set", content, "instances_val.json")
-    write_set(tmp_path / "set", content, "person_keypoints_val.json")
-    with pytest.raises(PackError, match=r"2 files have objects of the same pictures"):
+    said = small([{"id": 1, "image_id": 1, "caption": "one"}])
+    for name in ("captions_val.json", "captions-val.json"):
+        write_set(tmp_path / "set", said, name)
+    with pytest.raises(PackError, match=r"2 files have captions of the same pictures"):
         pack(tmp_path / "set", tmp_path / "out")
-    annotations = [tmp_path / "set" / "annotations" / "person_keypoints_val.json"]
+    annotations = [tmp_path / "set" / "annotations" / "captions_val.json"]
     assert pack(tmp_path / "set", tmp_path / "out", annotations=annotations).manifest.num_records == 2
-    write_set(tmp_path / "other", content)
-    others = small([{"id": 1, "image_id": 1, "caption": "one"}])
-    others["images"].reverse()
-    write_set(tmp_path / "other", others, "captions.json")
-    with pytest.raises(PackError, match="have other images, or in another order"):
+    write_set(tmp_path / "other", small([BOX]), "instances_val.json")
+    others = small([BOX])
+    others["categories"][1]["name"] = "wolf"
+    write_set(tmp_path / "other", others, "stuff_val.json")
+    with pytest.raises(PackError, match="category 18 is 'wolf', which files before it .* call 'dog'"):
         pack(tmp_path / "other", tmp_path / "out2")
     (tmp_path / "none").mkdir()
     with pytest.raises(PackError, match="in none of these folders"):
@@ -347,7 +347,7 @@ def test_unpacking_needs_what_coco_says(tmp_path: Path) -> None:
     with pytest.raises(PackError, match="was packed with max_side=20"):
         unpack(tmp_path / "small", tmp_path / "back", as_="coco")
     fastload.pack(tmp_path / "set" / "images", tmp_path / "plain")
-    with pytest.raises(PackError, match="was not packed from COCO's files"):
+    with pytest.raises(PackError, match="must have one field of boxes to be unpacked as coco. Found: none"):
         unpack(tmp_path / "plain", tmp_path / "back", as_="coco")
 
 

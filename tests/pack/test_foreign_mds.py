@@ -146,6 +146,18 @@ def test_what_cannot_be_indexed_says_why(tmp_path: Path) -> None:
         index_files([shard], tmp_path / "out")
 
 
+def test_a_folder_of_folders_says_which_to_index(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        write_mds(tmp_path / "splits" / split, {"image": "jpeg"}, [{"image": encoded(0)}])
+    with pytest.raises(
+        FormatError, match=r"holds several splits; index .*/splits/train and the others apart"
+    ):
+        index_files([tmp_path / "splits"], tmp_path / "out")
+    write_mds(tmp_path / "sets" / "one", {"image": "jpeg"}, [{"image": encoded(0)}])
+    with pytest.raises(FormatError, match=r"files itself; index .*/sets/one"):
+        index_files([tmp_path / "sets"], tmp_path / "out")
+
+
 def test_damaged_shards_are_refused_or_lie_within_the_file(tmp_path: Path) -> None:
     samples = [{"image": encoded(i), "t": f"{i}", "y": i} for i in range(3)]
     source = write_mds(tmp_path / "mds", {"image": "jpeg", "t": "str", "y": "int"}, samples)

@@ -85,7 +85,7 @@ def test_a_process_publishes_what_it_has_written_before_its_last_word(tmp_path: 
     here.send(0)
     assert here.recv() == ("ready", None)
     here.send(1)
-    assert here.recv() == ("error", "no room")
+    assert here.recv() == ("error", (PackError, "no room"))
     assert (tmp_path / "shard").exists()  # the parent may end the process from here on
     process.join(100)
     assert process.exitcode == 0

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pack_trees import encoded, run_cli, snapshot
 from tar_reference import bad_members, captioned, samples_of, write_tar
@@ -15,6 +16,7 @@ from tar_reference import bad_members, captioned, samples_of, write_tar
 from fastload import PackedDataset, pack
 from fastload.errors import FormatError, PackError
 from fastload.packing.foreign import index_files
+from fastload.packing.foreign_files import braced
 from fastload.packing.verify import verify
 
 
@@ -102,6 +104,98 @@ def test_what_index_refuses_is_packed(tmp_path: Path) -> None:
     pack(tmp_path / "a.tar", tmp_path / "out", as_="wds")
     dataset = PackedDataset(tmp_path / "out")
     assert [dataset.key(i) for i in range(4)] == [f"{i:09d}.jpg" for i in range(4)]
+
+
+def zstd(path: Path, data: bytes, frames: int = 2) -> Path:
+    """Data in several frames one behind the other, as parallel compressors write them."""
+    codec, step = pa.Codec("zstd"), -(-len(data) // frames)
+    parts = [codec.compress(data[at : at + step], asbytes=True) for at in range(0, len(data), step)]
+    path.write_bytes(b"".join(parts))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tar.zst", "a.tar"])
+def test_zstd(tmp_path: Path, name: str) -> None:
+    plain = write_tar(tmp_path / "plain.tar", captioned(9))
+    index_files([plain], tmp_path / "indexed")
+    (tmp_path / "z").mkdir()
+    source = zstd(tmp_path / "z" / name, plain.read_bytes())
+    with pytest.raises(
+        FormatError, match="cannot be indexed: zstd.*'fastload pack .* OUTPUT --as wds' packs"
+    ):
+        index_files([source], tmp_path / "out")
+    with pytest.raises(FormatError, match="cannot be indexed: .*'fastload pack .* OUTPUT --as wds' packs it"):
+        index_files([tmp_path / "z"], tmp_path / "out")
+    pack(source, tmp_path / "packed", as_="wds", num_proc=1)
+    assert values(tmp_path / "packed") == values(tmp_path / "indexed")
+    for keep in (len(source.read_bytes()) - 30, 3000):
+        source.write_bytes(source.read_bytes()[:keep])
+        with pytest.raises(PackError, match="whole tar"):
+            pack(source, tmp_path / "cut", as_="wds")
+
+
+@pytest.mark.parametrize(("codec", "writer"), [("zstd", pa.ipc.new_file), ("lz4", pa.ipc.new_stream)])
+def test_compressed_arrow_files_name_what_packs_them(tmp_path: Path, codec: str, writer: Any) -> None:
+    table = pa.table({"image": [encoded(i) for i in range(5)]})
+    path = tmp_path / "a.arrow"
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    with pa.OSFile(str(path), "wb") as file, writer(file, table.schema, options=options) as out:
+        out.write_table(table)
+    with pytest.raises(FormatError, match=r"'fastload pack (.*) OUTPUT' packs it") as raised:
+        index_files([path], tmp_path / "out")
+    assert f"'fastload pack {path} OUTPUT'" in str(raised.value)
+    pack(path, tmp_path / "packed", num_proc=1)
+    assert [PackedDataset(tmp_path / "packed").read(i) for i in range(5)] == table["image"].to_pylist()
+
+
+def test_splits_by_folder_and_by_name(tmp_path: Path) -> None:
+    for k, split in enumerate(("train", "val")):
+        (tmp_path / "folders" / split).mkdir(parents=True)
+        (tmp_path / "names").mkdir(exist_ok=True)
+        for number in range(2):
+            members = captioned(2, 10 * k + 2 * number)
+            write_tar(tmp_path / "folders" / split / f"{number:03d}.tar", members)
+            write_tar(tmp_path / "names" / f"some-set-{split}-{number:03d}.tar", members)
+    for source in ("folders", "names"):
+        results = pack(tmp_path / source, tmp_path / f"out-{source}", as_="wds", num_proc=1)
+        assert [result.output.name for result in results] == ["train", "val"]  # type: ignore[attr-defined]
+        assert [PackedDataset(tmp_path / f"out-{source}" / "val").sample(i)["txt"] for i in range(4)] == [
+            f"a picture of {i} cafés" for i in range(10, 14)
+        ]
+        with pytest.raises(FormatError, match=r"several splits.*apart"):
+            index_files([tmp_path / source], tmp_path / "indexed")
+    one = tmp_path / "names" / "some-set-train-{000..001}.tar"
+    assert index_files([one], tmp_path / "indexed").num_records == 4
+    pack(one, tmp_path / "braced", as_="wds", num_proc=1)
+    assert values(tmp_path / "braced") == values(tmp_path / "out-names" / "train")
+    write_tar(tmp_path / "names" / "extra.tar", captioned(1))
+    with pytest.raises(PackError, match=r"nothing says of which split extra\.tar is.*train, val"):
+        pack(tmp_path / "names", tmp_path / "x", as_="wds")
+    with pytest.raises(PackError, match=r"train-002\.tar does not exist"):
+        pack(tmp_path / "names" / "some-set-train-{001..002}.tar", tmp_path / "x", as_="wds")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a", ["a"]),
+        ("{1..3}", ["1", "2", "3"]),
+        ("x{08..11}.tar", ["x08.tar", "x09.tar", "x10.tar", "x11.tar"]),
+        ("{8..010}", ["008", "009", "010"]),
+        ("{a,b}{0..1}", ["a0", "a1", "b0", "b1"]),
+        ("{a}{", ["{a}{"]),
+        ("{5..5}", ["5"]),
+        ("{,x}y", ["y", "xy"]),
+    ],
+)
+def test_braces(text: str, found: list[str]) -> None:
+    assert braced(text) == found
+
+
+def test_braces_without_an_end() -> None:
+    for text in ("{9..1}", "{0..999999999}"):
+        with pytest.raises(FormatError, match="must be at most 1000000 numbers, the smaller one first"):
+            braced(text)
 
 
 @pytest.mark.parametrize("cut", ["end", "header", "member", "gzip"])

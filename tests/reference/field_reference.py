@@ -220,7 +220,7 @@ def shown_area(area: Mapping[str, Any], view: Any, drawn: tuple[int, int]) -> di
     (x, y, w, h), (resized_width, resized_height), window, flip = scaled(view, drawn, (width, height))
     cut = Image.fromarray(np.ascontiguousarray(inside[y : y + h, x : x + w]))
     resized = np.asarray(cut.resize((resized_width, resized_height), Image.Resampling.NEAREST))
-    shown = _window(resized[..., None], window, flip, 0)[..., 0]
+    shown = np.rot90(_window(resized[..., None], window, flip, 0)[..., 0], getattr(view, "quarter", 0))
     counts = [len(list(run)) for _, run in itertools.groupby(shown.ravel(order="F").tolist())]
     return {"size": list(shown.shape), "counts": [0] * int(shown[0, 0]) + counts}
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 from transform_reference import (
     CROP,
+    FLIP,
     Draws,
     below,
     center_window,
@@ -40,7 +41,7 @@ __all__ = [
     "zoom_padding",
 ]
 
-ZOOM, IOU, RESIZE_TO = 10, 11, 12  # DrawOp in csrc/core/base/philox.h
+ZOOM, IOU, RESIZE_TO, TURN = 10, 11, 12, 13  # DrawOp in csrc/core/base/philox.h
 FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 Boxes = npt.NDArray[np.float64]  # (n, 4): left, top, right, bottom
 Sides = tuple[int, int, int, int]
@@ -92,6 +93,21 @@ class Scene:
         found = np.asarray(mask.resize((width, height), Image.Resampling.NEAREST))
         self.mask = found[:, ::-1] if self.mirrored else found
         self.boxes = self.boxes * [x, y, x, y]
+
+    def turn(self, quarters: int) -> None:
+        """Counter-clockwise, as numpy.rot90 does."""
+        width, height = self.size
+        self.pixels, self.mask = np.rot90(self.pixels, quarters), np.rot90(self.mask, quarters)
+        left, top, right, bottom = self.boxes.T
+        self.boxes = np.stack(
+            {
+                0: (left, top, right, bottom),
+                1: (top, width - right, bottom, width - left),
+                2: (width - right, height - bottom, width - left, height - top),
+                3: (height - bottom, left, height - top, right),
+            }[quarters],
+            1,
+        )
 
     def mirror(self) -> None:
         self.mirrored = not self.mirrored
@@ -256,6 +272,14 @@ def after(scene: Scene, chain: list[Any], draws: Draws, ignore: int, filter: str
         if isinstance(step, T.RandomHorizontalFlip):
             if flipped(step.p, draws):
                 scene.mirror()
+        elif isinstance(step, T.RandomVerticalFlip):  # as a step of the geometry, before a turn
+            words = draws.words(FLIP, 1)
+            if uniform(words[0], words[1]) < step.p:
+                scene.mirror()
+                scene.turn(2)
+        elif isinstance(step, T.RandomQuarterTurn):
+            words = draws.words(TURN, 0)
+            scene.turn(step.turns[below(words[0], words[1], len(step.turns))])
         elif isinstance(step, T.RandomIoUCrop):
             found = drawn_crop(width, height, scene.boxes, step, draws)
             if found is not None:

@@ -125,6 +125,64 @@ def compose(spec: Spec, pictures: list[tuple[int, int]], draws: Draws) -> Made:
     return Made(canvas, placed, T @ S @ R @ P @ C, gain)
 
 
+def weights(length: int, start: float, step: float, count: int) -> np.ndarray:
+    """(count, length) of Pillow's precompute_coeffs for boxes that begin anywhere, as its 22-bit numbers."""
+    wide = max(step, 1.0)
+    found = np.zeros((count, length), np.int64)
+    for i in range(count):
+        middle = start + (i + 0.5) * step
+        first, last = max(int(middle - wide + 0.5), 0), min(int(middle + wide + 0.5), length)
+        raw = [max(0.0, 1.0 - abs((j - middle + 0.5) * (1.0 / wide))) for j in range(first, last)]
+        total = 0.0
+        for one in raw:
+            total += one
+        found[i, first:last] = [int(one / total * 2**22 + 0.5) for one in raw]
+    return found
+
+
+Axis = tuple[float, float, int]
+
+
+def placed(pixels: np.ndarray, across: Axis, down: Axis) -> np.ndarray:
+    """(height, width, 3) resized by (start, step, count) of each axis: columns, rounded, then rows.
+
+    Float64 holds the sums of whole numbers exactly.
+    """
+    h, v = weights(pixels.shape[1], *across), weights(pixels.shape[0], *down)
+    rows = np.einsum("yxc,ox->yoc", pixels.astype(np.float64), h.astype(np.float64), optimize=True)
+    rows = np.floor((rows + 2**21) / 2**22).clip(0, 255)
+    both = np.einsum("yxc,oy->oxc", rows, v.astype(np.float64), optimize=True)
+    return np.floor((both + 2**21) / 2**22).clip(0, 255).astype(np.uint8)
+
+
+def upright(spec: Spec, made: dict[str, Any], pictures: list[Image.Image], fill: Any) -> Image.Image:
+    """What the sample shows where pictures are only scaled and moved: each is resized to its place.
+
+    Those that are larger than on the canvas are resized to that before.
+    """
+    found = np.zeros((spec.size, spec.size, 3), np.uint8)
+    found[:] = fill
+    a = made["of_canvas"]
+    pixels = np.arange(spec.size) + 0.5
+    if 0 in made["visible"][2:]:
+        return Image.fromarray(found)
+    for (x, y, w, h, _), image in zip(made["pictures"], pictures, strict=True):
+        kept = image.resize((w, h), Image.Resampling.BILINEAR) if max(image.size) > max(w, h) else image
+        axes, where = [], []
+        for step, shift, place, length, canvas, own in (
+            (a[0], a[2], x, w, made["canvas"][0], kept.size[0]),
+            (a[4], a[5], y, h, made["canvas"][1], kept.size[1]),
+        ):
+            at = step * pixels + shift
+            (shown,) = np.nonzero((at >= max(place, 0)) & (at < min(place + length, canvas)))
+            where.append(shown)
+            first = int(shown[0]) if len(shown) else 0
+            axes.append(((step * first + shift - place) * (own / length), step * (own / length), len(shown)))
+        if len(where[0]) and len(where[1]):
+            found[np.ix_(where[1], where[0])] = placed(np.asarray(kept), *axes)
+    return Image.fromarray(found)
+
+
 def picture(
     spec: Spec,
     made: dict[str, Any],
@@ -133,6 +191,8 @@ def picture(
     fill: Any,
 ) -> Image.Image:
     """What the sample shows; ``made``: of the core's compose(), whose motion is a last bit another."""
+    if resample is Image.Resampling.BILINEAR and spec.degrees == spec.shear == spec.perspective == 0:
+        return upright(spec, made, pictures, fill)
     x0, y0, width, height = made["visible"]
     canvas = Image.new(pictures[0].mode, (max(width, 1), max(height, 1)), fill)
     for (x, y, w, h, _), image in zip(made["pictures"], pictures, strict=True):

@@ -45,6 +45,11 @@ def _moved(box: Box, motion: Sequence[float]) -> Box:
     return [*there.min(0).tolist(), *there.max(0).tolist()]
 
 
+def _mirrors(motion: Sequence[float]) -> bool:
+    """Whether it is a flip, behind which torchvision clips nothing."""
+    return (abs(motion[0]), motion[1], motion[3], abs(motion[4])) == (1, 0, 0, 1)
+
+
 def kept(
     rows: np.ndarray,
     form: str,
@@ -53,6 +58,8 @@ def kept(
     view: Any,
     *,
     clip: bool,
+    clamp: bool = False,
+    inside: bool = False,
     least: tuple[float, float] | None,
     without: Sequence[bool] | None = None,
     motions: Sequence[Sequence[float]] = (),
@@ -65,7 +72,9 @@ def kept(
         form, relative: of them.
         size: width and height of the picture.
         view: a ``_C.View``.
-        clip: whether boxes are clipped.
+        clip: whether boxes are clipped by crops and by what moves pixels, but for flips.
+        clamp: whether they are in the end.
+        inside: whether those that then reach over the border by more than rounding are dropped.
         least: width and height, and area, that boxes must have; None: nothing is dropped.
         without: rows that are dropped.
         motions, source: of the view's pixels, and of the whole picture's.
@@ -80,7 +89,7 @@ def kept(
             box = [box[0] * size[0], box[1] * size[1], box[2] * size[0], box[3] * size[1]]
         for motion in source:
             box = _moved(box, motion)
-            if clip:
+            if clip and not _mirrors(motion):
                 box = _clamped(box, 0, 0, *size)
         if view.centres is not None:
             left, top, width, height = view.centres
@@ -97,17 +106,30 @@ def kept(
             box = [box[0] - window[0], box[1] - window[1], box[2] - window[0], box[3] - window[1]]
             if flip:
                 box = [window[2] - box[2], box[1], window[2] - box[0], box[3]]
+            made = window[2:]
+            for _ in range(view.quarter):  # counter-clockwise: the right side is the upper one then
+                box = [box[1], made[0] - box[2], box[3], made[0] - box[0]]
+                made = made[::-1]
             for motion in motions:
                 box = _moved(box, motion)
-                if clip:
-                    box = _clamped(box, 0, 0, *window[2:])
-            if clip:
-                box = _clamped(box, 0, 0, *window[2:])
+                if clip and not _mirrors(motion):
+                    box = _clamped(box, 0, 0, *made)
+        made = view.made
+        if clamp:
+            box = _clamped(box, 0, 0, *made)
+        if inside:
+            whole = _clamped(box, 0, 0, *made)
+            if (
+                max(abs(a - b) / made[i % 2] for i, (a, b) in enumerate(zip(box, whole, strict=True)))
+                > 2**-23
+            ):
+                continue
+            box = whole
         width, height = box[2] - box[0], box[3] - box[1]
         if least is not None and (min(width, height) < least[0] or width * height < least[1]):
             continue
         if relative:
-            box = [box[0] / window[2], box[1] / window[3], box[2] / window[2], box[3] / window[3]]
+            box = [box[0] / made[0], box[1] / made[1], box[2] / made[0], box[3] / made[1]]
         numbers.append(number)
         boxes.append(_as(box, form))
     return numbers, np.array(boxes, np.float64).reshape(-1, 4)

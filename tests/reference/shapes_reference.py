@@ -89,7 +89,7 @@ def nearest_view(mask: np.ndarray, view: Any) -> np.ndarray:
     picture = picture.resize(resized, Image.Resampling.NEAREST)
     picture = picture.crop((left, top, left + columns, top + rows))
     found = np.asarray(picture)
-    return found[:, ::-1] if flip else found
+    return np.rot90(found[:, ::-1] if flip else found, getattr(view, "quarter", 0))
 
 
 def random_outlines(rng: np.random.Generator, height: int, width: int) -> list[np.ndarray]:

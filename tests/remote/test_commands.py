@@ -219,7 +219,9 @@ def test_entry_points_of_a_web_server_stay_on_the_node(
 
 
 def test_an_index_of_others_files_is_made_where_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "files of this machine. Found: s3:" in out_of(capsys, "index", URL, "--output", "x", code=1)
+    assert "set holds no .tar files" in out_of(capsys, "index", URL, "--output", "x", code=1)
+    found = out_of(capsys, "index", "a.tar", "--output", URL, code=1)
+    assert f"an index goes to a folder of this machine. Found: {URL}" in found
     assert "without --ray" in out_of(capsys, "index", URL, "--entries", "--ray", "local", code=1)
 
 

@@ -15,11 +15,12 @@ from pictures import encoded
 from PIL import Image
 from plain_pack import plain_pack
 
-from fastload import DataLoader, PackedDataset
+from fastload import Boxes, DataLoader, PackedDataset, pack
 from fastload import transforms as T
 from fastload._native import _C
 from fastload.errors import SampleError
 from fastload.packing.entries import build_entries, wrong_entries
+from fastload.sample.fields import Image as FieldImage
 
 SMALL_CROPS = T.Compose([T.RandomResizedCrop(48, scale=(0.01, 0.3)), T.RandomHorizontalFlip()])
 Batches = list[tuple[npt.NDArray[Any], npt.NDArray[Any]]]
@@ -164,6 +165,30 @@ def test_several_views(large: PackedDataset, server: FaultServer) -> None:
     assert stats["read_ahead"]["parts"] > 0
     for wanted, batch in zip(*found, strict=True):
         assert all(np.array_equal(wanted[name], batch[name]) for name in wanted)
+
+
+def test_crops_that_are_drawn_from_boxes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pictures: list[bytes]
+) -> None:
+    monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))
+    boxes = np.array([[20, 20, 90, 120], [300, 350, 400, 420], [500, 30, 600, 90]], np.float32)
+    rows = [{"image": data, "boxes": boxes[: number % 4]} for number, data in enumerate(pictures[:PARTS])]
+    pack(iter(rows), tmp_path / "boxed", {"image": FieldImage(), "boxes": Boxes("xyxy")})
+    dataset = PackedDataset(tmp_path / "boxed")
+    build_entries(dataset, 64, 2)
+    chain = T.Compose([T.RandomIoUCrop(0.1, 0.5, sampler_options=[0.0]), T.Resize((32, 32))])
+    with FaultServer(objects_of(dataset.folder)) as server:
+        found = []
+        for source in (dataset.folder, f"{server.url}/a"):
+            with DataLoader(source, 3, transform=chain, seed=1, num_workers=2) as loader:
+                found.append([batch for _ in range(6) for batch in loader])
+                read = loader.stats()["read_ahead"]
+    for wanted, batch in zip(*found, strict=True):
+        assert np.array_equal(wanted["image"], batch["image"])
+        assert np.array_equal(wanted["boxes"].values, batch["boxes"].values)
+    assert read["parts"] >= 10
+    assert read["parts_whole"] == 0
+    assert read["part_bytes"] < 0.8 * read["parts_of"]
 
 
 def test_small_records_and_old_files_are_read_whole(

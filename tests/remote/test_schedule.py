@@ -48,14 +48,10 @@ def far_loader(local: PackedDataset, shelf: FaultServer, shuffle: Any, **changes
     return DataLoader(dataset, batch_size=BATCH, num_workers=2, seed=1, shuffle=shuffle), store
 
 
-def of_first(requests: list[Request], offsets: set[int]) -> int:
-    """How many of the first requests it takes until all records that begin at these are asked for."""
-    for count, request in enumerate(requests, 1):
-        first, last = request.headers["range"].removeprefix("bytes=").split("-")
-        offsets = {offset for offset in offsets if not int(first) <= offset <= int(last)}
-        if not offsets:
-            return count
-    raise AssertionError(f"never asked for: {offsets}")
+def asked_for(request: Request, offsets: set[int]) -> set[int]:
+    """Those of the offsets that the request's range holds."""
+    first, last = request.headers["range"].removeprefix("bytes=").split("-")
+    return {offset for offset in offsets if int(first) <= offset <= int(last)}
 
 
 @pytest.mark.parametrize("shuffle", [False, True, "block"])
@@ -69,9 +65,13 @@ def test_the_first_batch_has_the_line_for_itself(large: PackedDataset, shuffle: 
             next(batches)
             requests = sorted(shelf.requests, key=lambda request: request.time)
         store.close()
-    count = of_first(requests, {int(large.records[sample]["offset"]) for sample in labels})
-    assert count <= BATCH
-    assert requests[count].time - requests[0].time >= LATENCY
+    begins = {int(large.records[sample]["offset"]) for sample in labels}
+    # A decoding thread may ask for what it needs at the moment at which it is asked for ahead: twice, then.
+    ours = [request for request in requests if asked_for(request, begins)]
+    behind = next(request for request in requests if not asked_for(request, begins))
+    assert set().union(*(asked_for(request, begins) for request in ours)) == begins
+    assert len(ours) <= BATCH + 2
+    assert behind.time - requests[0].time >= LATENCY
 
 
 @pytest.mark.parametrize("shuffle", [False, True, "block"])

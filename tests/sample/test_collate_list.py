@@ -137,7 +137,6 @@ def test_fields_of_other_names_are_named(tmp_path: Path) -> None:
         ({}, {"fields": ["image", "labels"]}, "a field that is the boxes"),
         ({}, {"sizes": "pad"}, "collate='list' goes with sizes='list' or 'stack'. Found: sizes='pad'"),
         ({}, {"collate": Detection("list", boxes="bbox")}, "boxes='bbox'.: batches have no such field"),
-        ({"image_id": None}, {"on_error": "replace"}, "Pass on_error='skip', or pack image_id"),
     ],
 )
 def test_what_does_not_go_is_refused(

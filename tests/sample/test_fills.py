@@ -64,6 +64,7 @@ CHAINS = {
     "random": [T.RandomCrop((20, 30), padding=9, pad_if_needed=True, fill={"image": 5, "mask": 6})],
     "shortest": [T.RandomShortestSize((20, 30), 50), T.Pad((1, 2, 3, 4), 77)],
     "letterbox": [T.Letterbox(40), T.RandomHorizontalFlip()],
+    "turned": [T.RandomResizedCrop((20, 31)), T.RandomVerticalFlip(), T.RandomQuarterTurn()],
     "center": [T.Resize(10), T.CenterCrop((30, 11))],
 }
 

@@ -22,7 +22,7 @@ SIZES = [(1, 1), (7, 5), (40, 1), (1, 40), (64, 48), (37, 91)]
 
 
 def whole(height: int, width: int) -> Any:
-    return (0, 0, width, height), (width, height), (0, 0, width, height), False
+    return _C.View(((0, 0, width, height), (width, height), (0, 0, width, height), False))
 
 
 def drawn(
@@ -30,7 +30,7 @@ def drawn(
 ) -> np.ndarray:
     numbers = list(range(len(objects))) if chosen is None else chosen
     found = _C.draw_masks(view, width, height, form, bytes_of(form, objects), numbers)
-    return found.reshape(len(numbers), view[2][3], view[2][2])
+    return found.reshape(len(numbers), *view.made[::-1])
 
 
 def random_view(rng: np.random.Generator, height: int, width: int) -> Any:
@@ -39,7 +39,7 @@ def random_view(rng: np.random.Generator, height: int, width: int) -> Any:
     resized = int(rng.integers(1, 80)), int(rng.integers(1, 80))
     left, top = int(rng.integers(-5, resized[0])), int(rng.integers(-5, resized[1]))
     window = left, top, int(rng.integers(max(1, -left + 1), 90)), int(rng.integers(max(1, -top + 1), 90))
-    return crop, resized, window, bool(rng.integers(2))
+    return _C.View((crop, resized, window, bool(rng.integers(2))), quarter=int(rng.integers(4)))
 
 
 def random_objects(rng: np.random.Generator, form: str, height: int, width: int) -> list[Any]:
@@ -93,7 +93,7 @@ def test_views_are_pillows(form: str, seed: int) -> None:
     view = random_view(rng, height, width)
     objects = random_objects(rng, form, height, width)
     found = drawn(form, objects, view, height, width)
-    assert found.shape == (len(objects), view[2][3], view[2][2])
+    assert found.shape == (len(objects), *view.made[::-1])
     for mask, one in zip(found, objects, strict=True):
         assert np.array_equal(mask, nearest_view(coco_mask(one, height, width), view))
 
@@ -112,7 +112,7 @@ def test_masks_move_as_areas_do(before: bool, seed: int) -> None:
     value = bytes_of("rle", objects)
     found = _C.draw_masks(view, width, height, "rle", value, range(len(objects)), **moving)
     moved = _C.view_points(view, width, height, "rle", False, value, **moving)
-    masks = found.reshape(len(objects), view[2][3], view[2][2])
+    masks = found.reshape(len(objects), *view.made[::-1])
     for mask, one in zip(masks, objects_in("rle", moved.tobytes()), strict=True):
         assert np.array_equal(mask, coco_mask(one, height, width))
 

@@ -69,8 +69,12 @@ def test_what_stays_is_what_torchvision_keeps(form: str, relative: bool, clip: b
         without = rng.random(len(rows)) < 0.3 if turn % 2 else None
         motions = [ROTATED, TILTED][: turn % 4 // 2] if turn % 5 else [TILTED, ROTATED]
         source = [ROTATED] if turn % 7 == 0 else []
+        if turn % 4 == 1:  # flips, behind which nothing is clipped
+            motions = [[-1, 0, view.made[0], 0, 1, 0, 0, 0], *motions]
+            source = [[1, 0, 0, 0, -1, height, 0, 0], *source]
+        last = {"clamp": bool(turn % 2), "inside": bool(turn // 2 % 2)}
         plan = _C.ObjectsPlan(
-            0, format=form, relative=relative, clip=clip, drop=least is not None,
+            0, format=form, relative=relative, clip=clip, drop=least is not None, **last,
             min_size=least[0] if least else 1.0, min_area=least[1] if least else 1.0,
         )  # fmt: skip
         numbers, boxes = _C.keep_objects(
@@ -80,7 +84,7 @@ def test_what_stays_is_what_torchvision_keeps(form: str, relative: bool, clip: b
         )  # fmt: skip
         wanted, values = kept(
             rows, form, relative, (width, height), view, clip=clip, least=least, without=without,
-            motions=motions, source=source,
+            clamp=last["clamp"], inside=last["inside"] and least is not None, motions=motions, source=source,
         )  # fmt: skip
         assert numbers.tolist() == wanted
         assert np.allclose(boxes.reshape(-1, 4), values, rtol=1e-5, atol=1e-4)
@@ -89,7 +93,7 @@ def test_what_stays_is_what_torchvision_keeps(form: str, relative: bool, clip: b
 
 
 def test_boxes_that_are_none() -> None:
-    plan = _C.ObjectsPlan(0, format="xyxy", clip=True, drop=True)
+    plan = _C.ObjectsPlan(0, format="xyxy", clamp=True, drop=True)
     view, none = _C.View(((0, 0, 9, 9), (9, 9), (0, 0, 9, 9), False)), np.empty(0, np.uint8)
     rows = np.array([[np.nan, 0, 5, 5], [0, 0, np.inf, 5], [-np.inf, 1, 5, np.nan]], np.float32)
     numbers, boxes = _C.keep_objects(plan, view, 9, 9, rows.reshape(-1).view(np.uint8), none)
@@ -161,6 +165,8 @@ CHAINS = {
     "window": [T.Resize(30), T.RandomCrop(20)],
     "rotated": [T.RandomRotation(40), T.RandomResizedCrop(32), T.RandomVerticalFlip()],
     "moved": [T.RandomResizedCrop(32, (0.2, 1.0)), T.RandomAffine(30, (0.2, 0.2)), T.RandomPerspective(0.4)],
+    "turned": [T.Resize((32, 20)), T.RandomVerticalFlip(), T.RandomQuarterTurn(), T.RandomAffine(9)],
+    "turns": [T.RandomHorizontalFlip(), T.RandomIoUCrop(), T.RandomVerticalFlip(), T.RandomQuarterTurn()],
     "letterbox": [T.Letterbox((40, 56), rule="letterbox"), T.RandomHorizontalFlip()],
     "nothing": [],
     "ssd": [T.RandomHorizontalFlip(), T.RandomZoomOut(7), T.RandomIoUCrop(), T.Resize((30, 30))],
@@ -183,7 +189,8 @@ def joined(all: list[dict[str, Any]], name: str) -> list[Any]:
 def test_whatever_is_said_of_an_object_goes_with_it(dataset: PackedDataset, chain: str, masks: str) -> None:
     """Against the same loader that drops nothing, of which rows are then taken by number."""
     every = batches(dataset, [*CHAINS[chain], T.ClampBoundingBoxes()], masks=masks)
-    some = batches(dataset, [*CHAINS[chain], T.DropCrowds(), T.SanitizeBoundingBoxes(3, 20)], masks=masks)
+    least = T.SanitizeBoundingBoxes(3, 20)
+    some = batches(dataset, [*CHAINS[chain], T.DropCrowds(), T.ClampBoundingBoxes(), least], masks=masks)
     columns = {name: (joined(every, name), joined(some, name)) for name in FIELDS}
     corners = 0 if dataset.schema["boxes"].kind.format == "xywh" else columns["boxes"][0]
     gone = 0
@@ -212,7 +219,7 @@ def _same(one: Any, other: Any) -> bool:
     return one == other if isinstance(one, dict) else bool(np.array_equal(one, other))
 
 
-@pytest.mark.parametrize("chain", ["crop", "window", "resize", "nothing", "ssd", "lsj"])
+@pytest.mark.parametrize("chain", ["crop", "window", "resize", "nothing", "ssd", "lsj", "turns"])
 def test_boxes_of_a_loader(dataset: PackedDataset, chain: str) -> None:
     found = batches(dataset, [*CHAINS[chain], T.SanitizeBoundingBoxes(2)])
     boxes, ids = joined(found, "boxes"), joined(found, "ids")
@@ -225,14 +232,17 @@ def test_boxes_of_a_loader(dataset: PackedDataset, chain: str) -> None:
         if form == "xywh":
             corners[:, 2:] += corners[:, :2]
         view = _C.draw_view(spec, width, height, 3, 0, number, boxes=list(map(tuple, corners)))
-        rows, values = kept(sample["boxes"], form, False, (width, height), view, clip=True, least=(2.0, 1.0))
+        rows, values = kept(
+            sample["boxes"], form, False, (width, height), view, clip=True, inside=True, least=(2.0, 1.0)
+        )
         assert (ids[number] - 1000 * number).tolist() == rows
         assert np.allclose(boxes[number].numpy(), values, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("sizes", ["stack", "pad", (64, 96), "list"], ids=str)
 def test_masks_of_every_form_are_the_same(dataset: PackedDataset, sizes: Any) -> None:
-    chain = [T.Resize((40, 56)), T.RandomHorizontalFlip(), T.SanitizeBoundingBoxes(2)]
+    last = [T.ClampBoundingBoxes(), T.SanitizeBoundingBoxes(2)]
+    chain = [T.Resize((40, 56)), T.RandomHorizontalFlip(), *last]
     listed = joined(batches(dataset, chain, masks="dense"), "outlines")
     assert sum(len(masks) for masks in listed) > 10
     for number, masks in enumerate(joined(batches(dataset, chain, masks="dense", sizes=sizes), "outlines")):

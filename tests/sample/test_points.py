@@ -28,7 +28,8 @@ SPECS = [
 def views() -> Iterator[tuple]:
     for spec in SPECS:
         for sample in range(6):
-            yield _C.draw_view(spec, *SIZE, 3, 0, sample, 0)
+            view = _C.draw_view(spec, *SIZE, 3, 0, sample, 0)
+            yield _C.View(tuple(view), quarter=sample % 4)
 
 
 def under(view: tuple, form: str, rows: np.ndarray, relative: bool = False) -> np.ndarray:

@@ -17,6 +17,7 @@ from torchvision_likes import from_torchvision, tv_crop
 
 from fastload import DataLoader, Of, PackedDataset
 from fastload import transforms as T
+from fastload._native import _C
 from fastload.sample.fields import Array, Boxes, Image, Keypoints
 from fastload.sample.object_fields import Texts
 from fastload.sample.schema import Schema
@@ -138,3 +139,28 @@ def test_texts_of_objects_are_not_dropped_apart_from_them(tmp_path: Path) -> Non
     assert batch["words"] == [["one", "two"]]
     (batch,) = DataLoader(texts, 1, transform=T.SanitizeBoundingBoxes(), fields=["boxes", "ids"])
     assert batch["ids"].values.tolist() == [0]
+
+
+@pytest.mark.parametrize("form", ["xywh", "cxcywh"])
+@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("flip", [False, True])
+def test_boxes_at_the_border_reach_over_it_by_rounding_alone(form: str, relative: bool, flip: bool) -> None:
+    """As stored, in two decimals or as parts of the picture, they end there; a hundredth more is too much."""
+    rng = np.random.default_rng(9)
+    plan = _C.ObjectsPlan(0, format=form, relative=relative, clip=True, drop=True, inside=True)
+    for _ in range(200):
+        width, height = (int(side) for side in rng.integers(9, 2000, 2))
+        sides = np.array([width, height] * 2)
+        view = _C.View(((0, 0, width, height), (width // 2, height), (0, 0, width // 2, height), flip))
+        low = np.round(rng.random((4, 2)) * (sides[:2] - 4), 2)
+        high = np.tile(sides[:2].astype(np.float64), (4, 1))
+        high[2:] += np.array([[0.02, 0], [0, 0.02]])
+        rows = np.concatenate([low, high - low], 1)
+        if form == "cxcywh":
+            rows[:, :2] += rows[:, 2:] / 2
+        stored = (rows / sides if relative else rows).astype(np.float32)
+        numbers, boxes = _C.keep_objects(
+            plan, view, width, height, stored.reshape(-1).view(np.uint8), np.empty(0, np.uint8)
+        )
+        assert numbers.tolist() == [0, 1]
+        assert boxes.min() >= 0

@@ -105,6 +105,94 @@ def test_weights_hold_for_partners() -> None:
     assert partners(sampler, SEED, 0, batch, Partnering(9)).max() < 25
 
 
+def all_batches(epoch: int, start: int = 0, world: int = 1, **more: Any) -> dict[int, list[int]]:
+    """Of each sample of a long order its partners, over all ranks."""
+    found: dict[int, list[int]] = {}
+    for rank in range(world):
+        sampler = make_sampler(
+            more.get("n", 600),
+            Partition(16 // world, rank, world),
+            shuffle=more.get("shuffle", True),
+            seed=SEED,
+        )
+        sampler.begun = more.get("begun")
+        for step in range(sampler.num_batches(epoch, start)):
+            batch = sampler.batch(epoch, start, step)
+            rows = partners(sampler, SEED, epoch, batch, Partnering(9, 0.9, 0.5)).tolist()
+            found |= {i: row for i, row in zip(batch.ids.tolist(), rows, strict=True) if i >= 0}
+    return found
+
+
+def test_in_long_epochs_they_are_of_the_batches_before() -> None:
+    """By plain integers: the same eight places of one of the eight global batches before."""
+    sampler = make_sampler(600, Partition(20), shuffle=True, seed=SEED)
+    order = sampler.ids_at(np.arange(600), 1).tolist()
+    of, seen = Partnering(4), set()
+    for step in range(30):
+        batch = sampler.batch(1, 0, step)
+        found = partners(sampler, SEED, 1, batch, of)
+        for row, sample in enumerate(batch.ids.tolist()):
+            place = order.index(sample) % 20
+            for number in range(3):
+                words = _C.sample_words(SEED, 1, sample, 0, OP, 2 + number // 2)
+                bits = int(words[2 * (number % 2)]) << 32 | int(words[2 * (number % 2) + 1])
+                group = range(place // 8 * 8, min(place // 8 * 8 + 8, 20))
+                inside = (bits >> 29) % 2**32 * len(group) >> 32
+                position = 20 * (step - 1 - (bits >> 61)) + group[inside]
+                assert found[row, number] == order[position % 600]
+                seen.add((bits >> 61, len(group), inside))
+    assert len(seen) == 8 * (8 + 4)
+
+
+def test_of_long_epochs_ranks_and_resumes_have_the_same() -> None:
+    whole = all_batches(0)
+    assert len(whole) == 600
+    assert all_batches(0, world=2) == whole
+    rest = all_batches(0, start=320)
+    assert rest.items() <= whole.items()
+    # Another global batch goes on by that of the run that began the epoch, until the next one.
+    for begun, same in (((0, 16), True), ((1, 16), False), (None, False)):
+        sampler = make_sampler(600, Partition(10), shuffle=True, seed=SEED)
+        sampler.begun = begun
+        batch = sampler.batch(0, 320, 2)
+        found = partners(sampler, SEED, 0, batch, Partnering(9, 0.9, 0.5)).tolist()
+        assert ([whole[i] for i in batch.ids.tolist()] == found) is same
+
+
+def test_partners_of_a_rank_are_its_own_of_before() -> None:
+    for rank in range(2):
+        sampler = make_sampler(600, Partition(8, rank, 2), shuffle=True, seed=SEED)
+        batches = [sampler.batch(0, 0, step) for step in range(30)]
+        for step in range(8, 30):
+            own = {i for batch in batches[step - 8 : step] for i in batch.ids.tolist()}
+            assert set(partners(sampler, SEED, 0, batches[step], Partnering(9)).ravel().tolist()) <= own
+
+
+def test_what_is_not_shuffled_has_partners_from_everywhere() -> None:
+    sampler = make_sampler(600, Partition(16), shuffle=False, seed=SEED)
+    batch = sampler.batch(0, 0, 20)
+    of = Partnering(9)
+    found = partners(sampler, SEED, 0, batch, of)
+    assert found.tolist() == [plain(sampler, 0, int(i), 0, of) for i in batch.ids]
+
+
+def test_every_pair_meets_as_often_over_epochs() -> None:
+    """Chi-square of who is whose partner, 624 degrees of freedom: 741 is exceeded once in a thousand."""
+    counts = np.zeros((100, 100))
+    for epoch in range(150):
+        sampler = make_sampler(100, Partition(6), shuffle=True, seed=SEED)
+        for step in range(sampler.num_batches(epoch)):
+            batch = sampler.batch(epoch, 0, step)
+            rows = partners(sampler, SEED, epoch, batch, Partnering(4))
+            np.add.at(counts, (batch.ids[:, None], rows), 1)
+    assert counts.sum() == 150 * 100 * 3
+    assert np.diag(counts).sum() == 0  # the windows leave the sample's own batch out
+    pooled = counts.reshape(25, 4, 25, 4).sum((1, 3))
+    expected = np.full((25, 25), 16.0) - 4 * np.eye(25)
+    expected *= counts.sum() / expected.sum()
+    assert ((pooled - expected) ** 2 / expected).sum() < 741
+
+
 def test_every_sample_is_a_partner_as_often() -> None:
     """Chi-square with fixed draws, 49 degrees of freedom: 85.4 is exceeded once in a thousand."""
     sampler = sampler_of()

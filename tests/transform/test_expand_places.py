@@ -19,6 +19,7 @@ from fastload.transforms import compile_plan
 FLIP = T.RandomHorizontalFlip(0.5)
 ZOOM = T.RandomZoomOut(fill=(123, 117, 104), p=0.8)
 IOU = T.RandomIoUCrop(trials=5, sampler_options=(0.0, 0.1, 0.3, 0.5, 0.9, 1.0))
+TURN = T.RandomQuarterTurn()
 IGNORE = 250
 CHAINS = {
     "zoom": [ZOOM],
@@ -67,6 +68,12 @@ CHAINS = {
     ],
     "patches": [T.ResizeToPatches(4, 12)],
     "flip, pad, patches": [FLIP, T.Pad(3, 9), T.ResizeToPatches(3, 20, max_ratio=1.5), T.RandomCrop(3)],
+    "turn": [TURN],
+    "upside down, turn, flip": [T.RandomVerticalFlip(), TURN, FLIP],
+    "flip, turn": [FLIP, TURN],
+    "flip, ssd, turn": [FLIP, ZOOM, IOU, T.Resize((13, 10)), T.RandomVerticalFlip(), TURN],
+    "crop, turned once, flip": [T.RandomResizedCrop((9, 14)), T.RandomQuarterTurn(1), FLIP],
+    "pad, turn": [T.Resize(12), T.RandomCrop((8, 11)), FLIP, T.Pad((5, 0, 2, 1), 9), TURN],
     "zoom, random": [ZOOM, T.RandomCrop((3, 2), padding=30, fill=(123, 117, 104))],
 }
 
@@ -82,15 +89,18 @@ def scene_of(seed: int, width: int, height: int, objects: int, bits: int) -> Sce
 
 def moved(boxes: np.ndarray, view: Any) -> np.ndarray:
     """Boxes under a view, clipped to what crops and pads have left."""
-    (x, y, w, h), (width, height), (left, top, columns, _), flip = view
+    (x, y, w, h), (width, height), (left, top, columns, rows), flip = view
     scale = np.array([width / w, height / h] * 2)
     found = np.clip((boxes - [x, y, x, y]) * scale, [*view.area[:2]] * 2, [*view.area[2:]] * 2)
     found -= [left, top, left, top]
-    return (
-        found
-        if not flip
-        else np.stack([columns - found[:, 2], found[:, 1], columns - found[:, 0], found[:, 3]], 1)
-    )
+    if flip:
+        found = np.stack([columns - found[:, 2], found[:, 1], columns - found[:, 0], found[:, 3]], 1)
+    made = columns, rows
+    for _ in range(view.quarter):
+        left, top, right, bottom = found.T
+        found = np.stack([top, made[0] - right, bottom, made[0] - left], 1)
+        made = made[::-1]
+    return found
 
 
 def masked(mask: np.ndarray, view: Any, fill: int) -> np.ndarray:
@@ -121,6 +131,7 @@ def test_every_order_equals_torchvisions_steps(
     after(scene, CHAINS[name], Draws(seed, 3, sample), IGNORE)
     found = _C.resize(pixels, view, spec.filter, chunk, fill=list(fill.image))
     assert found.shape == scene.pixels.shape
+    assert view.made == scene.size
     assert np.array_equal(found, scene.pixels)
     if bits == 8:
         assert np.array_equal(masked(mask, view, ignore), scene.mask)

@@ -246,7 +246,7 @@ def test_the_registry_and_the_core_have_the_same_steps() -> None:
         T.RandomResizedCrop(9, interpolation="random"), T.RandomCrop(9, padding=1, pad_if_needed=True),
         T.RandomZoomOut(), T.RandomIoUCrop(sampler_options=[0.5]), T.ScaleJitter(9), T.RandomShortestSize(9),
         T.RandomResize(8, 9), T.FixedSizeCrop(9), T.BucketCrop([(8, 9)]), T.ResizeToPatches(),
-        T.Letterbox(9),
+        T.Letterbox(9), T.Compose([T.RandomVerticalFlip(), T.RandomQuarterTurn(3)]),
     ]  # fmt: skip
     uses = [use for transform in given for use in compile_plan(transform).geometry]
     assert {use.name: len(use.numbers) for use in uses} == {

@@ -1,14 +1,17 @@
-// Pictures of mosaics: each tile's visible part is decoded into the canvas, which is moved into the
-// picture that the sample's fields are cut from.
+// Pictures of mosaics: each tile's visible part is resized to its place in the picture that the
+// sample's fields are cut from; of turned mosaics, and of masks, to a canvas that is moved into it.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "decode/rows.h"
+#include "engine/kept_pictures.h"
 #include "engine/pictures.h"
 #include "engine/views.h"
+#include "io/guarded_range.h"
 #include "transform/pixels/warp.h"
 #include "transform/timed_sink.h"
 
@@ -56,6 +59,40 @@ void fill_with(std::span<const uint8_t> pixel, size_t count, uint8_t* to) {
   }
 }
 
+// Fills what none of the parts covers of a square.
+void fill_between(std::span<const ShownPart> parts, std::span<const uint8_t> pixel, int size,
+                  uint8_t* to) {
+  for (int y = 0; y < size; ++y) {
+    for (int x = 0; x < size;) {
+      int covered = x, next = size;  // up to where a part lies here, and where the next one begins
+      for (const auto& [part, _] : parts) {
+        if (y < part.y || y >= part.y + part.height) continue;
+        if (part.x > x) next = std::min(next, part.x);
+        if (part.x <= x) covered = std::max(covered, part.x + part.width);
+      }
+      if (covered == x) {
+        fill_with(pixel, static_cast<size_t>(next - x), to + pixel.size() * static_cast<size_t>(x));
+        covered = next;
+      }
+      x = covered;
+    }
+    to += pixel.size() * static_cast<size_t>(size);
+  }
+}
+
+// What `cut` throws of another sample's record says so.
+template <class Cut>
+void naming(const Tile& tile, const Cut& cut) {
+  try {
+    cut();
+  } catch (const Error& error) {
+    if (tile.number == 0) throw;
+    throw Error(error.kind(), "record " + std::to_string(tile.home.id) + " of " +
+                                  tile.home.source->reader->index().path() +
+                                  ", which is put together with it: " + error.what());
+  }
+}
+
 // Whether the tiles that are shown, which do not overlap, leave nothing of the canvas.
 bool is_covered(std::span<const Tile> tiles, const Rect& visible) {
   size_t covered = 0;
@@ -94,8 +131,12 @@ void Pictures::produce_mosaic(Job& job, const FieldsPlan::Stream& stream, uint32
     if (ids && mixes && i != heavier) {
       skip(job, tiles, slot);
     } else {
-      fill_canvas(job, stream, slot, tiles, mosaic.visible);
-      move_canvas(mosaic, cut.spec(), to.data());
+      if (ids || !plan_.mosaic->upright()) {
+        fill_canvas(job, stream, slot, tiles, mosaic.visible);
+        move_canvas(mosaic, cut.spec(), to.data());
+      } else {
+        place_tiles(job, stream, slot, tiles, mosaic, to.data());
+      }
     }
   }
   const uint64_t before = now_ns();
@@ -114,6 +155,44 @@ void Pictures::skip(const Job& job, std::span<const Tile> tiles, uint32_t slot) 
 uint32_t Pictures::request(const Job& job, const Tile& tile, uint32_t slot) const {
   const auto streams = static_cast<uint32_t>(plan_.fields.streams().size());
   return (job.position * (1 + job.batch.partner_count()) + tile.number) * streams + slot;
+}
+
+// An upright mosaic as the sample shows it: each picture is resized to its place.
+void Pictures::place_tiles(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
+                           std::span<const Tile> tiles, const Composition& mosaic, uint8_t* to) {
+  const CutSpec& spec = plan_.fields.cut(stream.fields.front()).spec();
+  const int size = plan_.mosaic->size;
+  const size_t pixel_bytes = spec.format.pixel_bytes();
+  const size_t stride = static_cast<size_t>(size) * pixel_bytes;
+  std::array<ShownPart, 9> parts;
+  std::array<PictureSide, 9> kept;
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    const Extent& stored = tiles[i].stored;
+    kept[i] = kept_size(mosaic.pictures[i],
+                        {static_cast<int>(stored.width), static_cast<int>(stored.height)});
+    parts[i] = shown_part(mosaic, mosaic.pictures[i], kept[i], size);
+  }
+  const uint64_t before = now_ns();
+  const std::array<uint8_t, 3> pixel = blank_pixel(*plan_.mosaic, spec);
+  fill_between(std::span(parts).first(tiles.size()), std::span(pixel).first(pixel_bytes), size, to);
+  resize_ns_ += now_ns() - before;
+  for (size_t i = 0; i < tiles.size(); ++i) {
+    const auto& [place, placing] = parts[i];
+    if (area(place) == 0) {
+      skip(job, tiles.subspan(i, 1), slot);
+      continue;
+    }
+    View view = tiles[i].view;
+    view.resized_width = kept[i].width;
+    view.resized_height = kept[i].height;
+    view.window = source_rect(placing);
+    PartOfCanvas out(
+        to + stride * static_cast<size_t>(place.y) + pixel_bytes * static_cast<size_t>(place.x),
+        stride, pixel_bytes * static_cast<size_t>(place.width));
+    compose_.placer.begin(placing, out, spec.format);
+    naming(tiles[i], [&] { cut_tile(job, stream, slot, tiles[i], view, compose_.placer); });
+    compose_.placer.end();
+  }
 }
 
 // The part of a mosaic's canvas that is visible.
@@ -138,45 +217,97 @@ void Pictures::fill_canvas(Job& job, const FieldsPlan::Stream& stream, uint32_t 
                            stride * static_cast<size_t>(tile.y - visible.y) +
                            pixel_bytes * static_cast<size_t>(tile.x - visible.x);
     PartOfCanvas out(first, stride, pixel_bytes * static_cast<size_t>(tile.view.window.width));
-    try {
-      cut_tile(job, stream, slot, tile, out);
-    } catch (const Error& error) {
-      if (tile.number == 0) throw;
-      throw Error(error.kind(), "record " + std::to_string(tile.home.id) + " of " +
-                                    tile.home.source->reader->index().path() +
-                                    ", which is put together with it: " + error.what());
-    }
+    naming(tile, [&] { cut_tile(job, stream, slot, tile, tile.view, out); });
   }
 }
 
-// Reads a tile's record and cuts what is shown of it.
+// A tile's record in hand.
+struct Pictures::OpenTile {
+  const Tile& tile;
+  const CutSpec& spec;
+  const View view;  // of the open picture
+  const EntryPoints entries;
+};
+
+// Cuts a window of a tile's whole picture, resized: from the picture that was kept, or from the
+// record, whose picture is kept.
 void Pictures::cut_tile(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, const Tile& tile,
-                        RowSink& out) {
+                        const View& view, RowSink& out) {
   const CutSpec& spec = plan_.fields.cut(stream.fields.front()).spec();
+  const uint64_t key =
+      (tile.home.source->first + tile.home.id) * plan_.fields.streams().size() + slot;
+  if (const auto kept = kept_.find(key, view.resized_width, view.resized_height)) {
+    ahead_.skip(job.batch.ahead().get(), request(job, tile, slot));
+    give_window(kept, view.window, spec.format.pixel_bytes(), out);
+    return;
+  }
   const bool first = stream.number == 0;
   std::shared_ptr<const void> held;
+  const uint64_t before = now_ns();
   const Bytes bytes = ahead_.read(job.batch.ahead().get(), request(job, tile, slot),
                                   origin_of(tile.home, stream.number), scratch_, held, nullptr);
-  job.start = count_read(job.start, bytes.size());
+  job.start += count_read(before, bytes.size()) - before;  // what follows is decoding's
   const Record& record =
       first ? tile.record : tile.home.source->stream(stream.number).index().record(tile.home.id);
   const ImageInfo info = open(bytes, record, spec.format);
   const EntryPoints entries = first ? entries_of(tile.home) : EntryPoints{};
-  const View view = scaled(tile.view, tile.drawn, {info.width, info.height});
-  if (spec.nearest) {
-    compose_.nearest.begin(view, spec.format, spec.fill, out);
+  const OpenTile open{tile, spec, scaled(view, tile.drawn, {info.width, info.height}), entries};
+  KeptPictures::Use whole = whole_tile(open);
+  if (!whole) decode_tile(open, open.view.window, out);
+  confirm(tile.home, stream.number, bytes, held != nullptr, entries);
+  if (!whole) return;
+  give_window(whole, view.window, spec.format.pixel_bytes(), out);
+  if (loss_count() == losses_) kept_.keep(key, whole);
+}
+
+// A part of a kept picture.
+void Pictures::give_window(const KeptPictures::Use& picture, const Rect& window, size_t pixel_bytes,
+                           RowSink& out) {
+  const uint64_t before = now_ns();
+  const size_t stride = static_cast<size_t>(picture.width()) * pixel_bytes;
+  const uint8_t* const first = picture.pixels() + stride * static_cast<size_t>(window.y) +
+                               pixel_bytes * static_cast<size_t>(window.x);
+  out.rows(first, stride, 0, window.height);
+  resize_ns_ += now_ns() - before;
+}
+
+// The whole picture, resized; nothing where there is no room for it, or it is damaged, perhaps
+// where the tile does not need it.
+KeptPictures::Use Pictures::whole_tile(const OpenTile& open) {
+  const int width = open.view.resized_width, height = open.view.resized_height;
+  const size_t pixel_bytes = open.spec.format.pixel_bytes();
+  KeptPictures::Use whole = kept_.make(width, height, pixel_bytes);
+  if (!whole) return whole;
+  const auto warnings = [this] { return decoder_.counts()[kWarnings]; };
+  const uint64_t before = warnings();
+  const size_t row = static_cast<size_t>(width) * pixel_bytes;
+  PartOfCanvas out(whole.pixels(), row, row);
+  try {
+    decode_tile(open, {0, 0, width, height}, out);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDecode) throw;
+    return {};
+  }
+  if (warnings() != before) return {};
+  return whole;
+}
+
+void Pictures::decode_tile(const OpenTile& open, const Rect& window, RowSink& out) {
+  View view = open.view;
+  view.window = window;
+  if (open.spec.nearest) {
+    compose_.nearest.begin(view, open.spec.format, open.spec.fill, out);
     TimedSink sink(compose_.nearest);
-    decoder_.decode(compose_.nearest.source(), sink, entries);
+    decoder_.decode(compose_.nearest.source(), sink, open.entries);
     resize_ns_ += sink.spent();
     compose_.nearest.end();
   } else {
-    resampler_.begin(view, view.filter, out, spec.format);
+    resampler_.begin(view, view.filter, out, open.spec.format);
     TimedSink sink(resampler_);
-    decoder_.decode(source_rect(view, view.filter), sink, entries);
+    decoder_.decode(source_rect(view, view.filter), sink, open.entries);
     resize_ns_ += sink.spent();
     resampler_.end();
   }
-  confirm(tile.home, stream.number, bytes, held != nullptr, entries);
 }
 
 // The canvas as the sample shows it.
@@ -220,7 +351,7 @@ void Pictures::cut_composed(const Job& job, uint32_t field, const View& view) {
                 pixel_bytes * static_cast<size_t>(source.x),
             stride, source.height);
   cutter_.end();
-  fill_padding(place, plan, job.position, {view.window.height, view.window.width});
+  fill_padding(place, plan, job.position, {view.made().height, view.made().width});
 }
 
 }  // namespace fastload

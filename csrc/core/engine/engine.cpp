@@ -37,6 +37,7 @@ void check_parts(const Sources& sources, const FieldsPlan& plan, uint32_t decode
   }
   for (const FieldPlan& field : plan.fields()) {
     if (field.form == Form::kLabel && field.part == FieldPlan::kIndex) continue;
+    if (field.is_origin()) continue;
     for (const Source& source : sources.all()) {
       const bool picture = field.form == Form::kPicture;
       const size_t parts = picture ? source.further.size() + 1 : source.columns.size();
@@ -65,6 +66,7 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
       plan_(std::move(plan)),
       fallback_(std::move(fallback)),
       chunk_(claim_size(plan_.fields.picture_bytes())),
+      kept_(plan_.kept_bytes),
       ahead_(read_ahead, [this](uint64_t record) { return origin_of_record(record); }),
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
   check_parts(sources_, plan_.fields, plan_.decoded_side);
@@ -131,10 +133,14 @@ std::vector<int64_t> Engine::records_of(std::vector<int64_t> ids) const {
 }
 
 // Likewise, of each sample and its partners, as Tile::number counts them: those of pictures that
-// are not seen are left out, where the index knows the sizes.
+// are not seen, or will have been kept, are left out, where the index knows the sizes.
 std::vector<int64_t> Engine::records_of_mosaics(const std::vector<int64_t>& ids,
                                                 const std::vector<uint32_t>& draws, uint64_t epoch,
-                                                const std::vector<int64_t>& partners) const {
+                                                const std::vector<int64_t>& partners) {
+  size_t pixel_bytes = 0;
+  for (const FieldsPlan::Stream& stream : plan_.fields.streams()) {
+    pixel_bytes += plan_.fields.cut(stream.fields.front()).spec().format.pixel_bytes();
+  }
   const size_t each = partners_each(partners.size(), ids.size());
   const PhiloxKey key = epoch_key(plan_.seed, epoch);
   TileDrawer drawer(plan_);
@@ -157,7 +163,11 @@ std::vector<int64_t> Engine::records_of_mosaics(const std::vector<int64_t>& ids,
       for (const Tile& tile : sample.tiles) {
         const Rect& shown = tile.view.window;
         if (known && (shown.width == 0 || shown.height == 0)) continue;
-        wanted[tile.number] = tile.number == 0 ? ids[i] : others[tile.number - 1];
+        const size_t bytes = static_cast<size_t>(tile.view.resized_width) *
+                             static_cast<size_t>(tile.view.resized_height) * pixel_bytes;
+        const int64_t record = tile.number == 0 ? ids[i] : others[tile.number - 1];
+        if (known && kept_.expect(static_cast<uint64_t>(record), bytes)) continue;
+        wanted[tile.number] = record;
       }
     }
     const std::vector<int64_t> of_sample = records_of(wanted);
@@ -187,6 +197,7 @@ std::vector<Measured> Engine::measure(std::span<const int64_t> ids, std::span<co
 void Engine::forget(const std::shared_ptr<void>& announced) {
   check_usable();
   ahead_.drop(announced);
+  kept_.expect_none();
 }
 
 // Pictures of a list have the sizes that measure() told of.
@@ -292,6 +303,7 @@ void Engine::cancel(Ticket ticket) {
     lock.lock();
   }
   ahead_.drop(batch->ahead());
+  kept_.expect_none();
   erase(ticket);
   owner = batch->take_owner();
 }
@@ -308,6 +320,7 @@ void Engine::close() {
   ahead_.stop();
   pool_.detach(*this);
   ahead_.close();
+  kept_.clear();
   closed_ = true;
   {
     const std::lock_guard lock(pool_.mutex());
@@ -347,7 +360,7 @@ void Engine::work(int seat, Scratch& scratch) noexcept {
   ThreadStats& stats = stats_[static_cast<size_t>(seat)];
   std::optional<Producer> producer;
   try {
-    producer.emplace(sources_, plan_, fallback_, stats, scratch, ahead_);
+    producer.emplace(sources_, plan_, fallback_, stats, scratch, ahead_, kept_);
   } catch (const std::exception&) {
     producer.reset();  // no memory: that is what becomes of the samples, see below
   }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "collate/batch.h"
+#include "engine/kept_pictures.h"
 #include "engine/measure.h"
 #include "engine/pool.h"
 #include "engine/producer.h"
@@ -76,6 +77,7 @@ class Engine final : public Pool::Client {
   void set_threads(int threads);
   [[nodiscard]] const SamplePlan& plan() const { return plan_; }
   [[nodiscard]] ReadAhead::Counts read_ahead() const { return ahead_.counts(); }
+  [[nodiscard]] KeptPictures::Counts kept() const { return kept_.counts(); }
   // The clocks of a seat in [0, seats()): of the threads that had it, one after the other.
   const ThreadStats& thread_stats(int seat);
 
@@ -96,7 +98,7 @@ class Engine final : public Pool::Client {
   [[nodiscard]] std::vector<int64_t> records_of_mosaics(const std::vector<int64_t>& ids,
                                                         const std::vector<uint32_t>& draws,
                                                         uint64_t epoch,
-                                                        const std::vector<int64_t>& partners) const;
+                                                        const std::vector<int64_t>& partners);
   [[nodiscard]] uint32_t records_a_sample() const {
     return static_cast<uint32_t>(std::max<size_t>(1, plan_.fields.streams().size()));
   }
@@ -108,6 +110,7 @@ class Engine final : public Pool::Client {
   const SamplePlan plan_;
   const FallbackDecode fallback_;
   const uint32_t chunk_;  // positions claimed at a time
+  KeptPictures kept_;
   ReadAhead ahead_;
 
   std::condition_variable done_;

@@ -60,7 +60,7 @@ void Measurer::add_tile(uint32_t view, const Tile& tile, std::vector<Measured>& 
     const FieldPlan& field = plan.fields()[number];
     if (field.view != view) continue;
     if (plan.is_measured(field)) {
-      all[number].sizes.back() = {tile.view.window.height, tile.view.window.width};
+      all[number].sizes.back() = {tile.view.made().height, tile.view.made().width};
     }
     if (!field.is_counted()) continue;
     size_t count = 0;
@@ -85,18 +85,18 @@ void Measurer::add_mosaic(uint64_t id, std::span<const int64_t> partners, const 
   };
   drawer_.draw_mosaic(sources_, id, partners, rng, size_of, sample_);
   const ViewPlan& view = plan_.fields.views().front();
-  int64_t objects = 0;
-  if (view.objects) {
-    objects = static_cast<int64_t>(objects_of(*plan_.mosaic, sample_, *view.objects).rows.size());
-  }
+  std::optional<ComposedObjects> objects;
+  if (view.objects) objects = objects_of(*plan_.mosaic, sample_, *view.objects);
   for (size_t field = 0; field < all.size(); ++field) {
     const FieldPlan& one = plan_.fields.fields()[field];
     if (plan_.fields.is_measured(one)) {
-      const Rect& window = sample_.together->view.window;
-      all[field].sizes.back() = {window.height, window.width};
-    } else if (is_of_objects(one, view)) {
-      all[field].offsets.back() += objects;
+      const Sides made = sample_.together->view.made();
+      all[field].sizes.back() = {made.height, made.width};
     }
+    if (!is_of_objects(one, view)) continue;
+    const size_t count = count_composed(plan_, sample_, one, *objects);
+    std::vector<int64_t>& to = one.is_ragged() ? all[field].offsets : all[field].counts;
+    to.back() += static_cast<int64_t>(count);
   }
 }
 

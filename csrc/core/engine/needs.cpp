@@ -6,12 +6,14 @@
 #include "decode/jpeg/entry_points.h"
 #include "decode/jpeg/planes.h"
 #include "engine/shared_picture.h"
+#include "engine/tile_objects.h"
 
 namespace fastload {
 namespace {
 
 // One batch; shared by all who ask.
 struct Announced {
+  const Sources& sources;
   const SamplePlan& plan;
   const std::vector<int64_t> ids;
   const std::vector<uint32_t> draws;
@@ -29,9 +31,13 @@ std::optional<Rect> part_needed(const Announced& batch, size_t sample, const Rec
     const FieldPlan& field = fields.fields()[number];
     const ViewPlan& view_plan = fields.views()[field.view];
     if (!view_plan.source.empty() || !field.picture.source.empty()) return {};
-    if (view_plan.geometry.needs_boxes()) return {};
-    const View view = draw_view(view_plan.geometry, record.width, record.height,
-                                {batch.key, id, draw, static_cast<uint8_t>(field.view)});
+    const SampleRng rng{batch.key, id, draw, static_cast<uint8_t>(field.view)};
+    std::vector<BoxXyxy> boxes;
+    if (view_plan.geometry.needs_boxes()) {
+      const Extent size{record.width, record.height};
+      boxes = boxes_of(batch.sources.find(id), *view_plan.objects, size, size, {});
+    }
+    const View view = draw_view(view_plan.geometry, {record.width, record.height, boxes}, rng);
     parts.push_back(decoded_rect(view, field.picture.nearest));
   }
   return around(parts);
@@ -106,8 +112,8 @@ ReadAhead::Needs needs_of(const Sources& sources, const SamplePlan& plan,
   });
   // What is kept decoded is decoded whole.
   if (!any || !first || plan.decoded_side != 0) return nullptr;
-  const auto batch =
-      std::make_shared<const Announced>(Announced{plan, ids, draws, epoch_key(plan.seed, epoch)});
+  const auto batch = std::make_shared<const Announced>(
+      Announced{sources, plan, ids, draws, epoch_key(plan.seed, epoch)});
   const auto together = static_cast<uint32_t>(streams.size());
   return [batch, together](uint32_t position, const ReadAhead::Origin& origin, const Record& record,
                            size_t gap) -> std::optional<LoadedBytes> {

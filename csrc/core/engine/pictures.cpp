@@ -21,7 +21,7 @@ WholeSize whole_size(Extent size, Extent drawn) {
 }  // namespace
 
 Pictures::Pictures(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
-                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead)
+                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept)
     : sources_(sources),
       plan_(plan),
       stats_(stats),
@@ -35,6 +35,7 @@ Pictures::Pictures(const Sources& sources, const SamplePlan& plan, const Fallbac
       shared_(scratch.shared),
       compose_(scratch.compose),
       ahead_(ahead),
+      kept_(kept),
       counted_(scratch.decoder.counts()) {
   decoder_.configure(plan.limits, fallback);
 }
@@ -260,7 +261,7 @@ void Pictures::cut(const Job& job, uint32_t field, Extent size, const Decode& de
     cutter_.end();
     resize_ns_ += now_ns() - before;
   }
-  fill_padding(place, plan, job.position, {view.window.height, view.window.width});
+  fill_padding(place, plan, job.position, {view.made().height, view.made().width});
 }
 
 EntryPoints Pictures::entries_of(const Sources::Home& home) {

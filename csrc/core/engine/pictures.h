@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "decode/decode.h"
+#include "engine/kept_pictures.h"
 #include "engine/scratch.h"
 #include "engine/shared_picture.h"
 #include "engine/stats.h"
@@ -19,7 +20,7 @@ class Pictures {
  public:
   // All must outlive it; `scratch` is used by nobody else meanwhile.
   Pictures(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
-           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead);
+           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept);
 
   // Before a sample; `losses`: loss_count().
   void begin(uint64_t losses);
@@ -56,10 +57,17 @@ class Pictures {
   EntryPoints entries_of(const Sources::Home& home);
   [[nodiscard]] uint32_t request(const Job& job, const Tile& tile, uint32_t slot) const;
   void skip(const Job& job, std::span<const Tile> tiles, uint32_t slot);
+  void place_tiles(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
+                   std::span<const Tile> tiles, const Composition& mosaic, uint8_t* to);
   void fill_canvas(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
                    std::span<const Tile> tiles, const Rect& visible);
+  struct OpenTile;
   void cut_tile(Job& job, const FieldsPlan::Stream& stream, uint32_t slot, const Tile& tile,
-                RowSink& out);
+                const View& view, RowSink& out);
+  void give_window(const KeptPictures::Use& picture, const Rect& window, size_t pixel_bytes,
+                   RowSink& out);
+  KeptPictures::Use whole_tile(const OpenTile& open);
+  void decode_tile(const OpenTile& open, const Rect& window, RowSink& out);
   void move_canvas(const Composition& mosaic, const CutSpec& spec, uint8_t* to);
   void cut_composed(const Job& job, uint32_t field, const View& view);
   void count_paths();
@@ -79,6 +87,7 @@ class Pictures {
   ComposeScratch& compose_;
   std::vector<Rect> parts_;  // of the picture in work, one a field
   ReadAhead& ahead_;
+  KeptPictures& kept_;
   DecodeCounts counted_;
   uint64_t recut_ = 0;      // pictures that were opened a second time, as raw pixels, to cut from
   uint64_t resize_ns_ = 0;  // of the sample in work

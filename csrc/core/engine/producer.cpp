@@ -12,11 +12,11 @@
 namespace fastload {
 
 Producer::Producer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
-                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead)
+                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept)
     : sources_(sources),
       plan_(plan),
       stats_(stats),
-      pictures_(sources, plan, fallback, stats, scratch, ahead),
+      pictures_(sources, plan, fallback, stats, scratch, ahead, kept),
       samples_(plan.fields.views().size()) {}
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {

@@ -164,7 +164,7 @@ bool RecordFeed::add(const RecordRequest& request, const PhiloxKey& key, size_t 
   const View view = draw_view(plan_.geometry, static_cast<int>(info.width),
                               static_cast<int>(info.height), {key, id, draw});
   if (view.window.width != plan_.out_width || view.window.height != plan_.out_height ||
-      shows_fill(view)) {
+      shows_fill(view) || view.quarter != 0) {
     return false;
   }
   add_window(view, decoded_rect(view, false), batch);

@@ -1,6 +1,7 @@
 // What is the same for all samples of a loader.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -21,6 +22,7 @@ struct SamplePlan {
   DecodeOnce once = DecodeOnce::kCheaper;
   // Samples are put together of several, which stand where a sample's first picture does.
   std::optional<MosaicSpec> mosaic = {};
+  size_t kept_bytes = 0;  // of pictures of mosaics that are kept for others; see kept_pictures.h
 };
 
 }  // namespace fastload

@@ -16,6 +16,7 @@ namespace fastload {
 // Of samples that are put together of several pictures.
 struct ComposeScratch {
   NearestSampler nearest;        // of tiles
+  Resampler placer;              // likewise
   Buffer<uint8_t> canvas, warp;  // likewise
   Buffer<uint8_t> made[2];       // what was put together, and what is mixed into it
 };

@@ -80,7 +80,7 @@ void draw_masks(const Tile& tile, const FieldPlan& field, const Kept* kept, cons
   }
   MaskDrawer().draw(
       value, field.points, kept != nullptr ? kept->rows : all,
-      {tile.stored.height, tile.stored.width, view_at(tile), &tile.motions, pair_of(tile.drawn)},
+      {tile.stored.height, tile.stored.width, lines_of(view_at(tile)), &tile.motions, pair_of(tile.drawn)},
       room);
 }
 

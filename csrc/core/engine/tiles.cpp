@@ -30,8 +30,8 @@ void TileDrawer::draw(uint32_t view, const Sources::Home& home, const Record& re
     tile.view = draw_view(plan.geometry, width, height, rng);
   }
   if (!points) return;
-  const Rect& window = tile.view.window;
-  motions_of(plan.pixels, window.width, window.height, rng, pixels_, tile.motions.cut);
+  const Sides made = tile.view.made();
+  motions_of(plan.pixels, made.width, made.height, rng, pixels_, tile.motions.cut);
 }
 
 void TileDrawer::draw_mosaic(const Sources& sources, uint64_t id, std::span<const int64_t> partners,
@@ -63,8 +63,8 @@ void TileDrawer::draw_mosaic(const Sources& sources, uint64_t id, std::span<cons
   together.view = draw_view(plan.geometry, mosaic_->size, mosaic_->size, rng);
   if (!plan_.has_points()) return;
   motions_of(plan.source, mosaic_->size, mosaic_->size, rng, pixels_, together.motions.source);
-  const Rect& window = together.view.window;
-  motions_of(plan.pixels, window.width, window.height, rng, pixels_, together.motions.cut);
+  const Sides made = together.view.made();
+  motions_of(plan.pixels, made.width, made.height, rng, pixels_, together.motions.cut);
 }
 
 // One of the mosaics; `first` is the number of its first tile.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/origin.h"
 #include "engine/tile_objects.h"
 #include "engine/views.h"
 #include "sample/points.h"
@@ -122,6 +123,8 @@ void copy_values(const FieldsPlan& plan, const Job& job, std::span<const Sample>
       std::memcpy(place.at(job.position), &label, sizeof(label));
     } else if (field.form == FieldPlan::Form::kFixed) {
       job.home.source->columns[field.part]->copy(job.home.id, place.at(job.position), field.width);
+    } else if (field.is_origin()) {
+      write_origin(field, job.id, samples[field.view], place.at(job.position));
     } else if (field.form != FieldPlan::Form::kPicture) {
       copy_ragged(plan, field, place, job, samples, kept);
     }

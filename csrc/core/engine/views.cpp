@@ -29,17 +29,17 @@ View scaled(const View& view, Extent drawn, Extent size) {
 
 void check_room(const View& view, const FieldPlace& place, uint32_t position, bool measured) {
   const auto [height, width] = place.size_at(position);
-  const Rect& window = view.window;
-  if (window.width == width && window.height == height) return;
+  const Sides made = view.made();
+  if (made.width == width && made.height == height) return;
   if (!measured) {
     throw Error(ErrorKind::kValue,
-                "the picture is " + size_text(window.width, window.height) +
+                "the picture is " + size_text(made.width, made.height) +
                     " pixels after the transforms, others are " + size_text(width, height) +
                     ": add Resize, CenterCrop or RandomResizedCrop to the transform");
   }
   // Padding takes smaller ones; those of a list are as they were measured.
-  if (place.sizes.empty() && window.width <= width && window.height <= height) return;
-  throw Error(ErrorKind::kFormat, "the picture is " + size_text(window.width, window.height) +
+  if (place.sizes.empty() && made.width <= width && made.height <= height) return;
+  throw Error(ErrorKind::kFormat, "the picture is " + size_text(made.width, made.height) +
                                       " pixels after the transforms, and there is room for " +
                                       size_text(width, height) +
                                       ": its size is not the one in the index. Pack again");

@@ -1,13 +1,13 @@
 #include "sample/areas.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "base/error.h"
 #include "sample/shapes.h"
 #include "transform/nearest.h"
 #include "transform/pixels/warp.h"
+#include "transform/turn.h"
 
 namespace fastload {
 namespace {
@@ -55,41 +55,45 @@ std::vector<uint32_t> seen(const RunEnds& ends, uint32_t height, uint32_t width,
   return std::move(found.runs);
 }
 
-// The runs of a picture of that size, after its pixels were moved.
-std::vector<uint32_t> moved(const std::vector<uint32_t>& runs, int width, int height,
-                            std::span<const Motion> motions) {
-  const auto [w, h] =
-      std::array<size_t, 2>{static_cast<size_t>(width), static_cast<size_t>(height)};
-  std::vector<uint8_t> pixels(w * h), others(w * h);
+// The pixels, row by row, of a picture of that size.
+std::vector<uint8_t> drawn(const std::vector<uint32_t>& runs, int width, int height) {
+  const auto w = static_cast<size_t>(width), h = static_cast<size_t>(height);
+  std::vector<uint8_t> pixels(w * h);
   size_t at = 0;  // column by column
   for (size_t i = 0; i < runs.size(); ++i) {
     for (const size_t end = at + runs[i]; at < end; ++at) {
       pixels[at % h * w + at / h] = static_cast<uint8_t>(i % 2);
     }
   }
+  return pixels;
+}
+
+// The runs of a picture of that size, after it was turned.
+std::vector<uint32_t> turned(const std::vector<uint32_t>& runs, int width, int height,
+                             int quarter) {
+  const std::vector<uint8_t> pixels = drawn(runs, width, height);
+  std::vector<uint8_t> others(pixels.size());
+  const bool odd = quarter % 2 != 0;
+  turn_pixels(pixels.data(), width, height, 1, quarter, others.data(),
+              static_cast<size_t>(odd ? height : width));
+  return runs_of(others.data(), odd ? width : height, odd ? height : width);
+}
+
+// The runs of a picture of that size, after its pixels were moved.
+std::vector<uint32_t> moved(const std::vector<uint32_t>& runs, int width, int height,
+                            std::span<const Motion> motions) {
+  std::vector<uint8_t> pixels = drawn(runs, width, height), others(pixels.size());
   const uint8_t outside = 0;
   for (const Motion& motion : motions) {
     move_nearest(motion, false, 1, width, height, pixels.data(), &outside, others.data());
     pixels.swap(others);
   }
-  Runs found;
-  for (size_t i = 0; i < w * h; ++i) found.add(pixels[i % h * w + i / h] != 0, 1);
-  return std::move(found.runs);
+  return runs_of(pixels.data(), height, width);
 }
 
-void append(std::vector<uint8_t>& to, std::span<const uint32_t> words) {
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(words.data());
-  to.insert(to.end(), bytes, bytes + words.size_bytes());
-}
-
-// What is left of an area under its view.
-struct Seen {
-  int height, width;
-  std::vector<uint32_t> runs;
-};
-
-Seen seen_of(const Shapes& shapes, const Shapes::Object& area, const ViewAt& view_at,
-             const Motions& motions, std::pair<int, int> drawn) {
+// Adds what is left of an area under its view.
+void add_seen(const Shapes& shapes, const Shapes::Object& area, const ViewAt& view_at,
+              const Motions& motions, std::pair<int, int> drawn, ShapesMaker& to) {
   std::vector<uint32_t> runs;
   shapes.runs(area, runs);
   RunEnds ends = ends_of_runs(runs, area.height, area.width);
@@ -98,11 +102,23 @@ Seen seen_of(const Shapes& shapes, const Shapes::Object& area, const ViewAt& vie
   }
   const View view = view_at(static_cast<int>(area.width), static_cast<int>(area.height));
   std::vector<uint32_t> own = seen(ends, area.height, area.width, view);
-  if (!motions.cut.empty()) own = moved(own, view.window.width, view.window.height, motions.cut);
-  return {view.window.height, view.window.width, std::move(own)};
+  const auto [width, height] = view.made();
+  if (view.quarter != 0) own = turned(own, view.window.width, view.window.height, view.quarter);
+  if (!motions.cut.empty()) own = moved(own, width, height, motions.cut);
+  to.add_area(static_cast<uint32_t>(height), static_cast<uint32_t>(width), own);
 }
 
 }  // namespace
+
+std::vector<uint32_t> runs_of(const uint8_t* pixels, int height, int width) {
+  const auto [w, h] =
+      std::array<size_t, 2>{static_cast<size_t>(width), static_cast<size_t>(height)};
+  Runs found;
+  for (size_t x = 0; x < w; ++x) {
+    for (size_t y = 0; y < h; ++y) found.add(pixels[y * w + x] != 0, 1);
+  }
+  return std::move(found.runs);
+}
 
 RunEnds ends_of_runs(std::span<const uint32_t> runs, uint32_t height, uint32_t width) {
   const bool sized = height - 1 < kMaxSide && width - 1 < kMaxSide;
@@ -143,16 +159,11 @@ std::vector<uint8_t> move_areas(std::span<const uint8_t> bytes, const ViewAt& vi
                                 const Motions& motions, std::pair<int, int> drawn) {
   if (bytes.empty()) return {};
   const Shapes shapes(bytes, PointFormat::kAreas);
-  std::vector<uint8_t> found, runs;
-  append(found, std::vector{static_cast<uint32_t>(shapes.objects().size())});
+  ShapesMaker made(PointFormat::kAreas);
   for (const Shapes::Object& object : shapes.objects()) {
-    const Seen own = seen_of(shapes, object, view_at, motions, drawn);
-    append(found, std::vector{static_cast<uint32_t>(own.height), static_cast<uint32_t>(own.width),
-                              static_cast<uint32_t>(own.runs.size())});
-    append(runs, own.runs);
+    add_seen(shapes, object, view_at, motions, drawn, made);
   }
-  found.insert(found.end(), runs.begin(), runs.end());
-  return found;
+  return made.value();
 }
 
 std::vector<uint8_t> move_mixed(std::span<const uint8_t> bytes, const PointMap& map,
@@ -160,33 +171,21 @@ std::vector<uint8_t> move_mixed(std::span<const uint8_t> bytes, const PointMap& 
                                 std::pair<int, int> drawn) {
   if (bytes.empty()) return {};
   const Shapes shapes(bytes, PointFormat::kMixed);
-  std::vector<uint32_t> forms, polygons, points, heads, runs;
+  ShapesMaker made(PointFormat::kMixed);
+  std::vector<double> points;
   for (const Shapes::Object& object : shapes.objects()) {
-    forms.push_back(object.is_area ? 1 : 0);
-    if (!object.is_area) {
-      polygons.push_back(object.count);
+    if (object.is_area) {
+      add_seen(shapes, object, view_at, motions, drawn, made);
       continue;
     }
-    const Seen own = seen_of(shapes, object, view_at, motions, drawn);
-    heads.insert(heads.end(), {static_cast<uint32_t>(own.height), static_cast<uint32_t>(own.width),
-                               static_cast<uint32_t>(own.runs.size())});
-    runs.insert(runs.end(), own.runs.begin(), own.runs.end());
+    made.begin_outlines(object.count);
+    for (uint32_t i = 0; i < object.count; ++i) {
+      shapes.points(shapes.polygons()[object.first + i], points);
+      for (size_t at = 0; at < points.size(); at += 2) map.move(points[at], points[at + 1]);
+      made.add_outline(points);
+    }
   }
-  std::vector<double> all, one;
-  for (const Shapes::Polygon& polygon : shapes.polygons()) {
-    points.push_back(polygon.points);
-    shapes.points(polygon, one);
-    for (size_t i = 0; i < one.size(); i += 2) map.move(one[i], one[i + 1]);
-    all.insert(all.end(), one.begin(), one.end());
-  }
-  std::vector<uint8_t> found;
-  append(found, std::vector{static_cast<uint32_t>(forms.size())});
-  for (const auto* const words : {&forms, &polygons, &points, &heads}) append(found, *words);
-  found.resize((found.size() + sizeof(double) - 1) / sizeof(double) * sizeof(double));
-  const auto* const numbers = reinterpret_cast<const uint8_t*>(all.data());
-  found.insert(found.end(), numbers, numbers + all.size() * sizeof(double));
-  append(found, runs);
-  return found;
+  return made.value();
 }
 
 }  // namespace fastload

@@ -35,6 +35,9 @@ std::vector<uint8_t> move_mixed(std::span<const uint8_t> bytes, const PointMap& 
 // picture, or that has no size or sides beyond 2^24.
 RunEnds ends_of_runs(std::span<const uint32_t> runs, uint32_t height, uint32_t width);
 
+// The run lengths of an object's pixels, a byte each, row after row.
+std::vector<uint32_t> runs_of(const uint8_t* pixels, int height, int width);
+
 // Where the runs of a whole object of a height x width picture end after that was moved. `drawn`:
 // width and height of the picture that the motions are of. Throws Error(kLimit) for pictures of
 // more than 2^30 pixels.

@@ -124,6 +124,11 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
       field.width = sizeof(int64_t);
       if (field.blank.empty()) field.blank = bytes_of(kIgnoreLabel);
     }
+    if (field.form == FieldPlan::Form::kId) {
+      field.width = sizeof(int64_t);
+      field.blank = bytes_of(int64_t{-1});
+    }
+    if (field.form == FieldPlan::Form::kView) field.width = FieldPlan::kViewBytes;
     if (!field.picture.nearest || field.picture.format.ids) {
       field.picture.pixels = views_[field.view].pixels;
       field.picture.source = views_[field.view].source;

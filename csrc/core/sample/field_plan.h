@@ -38,7 +38,12 @@ struct FieldPlan {
     kRagged,  // rows of `width` bytes, as they are
     kPoints,  // ragged rows that the view moves
     kMasks,   // outlines or areas of objects, drawn: a byte a pixel of the view, an object
+    kId,      // the sample's id, int64: of a substitute, its own
+    kView,    // kViewBytes of float64: width and height of the first picture as stored; scale and
+              // shift from its pixels to the view's, across and down; whether that is mirrored
+              // then, and quarter turns. Scales are 0 where it is no such map: motions, mosaics
   };
+  static constexpr uint32_t kViewBytes = 8 * sizeof(double);
   // `part` of a label that is in the index.
   static constexpr uint32_t kIndex = ~uint32_t{0};
 
@@ -60,8 +65,11 @@ struct FieldPlan {
   }
   // Whether the sample's view decides what the batch gets.
   [[nodiscard]] bool has_view() const {
-    return follows || form == Form::kPicture || form == Form::kPoints || form == Form::kMasks;
+    return follows || form == Form::kPicture || form == Form::kPoints || form == Form::kMasks ||
+           is_origin();
   }
+  // Whether it says where the sample comes from, which no column does.
+  [[nodiscard]] bool is_origin() const { return form == Form::kId || form == Form::kView; }
   // Whether its objects' bytes have another length under the view.
   [[nodiscard]] bool is_areas() const {
     return form == Form::kPoints &&

@@ -11,6 +11,8 @@ namespace fastload {
 namespace {
 
 constexpr size_t kRowBytes = 4 * sizeof(float);
+constexpr double kRounded =
+    0x1p-23;  // of a side: what float32 may have made of a box at its border
 
 BoxXyxy corners_of(const uint8_t* from, PointFormat format) {
   std::array<float, 4> row;
@@ -42,6 +44,20 @@ BoxXyxy moved(const BoxXyxy& box, const PointMotion& motion) {
   return {*left, *top, *right, *bottom};
 }
 
+// A motion of boxes. torchvision's v2 clips them behind it, but for flips.
+struct BoxMotion {
+  PointMotion motion;
+  bool clips;
+};
+
+std::vector<BoxMotion> box_motions(const std::vector<Motion>& motions, int width, int height) {
+  std::vector<BoxMotion> found;
+  for (const Motion& motion : motions) {
+    found.push_back({PointMotion(motion), !motion.is_flip(width, height)});
+  }
+  return found;
+}
+
 // Boxes under one view.
 class BoxMap {
  public:
@@ -52,15 +68,17 @@ class BoxMap {
         drawn_height_(placed.drawn_height),
         scale_x_(plan.relative ? drawn_width_ : drawn_width_ / placed.width),
         scale_y_(plan.relative ? drawn_height_ : drawn_height_ / placed.height),
-        before_(placed.motions->source.begin(), placed.motions->source.end()),
-        behind_(placed.motions->cut.begin(), placed.motions->cut.end()) {}
+        made_(view_.made()),
+        before_(box_motions(placed.motions->source, static_cast<int>(placed.drawn_width),
+                            static_cast<int>(placed.drawn_height))),
+        behind_(box_motions(placed.motions->cut, made_.width, made_.height)) {}
 
   // In pixels of the picture that the view was drawn of.
   [[nodiscard]] BoxXyxy in_picture(BoxXyxy box) const {
     box = {box.left * scale_x_, box.top * scale_y_, box.right * scale_x_, box.bottom * scale_y_};
-    for (const PointMotion& motion : before_) {
+    for (const auto& [motion, clips] : before_) {
       box = moved(box, motion);
-      if (plan_.clip) box = clipped(box, 0, 0, drawn_width_, drawn_height_);
+      if (plan_.clip && clips) box = clipped(box, 0, 0, drawn_width_, drawn_height_);
     }
     return box;
   }
@@ -79,12 +97,24 @@ class BoxMap {
     if (view_.flip) {
       box = {window.width - box.right, box.top, window.width - box.left, box.bottom};
     }
-    for (const PointMotion& motion : behind_) {
+    if (view_.quarter != 0) box = turned(box);
+    for (const auto& [motion, clips] : behind_) {
       box = moved(box, motion);
-      if (plan_.clip) box = clipped(box, 0, 0, window.width, window.height);
+      if (plan_.clip && clips) box = clamped(box);
     }
-    if (plan_.clip) box = clipped(box, 0, 0, window.width, window.height);
-    return box;
+    return plan_.clamp ? clamped(box) : box;
+  }
+
+  // To what comes out.
+  [[nodiscard]] BoxXyxy clamped(const BoxXyxy& box) const {
+    return clipped(box, 0, 0, made_.width, made_.height);
+  }
+
+  // But for what rounding makes of boxes that end at the border.
+  [[nodiscard]] bool is_inside(const BoxXyxy& box) const {
+    const double x = made_.width * kRounded, y = made_.height * kRounded;
+    return box.left >= -x && box.top >= -y && box.right <= made_.width + x &&
+           box.bottom <= made_.height + y;
   }
 
   [[nodiscard]] bool stays(const BoxXyxy& box) const {
@@ -97,8 +127,8 @@ class BoxMap {
   // As the field has boxes.
   [[nodiscard]] std::array<float, 4> row(BoxXyxy box) const {
     if (plan_.relative) {
-      box = {box.left / view_.window.width, box.top / view_.window.height,
-             box.right / view_.window.width, box.bottom / view_.window.height};
+      box = {box.left / made_.width, box.top / made_.height, box.right / made_.width,
+             box.bottom / made_.height};
     }
     const double width = box.right - box.left, height = box.bottom - box.top;
     std::array<double, 4> row{box.left, box.top, box.right, box.bottom};
@@ -111,11 +141,20 @@ class BoxMap {
   }
 
  private:
+  // A box of the mirrored window.
+  [[nodiscard]] BoxXyxy turned(const BoxXyxy& box) const {
+    double x = box.left, y = box.top, other_x = box.right, other_y = box.bottom;
+    view_.turn(x, y);
+    view_.turn(other_x, other_y);
+    return {std::min(x, other_x), std::min(y, other_y), std::max(x, other_x), std::max(y, other_y)};
+  }
+
   const ObjectsPlan& plan_;
   const View& view_;
   double drawn_width_, drawn_height_;
   double scale_x_, scale_y_;  // to pixels of the picture that the view was drawn of
-  std::vector<PointMotion> before_, behind_;
+  Sides made_;
+  std::vector<BoxMotion> before_, behind_;
 };
 
 size_t rows_of(std::span<const uint8_t> value) {
@@ -149,8 +188,12 @@ void keep_objects(std::span<const uint8_t> value, std::span<const uint8_t> witho
   to.boxes.clear();
   for (size_t i = 0; i < rows; ++i) {
     if (!without.empty() && without[i] != 0) continue;
-    const BoxXyxy box =
+    BoxXyxy box =
         map.in_output(map.in_picture(corners_of(value.data() + i * kRowBytes, plan.format)));
+    if (plan.drop && plan.inside) {
+      if (!map.is_inside(box)) continue;
+      box = map.clamped(box);
+    }
     if (plan.drop && !map.stays(box)) continue;
     to.rows.push_back(static_cast<uint32_t>(i));
     const std::array<float, 4> row = map.row(box);

@@ -27,8 +27,12 @@ struct ObjectsPlan {
   uint32_t part = 0;  // the source's column of the boxes
   PointFormat format = PointFormat::kXyxy;
   bool relative = false;
-  bool clip = false;  // boxes to what is seen
-  bool drop = false;  // objects whose clipped box is too small, with all rows that are of them
+  bool clip = false;   // boxes, by each crop, pad and motion, as torchvision's v2 does
+  bool clamp = false;  // boxes, where the picture ends, behind all of these
+  bool drop = false;   // objects whose box is too small then, with all rows that are of them
+  // With `drop`: objects, too, whose boxes reach over the picture's border by more than float32
+  // rounds.
+  bool inside = false;
   // Output pixels that a box has to be wide and high; 0: more than none.
   double min_size = 1;
   double min_area = 1;

@@ -46,6 +46,7 @@ bool turns_over(const std::vector<Motion>& motions) {
 PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t drawn_width,
                    uint32_t drawn_height, const Motions& motions)
     : view_(view),
+      made_(view.made()),
       width_(drawn_width),
       height_(drawn_height),
       scale_x_(static_cast<double>(drawn_width) / width),
@@ -53,6 +54,11 @@ PointMap::PointMap(const View& view, uint32_t width, uint32_t height, uint32_t d
       resize_x_(static_cast<double>(view.resized_width) / view.crop.width),
       resize_y_(static_cast<double>(view.resized_height) / view.crop.height),
       scaled_(drawn_width != width || drawn_height != height),
+      from_right_(view.quarter == 2   ? !view.flip
+                  : view.quarter == 3 ? true
+                                      : view.quarter == 0 && view.flip),
+      from_below_(view.quarter == 1 ? !view.flip
+                                    : view.quarter == 2 || (view.quarter == 3 && view.flip)),
       mirrors_((view.flip != turns_over(motions.source)) != turns_over(motions.cut)),
       before_(motions.source.begin(), motions.source.end()),
       motions_(motions.cut.begin(), motions.cut.end()) {}
@@ -69,13 +75,14 @@ PointMap::Point PointMap::in_view(double x, double y, bool relative) const {
   p.x = (p.x - view_.crop.x) * resize_x_ - view_.window.x;
   p.y = (p.y - view_.crop.y) * resize_y_ - view_.window.y;
   if (view_.flip) p.x = view_.window.width - p.x;
+  view_.turn(p.x, p.y);
   return p;
 }
 
 PointMap::Point PointMap::point(double x, double y, bool relative) const {
   Point p = in_view(x, y, relative);
   for (const PointMotion& motion : motions_) motion.move(p.x, p.y);
-  if (relative) p = {p.x / view_.window.width, p.y / view_.window.height};
+  if (relative) p = {p.x / made_.width, p.y / made_.height};
   return p;
 }
 
@@ -87,7 +94,8 @@ PointMap::Point PointMap::extent(float width, float height, bool relative) const
     e = {e.x * scale_x_, e.y * scale_y_};
   }
   e = {e.x * resize_x_, e.y * resize_y_};
-  if (relative) e = {e.x / view_.window.width, e.y / view_.window.height};
+  if (view_.quarter % 2 != 0) std::swap(e.x, e.y);
+  if (relative) e = {e.x / made_.width, e.y / made_.height};
   return e;
 }
 
@@ -108,7 +116,7 @@ void PointMap::move_box_around(float* row, PointFormat format, bool relative) co
     Point& p = corners[i];
     p = in_view(p.x, p.y, relative);
     for (const PointMotion& motion : motions_) motion.move(p.x, p.y);
-    if (relative) p = {p.x / view_.window.width, p.y / view_.window.height};
+    if (relative) p = {p.x / made_.width, p.y / made_.height};
     low = i == 0 ? p : Point{std::min(low.x, p.x), std::min(low.y, p.y)};
     high = i == 0 ? p : Point{std::max(high.x, p.x), std::max(high.y, p.y)};
   }
@@ -125,16 +133,16 @@ void PointMap::move_box(float* row, PointFormat format, bool relative) const {
   const Point first = point(row[0], row[1], relative);
   if (format == PointFormat::kXyxy) {
     const Point last = point(row[2], row[3], relative);
-    row[0] = static_cast<float>(view_.flip ? last.x : first.x);
-    row[2] = static_cast<float>(view_.flip ? first.x : last.x);
-    row[1] = static_cast<float>(first.y);
-    row[3] = static_cast<float>(last.y);
+    row[0] = static_cast<float>(from_right_ ? last.x : first.x);
+    row[2] = static_cast<float>(from_right_ ? first.x : last.x);
+    row[1] = static_cast<float>(from_below_ ? last.y : first.y);
+    row[3] = static_cast<float>(from_below_ ? first.y : last.y);
     return;
   }
   const Point size = extent(row[2], row[3], relative);
-  const bool from_right = view_.flip && format == PointFormat::kXywh;
-  row[0] = static_cast<float>(from_right ? first.x - size.x : first.x);
-  row[1] = static_cast<float>(first.y);
+  const bool corner = format == PointFormat::kXywh;
+  row[0] = static_cast<float>(corner && from_right_ ? first.x - size.x : first.x);
+  row[1] = static_cast<float>(corner && from_below_ ? first.y - size.y : first.y);
   row[2] = static_cast<float>(size.x);
   row[3] = static_cast<float>(size.y);
 }

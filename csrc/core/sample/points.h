@@ -17,8 +17,9 @@ namespace fastload {
 //   each motion of that whole picture takes the point to where it takes the pixels
 //   x = (x - crop.x) * (resized_width / crop.width) - window.x
 //   x = window.width - x     (flipped)
-// and likewise for y, without the flip; then each motion of the view's pixels takes the point to
-// where it takes the pixels. Nothing is clipped: what lies outside the view stays.
+// and likewise for y, without the flip; then the quarter turns, and each motion of the view's
+// pixels takes the point to where it takes the pixels. Nothing is clipped: what lies outside the
+// view stays.
 class PointMap {
  public:
   using Pairs = std::vector<std::array<uint16_t, 2>>;
@@ -55,10 +56,12 @@ class PointMap {
   void move_polygons(std::span<uint8_t> bytes) const;
 
   View view_;
+  Sides made_;
   double width_, height_;       // of the picture that the view was drawn of
   double scale_x_, scale_y_;    // from the stored picture to it
   double resize_x_, resize_y_;  // from the crop to the resized picture
   bool scaled_;
+  bool from_right_, from_below_;     // a box's first corner becomes the right, or the lower one
   bool mirrors_;                     // left and right have changed places
   std::vector<PointMotion> before_;  // motions of the whole picture
   std::vector<PointMotion> motions_;

@@ -140,4 +140,49 @@ std::vector<uint8_t> Shapes::of(std::span<const uint32_t> numbers) const {
   return found;
 }
 
+void ShapesMaker::begin_outlines(uint32_t count) {
+  forms_.push_back(0);
+  polygons_.push_back(count);
+}
+
+void ShapesMaker::add_outline(std::span<const double> xy) {
+  points_.push_back(static_cast<uint32_t>(xy.size() / 2));
+  numbers_.insert(numbers_.end(), xy.begin(), xy.end());
+}
+
+void ShapesMaker::add_area(uint32_t height, uint32_t width, std::span<const uint32_t> runs) {
+  forms_.push_back(1);
+  heads_.insert(heads_.end(), {height, width, static_cast<uint32_t>(runs.size())});
+  runs_.insert(runs_.end(), runs.begin(), runs.end());
+}
+
+std::vector<uint8_t> ShapesMaker::value() const {
+  const bool mixed = format_ == PointFormat::kMixed;
+  const std::vector<uint32_t> count{static_cast<uint32_t>(forms_.size())};
+  std::vector<const std::vector<uint32_t>*> words{&count};
+  if (mixed) words.push_back(&forms_);
+  words.insert(words.end(), {&polygons_, &points_, &heads_});
+  size_t size = 0;
+  for (const auto* const some : words) size += some->size() * sizeof(uint32_t);
+  if (mixed) size = (size + kAlign - 1) / kAlign * kAlign;
+  const size_t numbers_at = size;
+  size += numbers_.size() * (mixed ? sizeof(double) : sizeof(float));
+  std::vector<uint8_t> made(size + runs_.size() * sizeof(uint32_t));
+  uint8_t* to = made.data();
+  const auto add = [&](const auto& numbers) {
+    const size_t bytes = numbers.size() * sizeof(numbers.front());
+    if (bytes != 0) std::memcpy(to, numbers.data(), bytes);
+    to += bytes;
+  };
+  for (const auto* const some : words) add(*some);
+  to = made.data() + numbers_at;
+  if (mixed) {
+    add(numbers_);
+  } else {
+    add(std::vector<float>(numbers_.begin(), numbers_.end()));
+  }
+  add(runs_);
+  return made;
+}
+
 }  // namespace fastload

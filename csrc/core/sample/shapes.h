@@ -48,4 +48,23 @@ class Shapes {
   std::vector<Polygon> polygons_;
 };
 
+// A value made object by object.
+class ShapesMaker {
+ public:
+  explicit ShapesMaker(PointFormat format) : format_(format) {}
+
+  // An object of so many outlines begins: they follow.
+  void begin_outlines(uint32_t count);
+  // x and y of its corners, rounded where the format has float32.
+  void add_outline(std::span<const double> xy);
+  void add_area(uint32_t height, uint32_t width, std::span<const uint32_t> runs);
+  // The value; of no objects their number alone.
+  [[nodiscard]] std::vector<uint8_t> value() const;
+
+ private:
+  PointFormat format_;
+  std::vector<uint32_t> forms_, polygons_, points_, heads_, runs_;
+  std::vector<double> numbers_;
+};
+
 }  // namespace fastload

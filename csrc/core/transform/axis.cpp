@@ -29,7 +29,9 @@ int32_t fixed_point(double weight) {
   return static_cast<int32_t>(weight < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-double center_of(const AxisScale& scale, int position) { return (position + 0.5) * scale.scale; }
+double center_of(const AxisScale& scale, int position) {
+  return scale.from + (position + 0.5) * scale.scale;
+}
 
 // The source pixels under the filter at an output position.
 Span span_at(const AxisSpec& spec, const AxisScale& scale, int position) {
@@ -75,9 +77,11 @@ Span source_span(const AxisSpec& spec) {
 }
 
 AxisScale axis_scale(const AxisSpec& spec) {
-  const double scale = static_cast<double>(spec.in_size) / spec.out_size;
+  const bool stepped = spec.step != 0;
+  const double scale = stepped ? spec.step : static_cast<double>(spec.in_size) / spec.out_size;
   const double filter_scale = std::max(scale, 1.0);
-  return {scale, (spec.filter == Filter::kBicubic ? 2.0 : 1.0) * filter_scale, 1.0 / filter_scale};
+  return {scale, (spec.filter == Filter::kBicubic ? 2.0 : 1.0) * filter_scale, 1.0 / filter_scale,
+          stepped ? spec.from : 0.0};
 }
 
 void shape_axis(const AxisSpec& spec, Axis& axis) {

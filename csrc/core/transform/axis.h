@@ -14,7 +14,9 @@ constexpr int kPrecisionBits = 22;  // fixed-point weights: 1.0 is 2^22
 constexpr int32_t kRounding = 1 << (kPrecisionBits - 1);
 
 // `count` output pixels from `first` on (pixels outside [0, out_size) are zero), made of in_size
-// source pixels. `mirrored`: in the order first + count - 1 down to first.
+// source pixels. `mirrored`: in the order first + count - 1 down to first. With a `step`, output
+// pixel p is made of what lies around `from` + (p + 0.5) * step: as Pillow's resize() of a box
+// does, but in double, and the middles alone must be inside.
 struct AxisSpec {
   int in_size = 0;
   int out_size = 0;
@@ -22,8 +24,10 @@ struct AxisSpec {
   int first = 0;
   int count = 0;
   bool mirrored = false;
+  double from = 0;  // source pixels; with a step
+  double step = 0;  // source pixels per output pixel; 0: in_size / out_size
   [[nodiscard]] int position(int j) const { return first + (mirrored ? count - 1 - j : j); }
-  [[nodiscard]] bool identity() const { return in_size == out_size; }
+  [[nodiscard]] bool identity() const { return in_size == out_size && step == 0; }
 };
 
 // Source pixels [begin, end).
@@ -37,6 +41,7 @@ struct AxisScale {
   double scale;    // source pixels per output pixel
   double support;  // half the filter's width, in source pixels
   double inverse;  // 1 / max(scale, 1)
+  double from;     // where the first output pixel begins, in source pixels
 };
 
 AxisScale axis_scale(const AxisSpec& spec);

@@ -29,7 +29,7 @@ Positions<V> positions_of(const AxisSpec& spec, const AxisScale& scale, int j) {
   const Int clamped = V::min(V::max(position, V::set(0)), V::set(spec.out_size - 1));
   const auto inside = V::and_at_most(V::equal(position, clamped), lane, last);
   const auto middle = V::add(V::to_double(clamped), V::set(0.5));
-  return {V::mul(middle, V::set(scale.scale)), inside};
+  return {V::add(V::set(scale.from), V::mul(middle, V::set(scale.scale))), inside};
 }
 
 // Source pixels under each output pixel into axis.first and axis.last; returns the largest number.

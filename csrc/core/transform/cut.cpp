@@ -98,14 +98,17 @@ void Cutter::begin(const View& view, const CutPlan& plan, const StorePlace& plac
   spec_ = &spec;
   place_ = place;
   rng_ = rng;
-  size_ = {view.window.width, view.window.height};
+  const Sides made = view.made();
+  size_ = {made.width, made.height};
   const auto start = [&](auto& store) {
-    const auto [width, height] = std::pair(view.window.width, view.window.height);
+    const auto [width, height] = made;
     store.begin(place, width, height);
     RowSink& out = spec.format.ids ? following_.begin(spec.pixels, rng, spec.format, spec.fill,
                                                       width, height, store)
                                    : stage_.begin(spec.pixels, rng, width, height, store);
-    begin_view(view, plan, out);
+    RowSink& turned = turn_.begin(view.quarter, view.window.width, view.window.height,
+                                  spec.format.pixel_bytes(), out);
+    begin_view(view, plan, turned);
   };
   std::visit(start, store_);
   if (!spec.source.empty()) begin_whole(whole);
@@ -166,12 +169,14 @@ void Cutter::restart() { in_->restart(); }
 void Cutter::trim(size_t most) {
   whole_.trim(most);
   whole_following_.trim(most);
+  turn_.trim(most);
 }
 
 void Cutter::end() {
   if (in_ == &whole_) whole_.end();
   if (in_ == &whole_following_) whole_following_.end();
   is_nearest_ ? nearest_.end() : resampler_.end();
+  turn_.end();
   spec_->format.ids ? following_.end() : stage_.end();
   const StoreSpec& store = spec_->store;
   if (store.erase.probability > 0) erase(store, rng_, place_, size_.first, size_.second);

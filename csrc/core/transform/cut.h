@@ -20,6 +20,7 @@
 #include "transform/pixels/stage.h"
 #include "transform/resample.h"
 #include "transform/store.h"
+#include "transform/turn.h"
 #include "transform/view.h"
 
 namespace fastload {
@@ -126,6 +127,7 @@ class Cutter final : public RowSink {
   RowSink* in_ = &resampler_;  // where rows go first
   FollowingStage following_;
   NearestSampler nearest_;
+  TurnSink turn_;
   BorderSink before_, behind_;  // fill around what is seen, and around what is shown
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};
   uint64_t number_ = 0;  // of the plan that the store is of: copying it costs a few pixels' time

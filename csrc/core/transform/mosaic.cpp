@@ -158,6 +158,31 @@ Motion shifted(Motion motion, int x, int y) {
   return motion;
 }
 
+// The pixels of the sample whose middles lie in [low, high) of an axis of the canvas.
+Span middles_between(double step, double shift, double low, double high, int size) {
+  const auto first_from = [&](double bound) {
+    const auto at = [&](int pixel) { return step * (pixel + 0.5) + shift; };
+    const double near = std::ceil((bound - shift) / step - 0.5);
+    int pixel = static_cast<int>(std::clamp(near, 0.0, static_cast<double>(size)));
+    while (pixel > 0 && at(pixel - 1) >= bound) --pixel;
+    while (pixel < size && at(pixel) < bound) ++pixel;
+    return pixel;
+  };
+  return {first_from(low), first_from(high)};
+}
+
+// An axis of a picture that lies on the canvas from `place` on, `length` long; `kept` pixels of it
+// are resized to the pixels of the sample.
+AxisSpec placed_axis(double step, double shift, int place, int length, int kept, Span pixels) {
+  const double ratio = static_cast<double>(kept) / length;
+  AxisSpec axis;
+  axis.in_size = kept;
+  axis.out_size = axis.count = pixels.end - pixels.begin;
+  axis.from = (step * pixels.begin + shift - place) * ratio;
+  axis.step = step * ratio;
+  return axis;
+}
+
 }  // namespace
 
 Composition compose(const MosaicSpec& spec, std::span<const PictureSide> sizes,
@@ -193,6 +218,27 @@ Composition compose(const MosaicSpec& spec, std::span<const PictureSide> sizes,
     picture.shown.y -= picture.y;
   }
   return composition;
+}
+
+PictureSide kept_size(const PlacedPicture& picture, const PictureSide& stored) {
+  const bool smaller =
+      std::max(stored.width, stored.height) < std::max(picture.width, picture.height);
+  return smaller ? stored : PictureSide{picture.width, picture.height};
+}
+
+ShownPart shown_part(const Composition& made, const PlacedPicture& picture, const PictureSide& kept,
+                     int size) {
+  if (made.visible.width == 0 || made.visible.height == 0) return {};
+  const auto& a = made.of_canvas.a;
+  const auto shown = [&](double step, double shift, int place, int length, int canvas) {
+    return middles_between(step, shift, std::max(place, 0), std::min(place + length, canvas), size);
+  };
+  const Span x = shown(a[0], a[2], picture.x, picture.width, made.canvas_width);
+  const Span y = shown(a[4], a[5], picture.y, picture.height, made.canvas_height);
+  if (x.end <= x.begin || y.end <= y.begin) return {};
+  return {{x.begin, y.begin, x.end - x.begin, y.end - y.begin},
+          {placed_axis(a[0], a[2], picture.x, picture.width, kept.width, x),
+           placed_axis(a[4], a[5], picture.y, picture.height, kept.height, y)}};
 }
 
 double mixup_weight(double alpha, const SampleRng& rng) {

@@ -11,6 +11,7 @@
 #include "base/geometry.h"
 #include "base/philox.h"
 #include "transform/pixels/motion.h"
+#include "transform/resample.h"
 
 namespace fastload {
 
@@ -25,6 +26,10 @@ struct MosaicSpec {
   double perspective = 0;  // 1 / pixels
   std::array<uint8_t, 3> fill{114, 114, 114};
   double mixup_alpha = 32;  // of the weight of a second one
+
+  // Whether pictures are only scaled and moved: then each is resized once, to where the sample
+  // shows it. Else canvases are moved.
+  [[nodiscard]] bool upright() const { return degrees == 0 && shear == 0 && perspective == 0; }
 };
 
 struct PictureSide {
@@ -52,6 +57,18 @@ struct Composition {
 // is its own canvas. Throws Error(kValue) for another count and sizes below 1.
 Composition compose(const MosaicSpec& spec, std::span<const PictureSide> sizes,
                     const SampleRng& rng);
+
+// The size that a picture of an upright mosaic is kept in: the placed one's, or smaller as stored.
+PictureSide kept_size(const PlacedPicture& picture, const PictureSide& stored);
+
+// What an upright mosaic's sample shows of a picture.
+struct ShownPart {
+  Rect to;          // of the sample: the pixels whose middles lie on the picture; may have no area
+  Placing placing;  // of the picture in the size it is kept in, to those
+};
+
+ShownPart shown_part(const Composition& made, const PlacedPicture& picture, const PictureSide& kept,
+                     int size);
 
 // The weight of the first of two samples that are mixed: Beta(alpha, alpha).
 double mixup_weight(double alpha, const SampleRng& rng);

@@ -28,6 +28,7 @@ bool needs_pass(const AxisSpec& spec) {
 
 // Pillow 13 (pull request 9549): "If height is scaled down significantly more than width".
 bool vertical_first(const AxisSpec& h, const AxisSpec& v) {
+  if (h.step != 0) return false;
   const int64_t rows_less = int64_t{v.in_size} - v.out_size;
   const int64_t columns_less = int64_t{h.in_size} - h.out_size;
   return rows_less > 0 && rows_less > 2 * columns_less;
@@ -57,6 +58,11 @@ Rect source_rect(const View& view, Filter filter) {
   const Span x = source_span(horizontal_spec(view, filter));
   const Span y = source_span(vertical_spec(view, filter));
   return {view.crop.x + x.begin, view.crop.y + y.begin, x.end - x.begin, y.end - y.begin};
+}
+
+Rect source_rect(const Placing& placing) {
+  const Span x = source_span(placing.across), y = source_span(placing.down);
+  return {x.begin, y.begin, x.end - x.begin, y.end - y.begin};
 }
 
 const ResampleKernels& resample_kernels(SimdLevel level) {
@@ -97,7 +103,7 @@ struct Resampler::Impl {
   size_t results_stride = 0;
   Buffer<const uint8_t*> taps;
 
-  void begin(const View& view, Filter filter, RowSink& sink);
+  void begin(const Placing& placing, const Rect& from, const PixelFormat& of, RowSink& sink);
   void prepare_axis(const AxisSpec& spec, bool horizontal);
   void resize_columns(const uint8_t* const* from, uint8_t* const* to, int count);
   void resize_rows(int row, size_t bytes, uint8_t* to);
@@ -111,15 +117,18 @@ struct Resampler::Impl {
   uint8_t* ring_line(int row) { return ring.data() + ring_stride * (row & ring_mask); }
 };
 
-void Resampler::Impl::begin(const View& view, Filter filter, RowSink& sink) {
+void Resampler::Impl::begin(const Placing& placing, const Rect& from, const PixelFormat& of,
+                            RowSink& sink) {
   out = nullptr;
-  source = source_rect(view, filter);
+  format = of;
+  is_rgb8 = format.is_rgb8();
+  pixel_bytes = format.pixel_bytes();
+  source = from;
   kernels = &resample_kernels(simd_level());
-  width = view.window.width;
-  height = view.window.height;
+  const auto& [hs, vs] = placing;
+  width = hs.count;
+  height = vs.count;
   taken = emitted = pending = 0;
-  const AxisSpec hs = horizontal_spec(view, filter);
-  const AxisSpec vs = vertical_spec(view, filter);
   const bool need_h = needs_pass(hs);
   const bool need_v = needs_pass(vs);
   if (need_h) prepare_axis(hs, true);
@@ -253,10 +262,15 @@ Resampler::Resampler() : impl_(std::make_unique<Impl>()) {}
 Resampler::~Resampler() = default;
 
 void Resampler::begin(const View& view, Filter filter, RowSink& out, const PixelFormat& format) {
-  impl_->format = format;
-  impl_->is_rgb8 = format.is_rgb8();
-  impl_->pixel_bytes = format.pixel_bytes();
-  impl_->begin(view, filter, out);
+  impl_->out = nullptr;  // should the view be none
+  const Rect source = source_rect(view, filter);
+  impl_->begin({horizontal_spec(view, filter), vertical_spec(view, filter)}, source, format, out);
+}
+
+void Resampler::begin(const Placing& placing, RowSink& out, const PixelFormat& format) {
+  impl_->out = nullptr;
+  const Rect source = source_rect(placing);
+  impl_->begin(placing, source, format, out);
 }
 
 void Resampler::rows(const uint8_t* pixels, size_t stride, int y, int count) {

@@ -10,9 +10,18 @@
 
 #include "base/pixel_format.h"
 #include "base/row_sink.h"
+#include "transform/axis.h"
 #include "transform/view.h"
 
 namespace fastload {
+
+// A part of a picture brought to another grid: how each axis is made.
+struct Placing {
+  AxisSpec across, down;
+};
+
+// The rectangle of the picture that a part is made of.
+Rect source_rect(const Placing& placing);
 
 // One per thread; keeps its scratch memory between pictures. Rows of source_rect(view) go in, rows
 // of the view's window come out, in order, as soon as they are complete.
@@ -27,6 +36,8 @@ class Resampler final : public RowSink {
   // rows go to `out` (in the same format, already flipped, zero where the window leaves the
   // picture). RGB of 8 bits goes through vector kernels.
   void begin(const View& view, Filter filter, RowSink& out, const PixelFormat& format = {});
+  // The same with the rows of source_rect(placing), columns first.
+  void begin(const Placing& placing, RowSink& out, const PixelFormat& format = {});
   void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
   void restart() override;
   // Ends the picture. Throws Error(kState) if rows were missing.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/geometry.h"
@@ -20,6 +21,12 @@ enum class Filter : uint8_t { kBilinear = 0, kBicubic = 1 };
 // Corners of a box, in pixels.
 struct BoxXyxy {
   double left = 0, top = 0, right = 0, bottom = 0;
+};
+
+// Width and height, in pixels.
+struct Sides {
+  int width = 0;
+  int height = 0;
 };
 
 // Of what a view is drawn.
@@ -57,6 +64,21 @@ struct View {
   uint8_t quarter = 0;  // quarter turns counter-clockwise, of the mirrored window
 
   bool operator==(const View&) const = default;
+
+  // Of what comes out: the window's, which quarter turns exchange.
+  [[nodiscard]] Sides made() const {
+    return quarter % 2 == 0 ? Sides{window.width, window.height}
+                            : Sides{window.height, window.width};
+  }
+  // Turns a point of the mirrored window.
+  void turn(double& x, double& y) const {
+    for (int i = 0, width = window.width, height = window.height; i < quarter; ++i) {
+      const double across = x;
+      x = y;
+      y = width - across;
+      std::swap(width, height);
+    }
+  }
 };
 
 struct GeometryOperation;  // transform/geometry/operation.h

@@ -149,7 +149,7 @@ class CocoFile:
 
     def _scan(self) -> None:
         ids, places, lengths = array("q"), array("Q"), array("Q")
-        names: list[bytes] = []
+        self._names = Paths()
         rows: list[tuple[int, int, int, int]] = []
         with tempfile.TemporaryFile(prefix="fastload-coco-") as unsorted:
             for element in elements(self.path, (IMAGES, ANNOTATIONS)):
@@ -160,7 +160,7 @@ class CocoFile:
                     ids.append(number)
                     places.append(element.offset)
                     lengths.append(len(element.text))
-                    names.append(name)
+                    self._names.append(name)
                 else:
                     rows.append(self._row_of(element))
                     if len(rows) == _AT_ONCE:
@@ -175,7 +175,6 @@ class CocoFile:
                 self._fail("it has no 'images', and is none of COCO's")
             self.ids = np.array(ids, np.int64)
             self._places, self._lengths = np.array(places, np.uint64), np.array(lengths, np.uint64)
-            self._names = Paths(names)
             self._sort(unsorted)
 
     def _image_of(self, element: Element) -> tuple[int, bytes]:
@@ -208,38 +207,61 @@ class CocoFile:
             self._fail(f"two images have the id {known[twice[0]]}")
         count = len(known)
 
+        def place_of(rows: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+            """The places of their images in the list; of those that have none, one behind."""
+            if not count:
+                return np.zeros(len(rows), np.int64)
+            found = np.searchsorted(known, rows["image"]).clip(0, count - 1)
+            return np.where(known[found] == rows["image"], by_id[found], count)
+
         def parts() -> Iterator[tuple[npt.NDArray[np.void], npt.NDArray[np.int64]]]:
-            """Rows, and the places of their images in the list; of those that have none, one behind."""
             unsorted.seek(0)
             while data := unsorted.read(_AT_ONCE * _ROW.itemsize):
                 rows = np.frombuffer(data, _ROW)
-                found = np.searchsorted(known, rows["image"]).clip(0, max(count - 1, 0))
-                if not count:
-                    yield rows, np.zeros(len(rows), np.int64)
-                    continue
-                is_there = known[found] == rows["image"]
-                yield rows, np.where(is_there, by_id[found], count)
+                yield rows, place_of(rows)
 
         self._starts = np.zeros(count + 2, np.int64)
         for _, places in parts():
             self._starts[1:] += np.bincount(places, minlength=count + 1)
         np.cumsum(self._starts, out=self._starts)
-        next_ones = self._starts[:-1].copy()
-        total = int(self._starts[-1])
-        os.truncate(self._rows, total * _ROW.itemsize)
-        for rows, places in parts():
-            order = np.argsort(places, kind="stable")
-            places = places[order]
-            is_first = np.diff(places, prepend=-1) != 0
-            begins = np.maximum.accumulate(np.where(is_first, np.arange(len(places)), 0))
-            # Opened for each part: pages of the map count as this process's memory until it is closed.
-            out = np.memmap(self._rows, _ROW, "r+", shape=(total,))
-            out[next_ones[places] + np.arange(len(places)) - begins] = rows[order]
-            del out
-            next_ones += np.bincount(places, minlength=count + 1)
+        cuts = _cuts(self._starts)
+        with open(self._rows, "r+b") as out:
+            next_ones = self._starts[cuts]
+            for rows, places in parts():
+                bins = np.searchsorted(cuts, places, "right") - 1
+                order = np.argsort(bins, kind="stable")
+                ends = np.cumsum(np.bincount(bins, minlength=len(cuts)))
+                for number in np.unique(bins).tolist():
+                    some = order[ends[number - 1] if number else 0 : ends[number]]
+                    _write_at(out, int(next_ones[number]), rows[some])
+                    next_ones[number] += len(some)
+            for first, behind in zip(cuts.tolist(), [*cuts[1:].tolist(), count + 1], strict=True):
+                begin, end = self._starts[[first, behind]].tolist()
+                if behind > first + 1 and end > begin:  # those of one image are in the list's order
+                    data = os.pread(out.fileno(), (end - begin) * _ROW.itemsize, begin * _ROW.itemsize)
+                    rows = np.frombuffer(data, _ROW)
+                    _write_at(out, begin, rows[np.argsort(place_of(rows), kind="stable")])
 
     def _fail(self, what: str) -> None:
         raise PackError(f"{self.path}: {what}.")
+
+
+def _cuts(starts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Images in a row whose rows can be sorted at a time, each such run by its first one; a run has one image
+    at least, and as many more as come to ``_AT_ONCE`` rows at most."""
+    found = [0]
+    while True:
+        begin = found[-1]
+        behind = max(int(np.searchsorted(starts, starts[begin] + _AT_ONCE, "right")) - 1, begin + 1)
+        if behind >= len(starts) - 1:
+            return np.array(found, np.int64)
+        found.append(behind)
+
+
+def _write_at(file: IO[bytes], row: int, rows: npt.NDArray[np.void]) -> None:
+    file.seek(row * _ROW.itemsize)
+    file.write(rows.tobytes())
+    file.flush()  # it is read past the buffer
 
 
 _NO_IMAGE = -(2**63)  # an image_id that is none

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import tempfile
-from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from fastload.errors import PackError
-from fastload.packing.annotations.coco_schema import BOXES, CAPTIONS, FIELDS, OBJECTS
+from fastload.packing.annotations.coco_folders import png_name
+from fastload.packing.annotations.coco_samples import MAPS
+from fastload.packing.annotations.coco_schema import BOXES, CAPTIONS, FIELDS, OBJECTS, SEGMENTS
 from fastload.packing.annotations.coco_write import annotation_of, caption_of, image_of, restored
+from fastload.packing.annotations.panoptic import SEGMENTS as PANOPTIC
+from fastload.packing.annotations.panoptic_unpack import png_of, segments_of
 from fastload.packing.fetched import in_windows
 from fastload.packing.names import ESCAPED, decode_key
-from fastload.packing.unpacked_files import safe_path, written
+from fastload.packing.samples.pictures import NUMPY_SUFFIX
+from fastload.packing.unpacked_files import safe_path, write_new, written
 from fastload.sample.fields import Labels
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["unpack_coco"]
 
 _ELSE = "Unpack it as a table: without --as."
-_NEEDED = {OBJECTS: (BOXES, "order"), CAPTIONS: (CAPTIONS, "caption_order")}
+_NEEDED = {
+    OBJECTS: (BOXES, "order"),
+    CAPTIONS: (CAPTIONS, "caption_order"),
+    SEGMENTS: ("panoptic", *PANOPTIC.values()),
+}
+
+
+def _needed(told: Mapping[str, Any]) -> tuple[str, ...]:
+    return (BOXES, told["order"]) if "order" in told else _NEEDED[told["has"]]
 
 
 def unpack_coco(
@@ -50,6 +61,11 @@ def unpack_coco(
             data = part.value_bytes(dataset.schema.index_field.name, sample)
             escaped = bool(dataset.record(sample)["flags"] & ESCAPED)
             name = safe_path(decode_key(dataset.index.key(sample), escaped))
+            if name.endswith(NUMPY_SUFFIX):
+                raise PackError(
+                    f"{os.fsdecode(name)} was packed as pixels, and --as gives files back as they were. "
+                    f"{_ELSE}"
+                )
             if not written(root, pictures + b"/" + name, data):
                 raise PackError(f"two records have the name {os.fsdecode(name)!r} and are not the same.")
 
@@ -61,6 +77,12 @@ def unpack_coco(
             image = restored(image_of(number, os.fsdecode(name)), rest.get("image", {}), [])
             for file in files:
                 file.add(image, number, value, rest)
+                if file.what == SEGMENTS and file.has(rest):
+                    png = file.png_name(rest, name)
+                    write_new(root, png, png_of(lambda field: part.value_bytes(field, sample), value))  # noqa: B023
+            if MAPS in dataset.schema:
+                where = safe_path(os.fsencode(dataset.schema[MAPS].source["folder"]))
+                write_new(root, where + b"/" + png_name(name), part.value_bytes(MAPS, sample))
             if progress is not None:
                 progress(1, len(data))
         for file in files:
@@ -78,7 +100,7 @@ def _source_of(dataset: PackedFiles) -> Any:
             f"{dataset.where} was packed with {changed[0]}={options[changed[0]]!r}, so its pictures are not "
             f"those that COCO's files are about. {_ELSE}"
         )
-    needed = ["image_id", "rest", *(name for told in source["files"] for name in _NEEDED[told["has"]])]
+    needed = ["image_id", "rest", *(name for told in source["files"] for name in _needed(told))]
     missing = [name for name in needed if name not in schema]
     if missing:
         raise PackError(
@@ -93,16 +115,71 @@ def _temporary() -> Iterator[IO[bytes]]:
         yield file
 
 
+_SPAN = struct.Struct("<qq")  # where a value begins and ends; no value ends at 0
+_MOST_PLACES = 1 << 40
+_AT_ONCE = 1 << 12
+
+
+class _List:
+    """JSON values on their way into a list, each with its place in it; they wait in files, not in memory."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._values, self._spans = (stack.enter_context(_temporary()) for _ in range(2))
+        self._count = self._places = 0
+
+    def add(self, place: int, value: Any) -> None:
+        """One more.
+
+        Raises:
+            PackError: no list has that place, or it is taken.
+        """
+        taken = (
+            os.pread(self._spans.fileno(), _SPAN.size, place * _SPAN.size)
+            if 0 <= place < self._places
+            else b""
+        )
+        if not 0 <= place < _MOST_PLACES or any(taken):
+            raise PackError(
+                f"The set's fields cannot be right: place {place} of a list is taken, or is none. "
+                "Check the set by 'fastload verify'."
+            )
+        begin = self._values.tell()
+        self._values.write(json.dumps(value).encode())
+        os.pwrite(self._spans.fileno(), _SPAN.pack(begin, self._values.tell()), place * _SPAN.size)
+        self._places = max(self._places, place + 1)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def write(self, file: IO[str]) -> None:
+        """The list, by the places, of which some may be empty."""
+        self._values.flush()
+        file.write("[")
+        written = 0
+        for first in range(0, self._places, _AT_ONCE):
+            spans = os.pread(self._spans.fileno(), _AT_ONCE * _SPAN.size, first * _SPAN.size)
+            for begin, end in _SPAN.iter_unpack(spans):
+                if end == 0:
+                    continue
+                data = os.pread(self._values.fileno(), end - begin, begin)
+                file.write((",\n" if written else "") + data.decode())
+                written += 1
+        file.write("]")
+
+
 class _File:
     """One JSON on its way: its images, and its annotations in the order of the samples."""
 
     def __init__(self, dataset: PackedFiles, told: Mapping[str, Any], stack: ExitStack) -> None:
         self._schema, self._told = dataset.schema, told
-        self._what: str = told["has"]
-        self._images = stack.enter_context(_temporary())
-        self._annotations = stack.enter_context(_temporary())
-        self._orders, self._ends = array("q"), array("q")
-        self._has_images = False
+        self.what: str = told["has"]
+        self._name: str = told.get("part", self.what)  # among the set's files
+        self._images, self._annotations = _List(stack), _List(stack)
+
+    def has(self, rest: Mapping[str, Any]) -> bool:
+        """Whether an image is in this file."""
+        return not self._told.get("own_images") or self._name in rest.get("places", {})
 
     def add(
         self, image: Mapping[str, Any], number: int, value: Callable[[str], Any], rest: Mapping[str, Any]
@@ -115,17 +192,35 @@ class _File:
             value: gives the value of a field.
             rest: what the fields cannot say.
         """
-        image = rest.get(f"image_of_{self._what}", image)
-        self._images.write(((",\n" if self._has_images else "") + json.dumps(image)).encode())
-        self._has_images = True
-        other, without = dict(rest.get(self._what, [])), dict(rest.get(f"{self._what}_without", []))
-        orders = value(_NEEDED[self._what][1]).tolist()
-        made = self._captions(number, value) if self._what == CAPTIONS else self._objects(number, value)
+        if not self.has(rest):
+            return
+        place = rest["places"][self._name] if self._told.get("own_images") else len(self._images)
+        self._images.add(place, rest.get(f"image_of_{self._name}", image))
+        if self.what == SEGMENTS:
+            self._add_segments(image, number, value, rest.get(self._name, {}))
+            return
+        other, without = dict(rest.get(self._name, [])), dict(rest.get(f"{self._name}_without", []))
+        orders = value(_needed(self._told)[1]).tolist()
+        made = self._captions(number, value) if self.what == CAPTIONS else self._objects(number, value)
         for row, (order, one) in enumerate(zip(orders, made, strict=True)):
-            said = restored(one, other.get(row, {}), without.get(row, []))
-            self._annotations.write(json.dumps(said).encode())
-            self._orders.append(order)
-            self._ends.append(self._annotations.tell())
+            if order >= 0:  # else of another file alone
+                self._annotations.add(order, restored(one, other.get(row, {}), without.get(row, [])))
+
+    def png_name(self, rest: Mapping[str, Any], picture: bytes) -> bytes:
+        """Where an image's PNG goes."""
+        said = rest.get(self._name, {}).get("annotation", {}).get("file_name")
+        folder = os.path.splitext(safe_path(os.fsencode(self._told["name"])))[0]
+        return b"annotations/" + folder + b"/" + safe_path(os.fsencode(said) if said else png_name(picture))
+
+    def _add_segments(
+        self, image: Mapping[str, Any], number: int, value: Callable[[str], Any], rest: Mapping[str, Any]
+    ) -> None:
+        kind = self._schema[PANOPTIC["category_id"]].kind
+        assert isinstance(kind, Labels)
+        segments = segments_of(value, number, kind.ids, self._told["forms"], rest)
+        png = os.fsdecode(png_name(os.fsencode(image["file_name"])))
+        made = {"image_id": number, "file_name": png, "segments_info": segments}
+        self._annotations.add(rest["order"], restored(made, rest.get("annotation", {}), []))
 
     def _captions(self, number: int, value: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
         texts = value(CAPTIONS)
@@ -135,14 +230,17 @@ class _File:
 
     def _objects(self, number: int, value: Callable[[str], Any]) -> Iterator[dict[str, Any]]:
         columns = {"bbox": value(BOXES)}
+        keys = self._told.get("keys", FIELDS)
         for key, name in FIELDS.items():
-            if name in self._schema:
+            if name in self._schema and key in keys:
                 found = value(name)
                 columns[key] = found if key in ("segmentation", "keypoints") else found.tolist()
         if "category_id" in columns:
             kind = self._schema[FIELDS["category_id"]].kind
             assert isinstance(kind, Labels)
-            columns["category_id"] = [kind.ids[index] for index in columns["category_id"]]
+            columns["category_id"] = [
+                kind.ids[index] if index >= 0 else -1 for index in columns["category_id"]
+            ]
         for row in zip(*columns.values(), strict=True):
             yield annotation_of(dict(zip(columns, row, strict=True)), number, self._told["forms"])
 
@@ -150,24 +248,17 @@ class _File:
         """Put the file together, its annotations in the order of its list."""
         folder.mkdir(exist_ok=True)
         top = dict(self._told["top"])
-        if self._what == OBJECTS and FIELDS["category_id"] in self._schema:
-            top |= self._schema[FIELDS["category_id"]].source
+        field = {OBJECTS: FIELDS["category_id"], SEGMENTS: PANOPTIC["category_id"]}.get(self.what)
+        if field is not None and field in self._schema and "part" not in self._told:
+            top |= self._schema[field].source
         name = os.fsdecode(safe_path(os.fsencode(self._told["name"])))
         with open(folder / name, "x", encoding="ascii") as file:
             file.write("{")
             for key, value in top.items():
                 file.write(f"{json.dumps(key)}: {json.dumps(value)},\n")
-            file.write('"images": [')
-            self._images.seek(0)
-            while part := self._images.read(1 << 20):
-                file.write(part.decode())
-            if self._told.get("no_annotations"):
-                file.write("]}\n")
-                return
-            file.write('],\n"annotations": [')
-            self._annotations.flush()
-            begins = [0, *self._ends[:-1]]
-            for count, at in enumerate(np.argsort(np.array(self._orders, np.int64), kind="stable").tolist()):
-                data = os.pread(self._annotations.fileno(), self._ends[at] - begins[at], begins[at])
-                file.write((",\n" if count else "") + data.decode())
-            file.write("]}\n")
+            file.write('"images": ')
+            self._images.write(file)
+            if not self._told.get("no_annotations"):
+                file.write(',\n"annotations": ')
+                self._annotations.write(file)
+            file.write("}\n")

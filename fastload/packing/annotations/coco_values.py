@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fastload.sample.values import json_bytes
 
 __all__ = ["Captions", "Objects", "named"]
 
+_NOT_HERE = -1
 _INT64 = range(-(2**63), 2**63)
 _MOST_FLOAT, _MOST_DOUBLE = float(np.finfo(np.float32).max), sys.float_info.max
 Apart = tuple[dict[str, Any], list[str]]  # see coco_write.kept_apart
@@ -33,26 +34,45 @@ def named(data: bytes, order: int) -> str:
     return f"annotation {number!r:.40}"
 
 
-@dataclass
 class Rows:
-    """The annotations of one picture."""
+    """The annotations of one picture in one file, as rows.
 
-    values: list[Any] = field(default_factory=list)
-    order: list[int] = field(default_factory=list)  # places in the file's list
-    other: list[tuple[int, dict[str, Any]]] = field(default_factory=list)  # row, what the fields cannot say
-    without: list[tuple[int, list[str]]] = field(default_factory=list)  # row, keys that it has not
+    Args:
+        before: those of another file of objects, whose rows they share: an annotation of an id that these
+            have says more of the same object.
+    """
 
-    def add(self, order: int, values: Any, apart: Apart) -> None:
-        """One more row."""
-        row = len(self.values)
+    def __init__(self, before: Rows | None = None) -> None:
+        self.values: list[Any] = [] if before is None else before.values
+        self.other: list[tuple[int, dict[str, Any]]] = []  # row, what the fields cannot say
+        self.without: list[tuple[int, list[str]]] = []  # row, keys that it has not
+        self._order = [_NOT_HERE] * len(self.values)
+        self._free = {one["id"]: row for row, one in enumerate(self.values) if "id" in one}
+
+    @property
+    def order(self) -> list[int]:
+        """Of each row its place in the file's list; -1: other files have it."""
+        return self._order + [_NOT_HERE] * (len(self.values) - len(self._order))
+
+    def known(self, number: int | None) -> int:
+        """The row of an object that another file has; else the one that comes next."""
+        return self._free.get(number, len(self.values)) if number is not None else len(self.values)
+
+    def add(self, order: int, values: Any, apart: Apart, row: int | None = None) -> None:
+        """One more, in that row; None: the next."""
+        row = len(self.values) if row is None else row
         other, without = apart
-        json_bytes(other)  # 1e400 is a number for Python, and none that JSON has
-        self.values.append(values)
-        self.order.append(order)
         if other:
+            json_bytes(other)  # 1e400 is a number for Python, and none that JSON has
             self.other.append((row, other))
         if without:
             self.without.append((row, without))
+        if row < len(self.values):
+            self._free.pop(values["id"], None)
+            self.values[row], self._order[row] = values, order
+        else:
+            self.values.append(values)
+            self._order.append(order)
 
 
 @dataclass(frozen=True)
@@ -78,6 +98,16 @@ class Objects:
             ValueError: it cannot be packed, in words.
         """
         annotation = value_of(data)
+        values = self._values(annotation, image)
+        row = rows.known(values.get("id"))
+        if row < len(rows.values):
+            values |= rows.values[row]  # the first file's, where both say it
+        made = annotation_of(
+            {key: values[key] for key in (*self.keys, "bbox")}, annotation["image_id"], self.forms
+        )
+        rows.add(order, values, kept_apart(annotation, made), row)
+
+    def _values(self, annotation: Mapping[str, Any], image: Mapping[str, Any]) -> dict[str, Any]:
         values: dict[str, Any] = {"bbox": _box(annotation.get("bbox"))}
         number = annotation.get("id")
         if "id" in self.keys:
@@ -93,8 +123,7 @@ class Objects:
             values["segmentation"] = _segmentation(annotation.get("segmentation", []), image)
         if "keypoints" in self.keys:
             values["keypoints"] = self._keypoints(annotation.get("keypoints"))
-        made = annotation_of(values, annotation["image_id"], self.forms)
-        rows.add(order, values, kept_apart(annotation, made))
+        return values
 
     def _category(self, number: Any) -> int:
         if not _is_integer(number) or number not in self.classes:

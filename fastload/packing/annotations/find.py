@@ -12,7 +12,7 @@ from fastload.packing.annotations.coco import coco_files, coco_source
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
 from fastload.packing.annotations.panoptic import is_panoptic, panoptic_files, panoptic_sets
 from fastload.packing.annotations.voc import voc_places, voc_sets
-from fastload.packing.annotations.wds import wds_source
+from fastload.packing.annotations.wds import wds_sources
 from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.given import AnnotatedSource
@@ -46,15 +46,13 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
         if options.says_what:
             raise PackError(f"{source} is in a store; annotated pictures are packed from this machine.")
         return []
+    if options.layout == "wds":
+        return [*wds_sources(os.fspath(source), options)]
     place = Path(source).absolute()
     if options.says_what and not place.exists():
         raise PackError(f"{place} does not exist.")
     if (place / MANIFEST_NAME).exists():
         return []
-    if options.layout == "wds":
-        if options.annotations or options.masks is not None:
-            raise PackError("tars hold their annotations; leave --annotations and --masks out.")
-        return [("", wds_source(place, options))]
     finds = [find for find in _finds(place, options) if options.layout in (None, find.layout)]
     if len(finds) > 1:
         listed = "\n".join(f"  {find.layout}: {find.what}" for find in finds)
@@ -115,16 +113,18 @@ _OPEN = (Image, Mask)  # kinds whose settings say what the files hold
 
 def _finds(place: Path, options: PackOptions) -> list[_Find]:
     """All that a place may be."""
-    if options.masks is not None:
-        if options.annotations or options.layout not in (None, "pairs"):
-            raise PackError("--masks goes with a folder of images alone, without --annotations.")
-        return [_pairs(options.masks, pairing_of(place, Path(options.masks)), options)]
     is_json = any(name.lower().endswith(".json") for name in options.annotations)
+    if options.masks is not None and not is_json and options.layout != "coco":
+        if options.annotations or options.layout not in (None, "pairs"):
+            raise PackError(
+                "--masks goes with a folder of images alone, or with --annotations FILE.json of COCO's."
+            )
+        return [_pairs(options.masks, pairing_of(place, Path(options.masks)), options)]
     if options.annotations and (is_json or options.layout == "coco"):
         what = ", ".join(options.annotations)
         names = options.annotations
         paths = [path.absolute() if (path := Path(name)).is_file() else place / name for name in names]
-        if all(path.is_file() and is_panoptic(path) for path in paths):
+        if options.masks is None and all(path.is_file() and is_panoptic(path) for path in paths):
             return [_panoptic(what, place, paths, options)]
         return [_Find("coco", what, lambda: coco_source(place, options.annotations, options))]
     if place.is_file():
@@ -132,7 +132,10 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
         return [_yolo(place.name, place, options)] if is_yolo else []
     if not place.is_dir():
         return []
-    finds = [_pairs(what, pairing, options) for what, pairing in pairings_below(place)]
+    jsons, segments = coco_files(place), panoptic_files(place)
+    # COCO's PNGs of segments and of stuff lie beside its JSONs, which say what they are.
+    others = {b"annotations"} if jsons or segments else set()
+    finds = [_pairs(what, one, options) for what, one in pairings_below(place) if one.masks not in others]
     named = next((place / name for name in YAML_NAMES if is_data_yaml(place / name)), None)
     if named is not None:
         finds.append(_yolo(named.name, named, options))
@@ -142,11 +145,10 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     if options.layout == "voc" and not places:
         places = [place]
     finds += [_voc(str(found), found, options) for found in places]
-    jsons = coco_files(place)
     if jsons:
         what = ", ".join(str(path.relative_to(place)) for path in jsons)
         finds.append(_Find("coco", what, lambda: coco_source(place, (), options)))
-    elif segments := panoptic_files(place):
+    elif segments:
         finds.append(_panoptic(", ".join(map(str, segments)), place, segments, options))
     return finds
 

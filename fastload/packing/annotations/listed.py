@@ -18,7 +18,7 @@ from fastload.packing.ingest import as_rows
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import Sample, at_least
-from fastload.packing.samples.pictures import read_picture
+from fastload.packing.samples.pictures import NUMPY, read_picture
 from fastload.sample.schema import Schema
 from fastload.shard.index import RECORD
 
@@ -31,13 +31,15 @@ _MOST_TEXT = 64 << 20  # bytes of one picture's annotations; far more than anybo
 class Paths:
     """Paths in their order, as one string of bytes: a million of them take what they are long."""
 
-    def __init__(self, paths: Iterable[bytes]) -> None:
-        self._ends = array("q")
-        text = bytearray()
+    def __init__(self, paths: Iterable[bytes] = ()) -> None:
+        self._ends, self._text = array("q"), bytearray()
         for path in paths:
-            text += path
-            self._ends.append(len(text))
-        self._text = bytes(text)
+            self.append(path)
+
+    def append(self, path: bytes) -> None:
+        """One more, behind the others."""
+        self._text += path
+        self._ends.append(len(self._text))
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -45,7 +47,7 @@ class Paths:
     def __getitem__(self, number: int) -> bytes:
         if not 0 <= number < len(self._ends):
             raise IndexError(number)
-        return self._text[self._ends[number - 1] if number else 0 : self._ends[number]]
+        return bytes(self._text[self._ends[number - 1] if number else 0 : self._ends[number]])
 
 
 class FileSamples:
@@ -170,6 +172,8 @@ def unturned(root: bytes, path: bytes, exif: str) -> Any:
     if exif == "ignore":
         return os.fsdecode(path)
     data = read_picture(os.path.join(root, path))
+    if data.startswith(NUMPY):  # pixels, which nothing turns
+        return os.fsdecode(path)
     refuse_turned(data, exif)
     return {"bytes": data, "path": os.fsdecode(path)}
 

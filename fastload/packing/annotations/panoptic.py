@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
-from fastload.packing.annotations.coco import digest_of, folder_of, split_of
+from fastload.packing.annotations.coco_folders import digest_of, folder_of, png_name, split_of
 from fastload.packing.annotations.coco_index import CocoFile, Facts, first_annotation
 from fastload.packing.annotations.coco_schema import categories_of
 from fastload.packing.annotations.coco_values import Objects, Rows
@@ -23,7 +23,7 @@ from fastload.packing.samples.given import Sample
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask, Scalar
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["SEGMENTS", "is_panoptic", "panoptic_files", "panoptic_sets", "png_name"]
+__all__ = ["SEGMENTS", "Segments", "is_panoptic", "panoptic_files", "panoptic_sets"]
 
 #: COCO's keys of segments, and the fields that become of them.
 SEGMENTS = {
@@ -35,6 +35,7 @@ SEGMENTS = {
 }
 _LISTS = ("images", "annotations", "categories")
 _MOST_ID = 256**3 - 1
+_MOST_SIDE = 65535  # of a JPEG
 
 
 def is_panoptic(path: Path) -> bool:
@@ -65,7 +66,7 @@ def panoptic_sets(
         file = CocoFile(path)
         split = split_of(path)
         folder = folder_of(place, split, file)
-        samples = PanopticSamples(place, folder, _masks(place, path), file, limit, exif)
+        samples = PanopticSamples(place, folder, file, limit, exif)
         made.append((split if len(paths) > 1 else "", samples))
     return made
 
@@ -78,36 +79,41 @@ def _masks(place: Path, path: Path) -> Path:
     return found
 
 
-class PanopticSamples(FileSamples):
-    """The images of a JSON in the order of its list, each with its segments."""
+class Segments:
+    """The segments of a JSON's images, and the PNGs that show them.
 
-    def __init__(
-        self, place: Path, folder: Path, masks: Path, file: CocoFile, limit: int | None, exif: str
-    ) -> None:  # fmt: skip
-        self._file, self._masks, self._exif = file, os.fsencode(masks), exif
-        facts, most = _seen(file)
-        categories = categories_of(file)
-        classes = {one["id"]: index for index, one in enumerate(categories)}
+    Args:
+        file: the JSON.
+        place: the folder of the set; of the PNGs it is said in :func:`panoptic_sets`.
+    """
+
+    def __init__(self, file: CocoFile, place: Path) -> None:
+        self._file, self._masks = file, os.fsencode(_masks(place, file.path))
+        self.facts, most = _seen(file)
+        self.categories = categories_of(file)
+        classes = {one["id"]: index for index, one in enumerate(self.categories)}
         keys = frozenset(key for key in SEGMENTS if key != "bbox")
-        self._reader = Objects(keys, classes, 0, facts.forms)
+        self._reader = Objects(keys, classes, 0, self.facts.forms)
         self._bits = 8 if most < 256 else 16
-        inside = os.path.relpath(folder, place)
-        told = {
-            "layout": "panoptic", "folder": "images" if inside.startswith(os.curdir) else inside,
-            "name": file.path.name, "forms": facts.forms,
-            "top": {key: one for key, one in file.top.items() if key not in _LISTS},
-        }  # fmt: skip
-        count = len(file) if limit is None else min(len(file), limit)
-        settings = {"annotations": [digest_of(file.path)], "coco": exif}
-        super().__init__(os.fsencode(folder), _schema(told, categories, self._bits), count, settings)
 
-    def picture(self, position: int) -> bytes:
-        return self._file.name(position)
+    def fields(self) -> tuple[Field, ...]:
+        """What a sample has of them."""
+        labels = Labels(
+            tuple(one["name"] for one in self.categories), tuple(one["id"] for one in self.categories)
+        )
+        of = SEGMENTS["bbox"]
+        return (
+            Field("panoptic", Mask(self._bits, ignore=0)),
+            Field(of, Boxes("xywh")),
+            Field(SEGMENTS["category_id"], labels, of, {"categories": list(self.categories)}),
+            Field(SEGMENTS["id"], Array("int64", (None,)), of),
+            Field(SEGMENTS["area"], Array("float64", (None,)), of),
+            Field(SEGMENTS["iscrowd"], Array("bool", (None,)), of),
+        )
 
-    def files(self, position: int) -> Iterator[bytes]:
-        if self.picture(position):
-            yield self.picture(position)
-        for _, data in self._file.annotations(position):
+    def files(self, number: int) -> Iterator[bytes]:
+        """The PNG of an image."""
+        for _, data in self._file.annotations(number):
             try:
                 name = json.loads(data).get("file_name")
             except ValueError:
@@ -115,12 +121,14 @@ class PanopticSamples(FileSamples):
             if isinstance(name, str):
                 yield os.path.join(self._masks, os.fsencode(name))
 
-    def newest_ns(self) -> int:
-        return max(super().newest_ns(), self._file.path.stat().st_mtime_ns)
+    def of_image(self, number: int) -> tuple[dict[str, Any], dict[str, Any], list[tuple[str, str]]]:
+        """The fields of an image's segments, what these cannot say, and which are left out.
 
-    def sample(self, position: int) -> Sample | Lessened:
-        name, image = self._file.name(position), self._file.image(position)
-        found = list(self._file.annotations(position))
+        Raises:
+            ValueError, OSError: they cannot be packed.
+        """
+        image = self._file.image(number)
+        found = list(self._file.annotations(number))
         if len(found) != 1:
             raise ValueError(f"it must have one panoptic annotation. Found: {len(found)}")
         order, annotation = found[0][0], json.loads(found[0][1])
@@ -130,24 +138,30 @@ class PanopticSamples(FileSamples):
         numbers = self._numbers(annotation.get("file_name"), image)
         rows, left_out = self._rows(segments, image, frozenset(np.unique(numbers).tolist()))
         ids = [int(one["id"]) for one in rows.values]
-        made = {"image_id": image["id"], "file_name": png_name(name), "segments_info": segments}
+        png = os.fsdecode(png_name(self._file.name(number)))
+        made = {"image_id": image["id"], "file_name": png, "segments_info": segments}
         rest: dict[str, Any] = {
-            "image": kept_apart(image, image_of(image["id"], os.fsdecode(name)))[0],
             "annotation": kept_apart(annotation, made)[0],
-            "order": order if order != position else None,
+            "order": order,
             "segments": rows.other,
             "without": rows.without,
         }
-        sample: dict[str, Any] = {
-            "image": unturned(self.root, name, self._exif),
-            "image_id": image["id"],
-            "panoptic": _local(numbers, ids, segments, self._bits),
-            "rest": {key: one for key, one in rest.items() if one not in (None, {}, [])} or None,
-        }
-        for key, field in SEGMENTS.items():
-            sample[field] = [one[key] for one in rows.values]
-        sample["segments_labels"] = [self._reader.classes[one] for one in sample["segments_labels"]]
-        return Lessened(sample, left_out) if left_out else sample
+        values: dict[str, Any] = {"panoptic": _local(numbers, ids, segments, self._bits)}
+        values |= {field: [one[key] for one in rows.values] for key, field in SEGMENTS.items()}
+        labels = SEGMENTS["category_id"]
+        values[labels] = [self._reader.classes[one] for one in values[labels]]
+        return values, {key: one for key, one in rest.items() if one not in (None, {}, [])}, left_out
+
+    def nothing(self, image: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of an image that the JSON does not have."""
+        sides: list[Any] = [image.get("height"), image.get("width")]
+        if not all(isinstance(side, int) and 0 < side <= _MOST_SIDE for side in sides):
+            raise ValueError(
+                f"{self._file.path.name} does not have it, and its height and width are {sides}: there is no "
+                "mask of no segments"
+            )
+        empty = np.zeros(tuple(map(int, sides)), np.uint8 if self._bits == 8 else np.uint16)
+        return {"panoptic": empty, **{field: [] for field in SEGMENTS.values()}}
 
     def _rows(
         self, segments: Sequence[Any], image: Mapping[str, Any], there: frozenset[int]
@@ -193,9 +207,50 @@ class PanopticSamples(FileSamples):
         return colours[..., 0] + 256 * colours[..., 1] + 65536 * colours[..., 2]
 
 
-def png_name(picture: bytes) -> str:
-    """What the PNG of a picture is called in COCO's own files."""
-    return os.path.splitext(os.path.basename(os.fsdecode(picture)))[0] + ".png"
+class PanopticSamples(FileSamples):
+    """The images of a JSON in the order of its list, each with its segments."""
+
+    def __init__(
+        self, place: Path, folder: Path, file: CocoFile, limit: int | None, exif: str
+    ) -> None:  # fmt: skip
+        self._file, self._exif = file, exif
+        self._segments = Segments(file, place)
+        inside = os.path.relpath(folder, place)
+        told = {
+            "layout": "panoptic", "folder": "images" if inside.startswith(os.curdir) else inside,
+            "name": file.path.name, "forms": self._segments.facts.forms,
+            "top": {key: one for key, one in file.top.items() if key not in _LISTS},
+        }  # fmt: skip
+        count = len(file) if limit is None else min(len(file), limit)
+        settings = {"annotations": [digest_of(file.path)], "coco": exif}
+        image = Field("image", Image(), source=told), Field("image_id", Scalar("int64"))
+        schema = Schema((*image, *self._segments.fields(), Field("rest", Json())))
+        super().__init__(os.fsencode(folder), schema, count, settings)
+
+    def picture(self, position: int) -> bytes:
+        return self._file.name(position)
+
+    def files(self, position: int) -> Iterator[bytes]:
+        if self.picture(position):
+            yield self.picture(position)
+        yield from self._segments.files(position)
+
+    def newest_ns(self) -> int:
+        return max(super().newest_ns(), self._file.path.stat().st_mtime_ns)
+
+    def sample(self, position: int) -> Sample | Lessened:
+        name, image = self._file.name(position), self._file.image(position)
+        values, rest, left_out = self._segments.of_image(position)
+        if rest["order"] == position:
+            del rest["order"]
+        other = kept_apart(image, image_of(image["id"], os.fsdecode(name)))[0]
+        sample: dict[str, Any] = {
+            "image": unturned(self.root, name, self._exif),
+            "image_id": image["id"],
+            **values,
+            "rest": (({"image": other} if other else {}) | rest) or None,
+        }
+        return Lessened(sample, left_out) if left_out else sample
 
 
 def _local(
@@ -229,19 +284,3 @@ def _seen(file: CocoFile) -> tuple[Facts, int]:
                 if isinstance(segment, dict):
                     facts.see(segment)
     return facts, most
-
-
-def _schema(told: Mapping[str, Any], categories: Sequence[Mapping[str, Any]], bits: int) -> Schema:
-    labels = Labels(tuple(one["name"] for one in categories), tuple(one["id"] for one in categories))
-    of = SEGMENTS["bbox"]
-    return Schema((
-        Field("image", Image(), source=told),
-        Field("image_id", Scalar("int64")),
-        Field("panoptic", Mask(bits, ignore=0)),
-        Field(of, Boxes("xywh")),
-        Field(SEGMENTS["category_id"], labels, of, {"categories": list(categories)}),
-        Field(SEGMENTS["id"], Array("int64", (None,)), of),
-        Field(SEGMENTS["area"], Array("float64", (None,)), of),
-        Field(SEGMENTS["iscrowd"], Array("bool", (None,)), of),
-        Field("rest", Json()),
-    ))  # fmt: skip

@@ -6,22 +6,23 @@ import json
 import os
 import tempfile
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fastload.packing.annotations.again import Unpacked, samples_of, source_of
+from fastload.packing.annotations.again import samples_of, source_of
+from fastload.packing.annotations.coco_folders import png_name
 from fastload.packing.annotations.coco_write import annotation_of, image_of, restored
-from fastload.packing.annotations.panoptic import SEGMENTS, png_name
+from fastload.packing.annotations.panoptic import SEGMENTS
 from fastload.packing.png_file import png_file
 from fastload.packing.unpacked_files import safe_path, write_new
 from fastload.sample.fields import Labels
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["unpack_panoptic"]
+__all__ = ["png_of", "segments_of", "unpack_panoptic"]
 
 
 def unpack_panoptic(
@@ -50,11 +51,15 @@ def unpack_panoptic(
             write_new(root, pictures + b"/" + sample.path, sample.data(dataset.schema.index_field.name))
             image = restored(image_of(number, os.fsdecode(sample.path)), rest.get("image", {}), [])
             images.append(json.dumps(image))
-            segments = _segments(sample, number, labels.kind.ids, source["forms"], rest)
-            made = {"image_id": number, "file_name": png_name(sample.path), "segments_info": segments}
+            segments = segments_of(sample.value, number, labels.kind.ids, source["forms"], rest)
+            made = {
+                "image_id": number,
+                "file_name": os.fsdecode(png_name(sample.path)),
+                "segments_info": segments,
+            }
             said = restored(made, rest.get("annotation", {}), [])
             png = safe_path(os.fsencode(said["file_name"]))
-            write_new(root, masks + b"/" + png, _png(sample))
+            write_new(root, masks + b"/" + png, png_of(sample.data, sample.value))
             annotations.write(json.dumps(said).encode())
             orders.append(rest.get("order", position))
             ends.append(annotations.tell())
@@ -70,10 +75,19 @@ def unpack_panoptic(
             file.write("]}\n")
 
 
-def _segments(
-    sample: Unpacked, number: int, ids: tuple[int, ...], forms: Any, rest: dict[str, Any]
+def segments_of(
+    value: Callable[[str], Any], number: int, ids: tuple[int, ...], forms: Any, rest: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    columns = {key: sample.value(field) for key, field in SEGMENTS.items()}
+    """``segments_info`` of an image.
+
+    Args:
+        value: gives the value of a field.
+        number: the image's id.
+        ids: of the categories.
+        forms: how the file writes numbers.
+        rest: what the fields cannot say.
+    """
+    columns = {key: value(field) for key, field in SEGMENTS.items()}
     columns = {key: one if key == "bbox" else one.tolist() for key, one in columns.items()}
     columns["category_id"] = [ids[index] for index in columns["category_id"]]
     other, without = dict(rest.get("segments", [])), dict(rest.get("without", []))
@@ -85,13 +99,18 @@ def _segments(
     return found
 
 
-def _png(sample: Unpacked) -> bytes:
-    """Ids as colours: red + 256 green + 65536 blue."""
+def png_of(data: Callable[[str], bytes], value: Callable[[str], Any]) -> bytes:
+    """Ids as colours: red + 256 green + 65536 blue.
+
+    Args:
+        data: gives the bytes of a field.
+        value: gives its value.
+    """
     from io import BytesIO
 
     from PIL import Image as pillow
 
-    with pillow.open(BytesIO(sample.data("panoptic"))) as picture:
+    with pillow.open(BytesIO(data("panoptic"))) as picture:
         local: npt.NDArray[Any] = np.asarray(picture).astype(np.int64)
-    ids = np.array([0, *sample.value(SEGMENTS["id"]).tolist()], np.int64)[local]
+    ids = np.array([0, *value(SEGMENTS["id"]).tolist()], np.int64)[local]
     return png_file(np.stack([ids % 256, ids // 256 % 256, ids // 65536], axis=2).astype(np.uint8))

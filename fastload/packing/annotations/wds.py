@@ -7,38 +7,46 @@ import os
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from fastload.errors import PackError
+from fastload.errors import FastloadError, PackError
+from fastload.packing.foreign_files import braced, by_split
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import Sample, at_least
 from fastload.packing.samples.guess import picture_kind
+from fastload.packing.source import SPLITS
 from fastload.sample.fields import Image
 from fastload.sample.kind_words import kind_of
 from fastload.sample.schema import Field, Schema
 from fastload.shard.formats import Kinds
 from fastload.shard.tar_samples import IMAGE, LABEL, TAKEN, Grouped, Suffixes, grouped, value_of
 
-__all__ = ["WdsSamples", "wds_source"]
+__all__ = ["WdsSamples", "wds_sources"]
 
-_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_ZSTD = b"\x28\xb5\x2f\xfd"  # which tarfile does not know
 _LOOKED_AT = 16  # samples that are shown as the first
 
 
-def wds_source(place: Path, options: PackOptions) -> WdsSamples:
-    """The samples of a tar, or of all tars of a folder in the order of their names.
+def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples]]:
+    """Split and samples of a tar, of those that ``{000..099}`` in its name stands for, or of all tars of a
+    folder in the order of their names. Splits are what its folders, or words of the tars' names, say.
 
     Raises:
         PackError: no tars, damaged ones, or members of which nothing says what they are.
     """
+    if options.annotations or options.masks is not None:
+        raise PackError("tars hold their annotations; leave --annotations and --masks out.")
     if options.schema is not None:
         raise PackError("tars take kinds by suffix, --field SUFFIX=KIND, not a schema.")
-    tars = [place] if place.is_file() else sorted(p for p in place.iterdir() if p.name.endswith(_SUFFIXES))
-    if not tars:
-        raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files.")
+    places = [Path(path).absolute() for path in braced(source)]
+    missing = next((place for place in places if not place.exists()), None)
+    if missing is not None:
+        raise PackError(f"{missing} does not exist.")
+    found = _tars_below(places[0]) if len(places) == 1 and places[0].is_dir() else {"": places}
     try:
         kinds = {name: None if word.strip() == "none" else kind_of(word) for name, word in options.fields}
     except (ValueError, TypeError) as error:
@@ -49,11 +57,34 @@ def wds_source(place: Path, options: PackOptions) -> WdsSamples:
             f"a member of a tar can be image, mask, label, text, json, bytes or none. Found: {wrong}="
             f"{dict(options.fields)[wrong]}."
         )
-    return WdsSamples(tars, kinds, options.limit)
+    return [(split, WdsSamples(tars, kinds, options.limit)) for split, tars in found.items()]
+
+
+def _tars_below(place: Path) -> dict[str, list[Path]]:
+    """The tars of each split of a folder."""
+    tars = _tars_of(place)
+    if tars:
+        found = by_split(tars)
+        if "" in found and len(found) > 1:
+            raise PackError(
+                f"{place}: nothing says of which split {found[''][0].name} is; the names of others say "
+                f"{', '.join(sorted(found.keys() - {''}))}. Move it, or give the tars by names, "
+                "'NAME-{000..099}.tar'."
+            )
+        return found
+    names = sorted(map(os.fsdecode, SPLITS))
+    splits = {name: below for name in names if (below := _tars_of(place / name))}
+    if not splits:
+        raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files.")
+    return splits
+
+
+def _tars_of(place: Path) -> list[Path]:
+    return sorted(p for p in place.iterdir() if p.name.endswith(_SUFFIXES)) if place.is_dir() else []
 
 
 class WdsSamples:
-    """See :func:`wds_source`; reads the tars' names once before anything is packed."""
+    """See :func:`wds_sources`; reads the tars' names once before anything is packed."""
 
     def __init__(self, tars: list[Path], kinds: Kinds, limit: int | None) -> None:
         self.root = os.fsencode(tars[0].parent.absolute())
@@ -237,7 +268,17 @@ def _opened(tar: Path) -> Iterator[tarfile.TarFile]:
     PackError: no whole tar.
     """
     try:
-        with tarfile.open(tar, "r|*", tarinfo=_header_of(tar), ignore_zeros=True) as file:
-            yield file
-    except (tarfile.TarError, EOFError, ValueError) as error:
+        with ExitStack() as stack:
+            bytes_of: Any = stack.enter_context(open(tar, "rb"))
+            if bytes_of.peek(len(_ZSTD))[: len(_ZSTD)] == _ZSTD:
+                import pyarrow
+
+                bytes_of = stack.enter_context(pyarrow.CompressedInputStream(bytes_of, "zstd"))
+            header = _header_of(tar)
+            yield stack.enter_context(
+                tarfile.open(fileobj=bytes_of, mode="r|*", tarinfo=header, ignore_zeros=True)
+            )
+    except (tarfile.TarError, EOFError, ValueError, OSError) as error:
+        if isinstance(error, OSError) and (error.errno is not None or isinstance(error, FastloadError)):
+            raise
         raise PackError(f"{tar} is not a whole tar: {type(error).__name__}: {error}.") from None

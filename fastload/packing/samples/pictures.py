@@ -19,10 +19,19 @@ from fastload.packing.png_file import png_file
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
 from fastload.shard.codecs import RAW, SIXTEEN_BIT
 
-__all__ = ["NUMPY_SUFFIX", "Picture", "is_path", "is_picture", "path_of", "picture_of", "raw_picture"]
+__all__ = [
+    "NUMPY",
+    "NUMPY_SUFFIX",
+    "Picture",
+    "is_path",
+    "is_picture",
+    "path_of",
+    "picture_of",
+    "raw_picture",
+]
 
 MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
-_NUMPY = b"\x93NUMPY"
+NUMPY = b"\x93NUMPY"  # what such files begin with
 NUMPY_SUFFIX = b".npy"
 _PNG_CHANNELS = (1, 2, 3, 4)
 # Pillow's modes that NumPy gets as they are
@@ -74,7 +83,7 @@ def picture_of(kind: Image | Mask, value: Any, root: bytes) -> Picture:
         value = value["bytes"] if value.get("bytes") is not None else value.get("path")
     if is_path(value):
         data = read_picture(os.path.join(root, os.fsencode(value)))
-        if data.startswith(_NUMPY):
+        if data.startswith(NUMPY):
             return _from_pixels(kind, np.load(io.BytesIO(data)))
         return _encoded(kind, data)
     if isinstance(value, (bytes, bytearray, memoryview)):

@@ -26,7 +26,6 @@ from fastload.shard.manifest import Manifest, Shard
 __all__ = ["publish_samples"]
 
 T = TypeVar("T")
-_AT_ONCE = 1 << 20
 
 
 class _Each(Generic[T]):
@@ -130,22 +129,15 @@ def _column(field: Field, parts: list[Path], at: int) -> dict[str, Iterable[Any]
         found["shard"] = place
         return found
 
-    def values(_: int, path: Path) -> npt.NDArray[Any]:
-        return ShardPart.read_column(path, at).data.view(field.item_dtype).reshape(-1, *field.item_shape)
+    def pieces(width: int = 1) -> Iterator[bytes]:
+        return (data for path in parts for data in ShardPart.read_values(path, at, width))
 
     if field.storage == "record":
         return {"fixed": _Each(records, parts)}
     if field.storage == "fixed":
-        return {"fixed": _Each(values, parts)}
+        values = (np.frombuffer(data, field.item_dtype) for data in pieces(field.item_bytes))
+        return {"fixed": (part.reshape(-1, *field.item_shape) for part in values)}
     return {
-        "lengths": _Each(lambda _, path: ShardPart.read_column(path, at).lengths, parts),
-        "chunks": _pieces(parts, at),
+        "lengths": _Each(lambda _, path: ShardPart.read_lengths(path, at), parts),
+        "chunks": pieces(),
     }
-
-
-def _pieces(parts: list[Path], at: int) -> Iterator[bytes]:
-    """The bytes of a ragged field's values, some at a time."""
-    for path in parts:
-        data = ShardPart.read_column(path, at).data
-        for begin in range(0, len(data), _AT_ONCE):
-            yield data[begin : begin + _AT_ONCE].tobytes()

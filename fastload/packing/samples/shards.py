@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -25,6 +28,7 @@ __all__ = ["Shards"]
 
 _SPOT_CHECKS = 16  # records of a field whose bytes are read back
 _NO_RECORDS = np.zeros(0, RECORD)
+_NOTHING = np.zeros(0, np.uint8)
 
 
 class Shards:
@@ -130,7 +134,7 @@ class Shards:
         """End the shard: all positions before ``stop`` are in it, or in those before it, or failed."""
         if self._open is None:
             self._open = self._begin()
-        part = self._open.finish()
+        part, spooled = self._open.finish()
         self._open = None
         mine = [(key, reason) for position, key, reason in self._failures if position < stop]
         lost = [one[1:] for one in self._left_out if one[0] < stop]
@@ -139,11 +143,13 @@ class Shards:
         path = self.part_path(self.number)
         try:
             with failed_writes_reported(path, self._shard_size):  # it holds the values of the columns
-                replace(part, skipped=mine, left_out=lost, stop=stop).write(path)
+                replace(part, skipped=mine, left_out=lost, stop=stop).write(path, spooled.files)
         except BaseException:
             remove(temporary_of(path))
             remove(self.path(self.number))
             raise
+        finally:
+            spooled.close()
         self.number += 1
 
 
@@ -158,12 +164,12 @@ class _Open:
         spec = ShardSpec(self._classes, 0, about, raw, schema=None if schema.is_plain else schema)
         self._about = about
         with failed_writes_reported(final, about):
+            self._spooled = _Spooled(final.parent, schema)
             self._writer: Writer = shards.Writer(self._temporary, spec)
         self._batch: list[tuple[list[bytes], list[Chunk]]] = []
         self._batch_samples = self._batch_bytes = 0
         self._records: list[Chunk] = []
         self._keys: list[bytes] = []
-        self._further: list[list[Chunk]] = []
         self.bytes = 0
 
     def fits(self, size: int) -> bool:
@@ -197,20 +203,18 @@ class _Open:
         further = [fields[number] for number, _ in self._schema.columns]
         with failed_writes_reported(self._final, self._about):
             self._writer.append(pictures.data, pictures.records, keys, further)
+            self._spooled.add(further)
         self._keys += keys
-        nothing = np.zeros(0, np.uint8)
-        self._records.append(Chunk(nothing, pictures.lengths, pictures.records))
-        self._further.append(
-            [Chunk(nothing if c.records is not None else c.data, c.lengths, c.records) for c in further]
-        )
+        self._records.append(Chunk(_NOTHING, pictures.lengths, pictures.records))
 
-    def finish(self) -> ShardPart:
+    def finish(self) -> tuple[ShardPart, _Spooled]:
         """Write what is left, find the records in the file, and publish it in the work folder."""
         try:
             self.flush()
             with failed_writes_reported(self._final, self._about):
                 self._writer.close()
-            records, further = self._joined()
+            none = Chunk(_NOTHING, np.zeros(0, np.uint64), _NO_RECORDS)
+            records, further = Chunk.join(self._records, like=none), self._spooled.columns()
             self._locate([records, *(chunk for chunk in further if chunk.records is not None)])
             size = os.stat(self._format.data_file(self._temporary)).st_size
             with failed_writes_reported(self._final, self._about):
@@ -219,23 +223,13 @@ class _Open:
             self.abort()
             raise
         assert records.records is not None
-        return ShardPart(records.records, self._keys, [], size, further=tuple(further))
+        return ShardPart(records.records, self._keys, [], size, further=tuple(further)), self._spooled
 
     def abort(self) -> None:
-        """Let go of the file, and remove it."""
+        """Let go of the files, and remove the shard."""
+        self._spooled.close()
         self._writer.abort()
         remove(self._temporary)
-
-    def _joined(self) -> tuple[Chunk, list[Chunk]]:
-        none = Chunk(np.zeros(0, np.uint8), np.zeros(0, np.uint64), _NO_RECORDS)
-        records = Chunk.join(self._records, like=none)
-        columns = self._schema.columns
-        if not self._further:
-            like = [none if field.storage == "record" else Chunk.of([]) for _, field in columns]
-            return records, like
-        parts = [list(column) for column in zip(*self._further, strict=True)]
-        self._further.clear()
-        return records, [_drained(column) for column in parts]
 
     def _locate(self, pictures: list[Chunk]) -> None:
         """Set the records' offsets to where the format's library put them, and look whether it is so."""
@@ -260,15 +254,34 @@ class _Open:
                 )
 
 
-def _drained(parts: list[Chunk]) -> Chunk:
-    """The values of all parts, each of which is let go of when it is copied: they are in memory once."""
-    nothing = np.zeros(0, np.uint8)
-    joined = Chunk.join([Chunk(nothing, part.lengths, part.records) for part in parts])
-    data = np.empty(sum(len(part.data) for part in parts), np.uint8)
-    begin = 0
-    parts.reverse()
-    while parts:
-        one = parts.pop().data
-        data[begin : begin + len(one)] = one
-        begin += len(one)
-    return Chunk(data, joined.lengths, joined.records)
+class _Spooled:
+    """The columns' values of an open shard: they wait for its part in files without names, not in memory."""
+
+    def __init__(self, folder: Path, schema: Schema) -> None:
+        fields = [field for _, field in schema.columns]
+        self._places: list[list[Chunk]] = [[] for _ in fields]
+        self._none = [
+            Chunk(_NOTHING, np.zeros(0, np.uint64), _NO_RECORDS if field.storage == "record" else None)
+            for field in fields
+        ]
+        self._opened = ExitStack()
+        self.files: list[IO[bytes]] = [
+            self._opened.enter_context(tempfile.TemporaryFile(dir=folder))  # noqa: SIM115
+            for _ in fields
+        ]
+
+    def add(self, values: list[Chunk]) -> None:
+        """Those of some more samples, a chunk a column."""
+        for file, places, chunk in zip(self.files, self._places, values, strict=True):
+            if chunk.records is None:
+                file.write(chunk.data.data)
+            places.append(Chunk(_NOTHING, chunk.lengths, chunk.records))
+
+    def columns(self) -> list[Chunk]:
+        """Lengths and records of all samples, without their bytes."""
+        return [Chunk.join(places, like=none) for places, none in zip(self._places, self._none, strict=True)]
+
+    def close(self) -> None:
+        """Let go of the files."""
+        with suppress(OSError):  # what no disk has taken is not wanted any more
+            self._opened.close()

@@ -17,7 +17,9 @@ class ClampBoundingBoxes:
 
 
 def _add(draft: Draft, spec: ClampBoundingBoxes, strict: bool) -> Draft:
-    return with_objects(draft, spec, clip=True, closed=True)
+    objects = draft.plan.objects
+    sanitized = objects is not None and objects.inside  # nothing that reaches out is left
+    return with_objects(draft, spec, clip=True, clamp=not sanitized, closed=True)
 
 
 OPERATION = Operation(ClampBoundingBoxes, _add, {"ClampBoundingBoxes": lambda item: (ClampBoundingBoxes(),)})

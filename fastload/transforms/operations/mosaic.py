@@ -18,11 +18,14 @@ class Mosaic:
     """Pictures of four or nine samples on one canvas, of which a part is shown: Ultralytics' Mosaic and
     RandomPerspective (8.4), with boxes and rows of objects.
 
-    It comes first in a chain; colours, flips and sizes may follow. The other samples stand at random
-    positions of the epoch's order. Each picture is resized so that its longer side is ``size``, antialiased;
-    the canvas, of twice that size, is turned, scaled, sheared and moved around the middle of the sample.
-    Boxes are those of Ultralytics; an object stays if more than a tenth of its box is seen, more than 2
-    pixels wide and high. Only what is shown is decoded.
+    It comes first in a chain; colours, flips and sizes may follow. The other samples are of the eight
+    global batches before, in the epoch's order, which the rank has had itself (docs/mosaic.md). Each
+    picture is as large as its longer side is ``size``; the canvas, of twice that size, is turned, scaled,
+    sheared and moved around the middle of the sample. Pixels: a picture is resized once, antialiased, to
+    where the sample shows it; one that is larger than on the canvas is first brought to that size; with
+    turns, shears or perspective the canvas is made, and moved bilinearly. Boxes are those of Ultralytics;
+    an object stays if more than a tenth of its box is seen, more than 2 pixels wide and high. A picture
+    that is not seen is not read.
 
     Args:
         size: of the sample, pixels a side: even.
@@ -75,7 +78,7 @@ def _add(draft: Draft, spec: Mosaic, strict: bool) -> Draft:
     if begun:
         raise Misplaced(f"{spec!r} must come first: it puts whole pictures together. Move it to the front.")
     motion = spec.degrees, spec.translate, spec.scale, spec.shear, spec.perspective
-    draft = with_objects(draft, spec, clip=True, drop=True, min_size=0.0, min_area=0.0)
+    draft = with_objects(draft, spec, clip=True, clamp=True, drop=True, min_size=0.0, min_area=0.0)
     return draft.then(Stage.NOTHING, mosaic=MosaicUse(spec.size, spec.tiles, spec.p, motion, spec.fill))
 
 

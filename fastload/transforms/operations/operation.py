@@ -31,6 +31,7 @@ ORDER = (
     "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches | "
     "Letterbox] -> "
     "[CenterCrop | RandomCrop | FixedSizeCrop] (or BucketCrop for both) -> [Pad] -> "
+    "[RandomQuarterTurn] -> "
     "[operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], "
     "with one RandomHorizontalFlip anywhere, and ClampBoundingBoxes or SanitizeBoundingBoxes behind all that "
     "crops or moves"
@@ -47,11 +48,12 @@ class Stage(IntEnum):
     RESIZE = 3
     WINDOW = 4
     PAD = 5
-    PIXELS = 6
-    DTYPE = 7
-    NORMALIZE = 8
-    FINAL_DTYPE = 9
-    ERASED = 10
+    TURN = 6
+    PIXELS = 7
+    DTYPE = 8
+    NORMALIZE = 9
+    FINAL_DTYPE = 10
+    ERASED = 11
 
 
 class Misplaced(ValueError):

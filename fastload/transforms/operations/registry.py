@@ -39,6 +39,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "random_crop": ("RandomCrop",),
     "random_horizontal_flip": ("RandomHorizontalFlip",),
     "random_vertical_flip": ("RandomVerticalFlip",),
+    "random_quarter_turn": ("RandomQuarterTurn",),
     "random_rotation": ("RandomRotation",),
     "random_affine": ("RandomAffine",),
     "random_perspective": ("RandomPerspective",),

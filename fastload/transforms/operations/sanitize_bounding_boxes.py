@@ -16,8 +16,10 @@ _LABELS = "default"
 
 @dataclass(frozen=True)
 class SanitizeBoundingBoxes:
-    """Boxes cut off where the picture ends, as by :class:`ClampBoundingBoxes`, and objects dropped of whose
-    boxes less is left than ``min_size`` pixels of width and height, or ``min_area`` of both.
+    """Objects dropped of whose boxes less is left than ``min_size`` pixels of width and height, or
+    ``min_area`` of both, or whose boxes reach over the picture's border. Crops and what moves pixels cut
+    boxes off there; where nothing of these stands before it, put :class:`ClampBoundingBoxes` before it to
+    keep what reaches over the border of the stored picture.
 
     An object leaves all fields that are of its boxes: labels, areas, keypoints, outlines, masks.
 
@@ -53,6 +55,7 @@ def _add(draft: Draft, spec: SanitizeBoundingBoxes, strict: bool) -> Draft:
         spec,
         clip=True,
         drop=True,
+        inside=True,
         min_size=spec.min_size,
         min_area=spec.min_area,
         boxes=spec.boxes,

@@ -77,9 +77,9 @@ Pixels make(const Case& c, const CutPlan& plan, Feed feed) {
   const auto channels = static_cast<size_t>(c.spec.format.channels);
   const bool last = c.spec.store.channels_last;
   const size_t size = dtype_size(c.spec.store.dtype);
-  const size_t dense = size * static_cast<size_t>(c.view.window.width) * (last ? channels : 1);
+  const size_t dense = size * static_cast<size_t>(c.view.made().width) * (last ? channels : 1);
   const size_t row = dense + c.gap * size;
-  const auto height = static_cast<size_t>(c.view.window.height);
+  const auto height = static_cast<size_t>(c.view.made().height);
   Pixels out(row * (height * (last ? 1 : channels) - 1) + dense, kUntouched);
   Resampler resampler;
   PixelStage stage;

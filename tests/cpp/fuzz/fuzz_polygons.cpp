@@ -28,7 +28,9 @@ View view_in(Input& in, int width, int height) {
   view.resized_width = 1 + in.u8() % 40;
   view.resized_height = 1 + in.u8() % 40;
   view.window = {0, 0, view.resized_width, view.resized_height};
-  view.flip = in.u8() % 2 != 0;
+  const uint8_t turned = in.u8();
+  view.flip = turned % 2 != 0;
+  view.quarter = turned / 2 % 4;
   return view;
 }
 
@@ -54,13 +56,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::iota(all.begin(), all.end(), 0U);
     const std::vector<uint8_t> some = shapes.of(all);
     FUZZ_CHECK(Shapes(some, format).objects().size() == all.size());
-    const auto pixels =
-        static_cast<size_t>(view.window.width) * static_cast<size_t>(view.window.height);
+    const Sides made = view.made();
+    const auto pixels = static_cast<size_t>(made.width) * static_cast<size_t>(made.height);
     std::vector<uint8_t> masks(all.size() * pixels, 7);
     MaskDrawer().draw(
         some, format, all,
-        {static_cast<uint32_t>(height), static_cast<uint32_t>(width), view_at, &none},
-        {masks.data(), static_cast<uint32_t>(all.size()), view.window.height, view.window.width});
+        {static_cast<uint32_t>(height), static_cast<uint32_t>(width), lines_of(view_at), &none},
+        {masks.data(), static_cast<uint32_t>(all.size()), made.height, made.width});
     for (const uint8_t pixel : masks) FUZZ_CHECK(pixel <= 1);
     const PointMap map(view, static_cast<uint32_t>(width), static_cast<uint32_t>(height),
                        static_cast<uint32_t>(width), static_cast<uint32_t>(height));

@@ -24,6 +24,7 @@ inline View drawn_view(Input& in, const ImageInfo& info) {
   const auto window_height = static_cast<double>(in.in(1, kMaxSide));
   spec.add("center_crop", {window_height, static_cast<double>(in.in(1, kMaxSide))});
   spec.add("horizontal_flip", {0.5});
+  spec.add("quarter_turn", {0, 1, 2, 3});
   const auto id = static_cast<uint64_t>(in.u16());
   return draw_view(spec, static_cast<int>(info.width), static_cast<int>(info.height),
                    {epoch_key(1, 0), id, 0});
@@ -40,7 +41,9 @@ inline View free_view(Input& in, const ImageInfo& info) {
   view.window.y = in.in(-9, view.resized_height - 1);
   view.window.width = in.in(std::max(1, 1 - view.window.x), kMaxSide + 9);
   view.window.height = in.in(std::max(1, 1 - view.window.y), kMaxSide + 9);
-  view.flip = in.coin();
+  const uint8_t turned = in.u8();
+  view.flip = turned % 2 != 0;
+  view.quarter = turned / 2 % 4;
   return view;
 }
 

@@ -23,8 +23,8 @@ from geometry_v2_reference import (
 )
 from PIL import Image
 from torchvision import tv_tensors
-from torchvision.transforms import InterpolationMode, v2
-from torchvision.transforms.v2 import functional as F
+from torchvision.transforms import v2
+from torchvision_scenes import Functional
 from transform_reference import CROP, Draws, below, uniform
 
 from fastload import transforms as T
@@ -41,39 +41,6 @@ CHAINS = [
     [FLIP, T.RandomResize(12, 30), T.RandomCrop((20, 12), padding=(4, 9), pad_if_needed=True, fill=7)],
     [T.Pad((1, 2, 3, 4), 9), IOU_CROP, T.Resize((20, 30))],
 ]
-
-
-class Functional(Scene):
-    """A scene whose steps are torchvision's functions."""
-
-    def done(self, function: Any, *arguments: Any, **options: Any) -> None:
-        width, height = self.size
-        boxes = tv_tensors.BoundingBoxes(
-            torch.from_numpy(self.boxes.copy()).reshape(-1, 4), format="XYXY", canvas_size=(height, width)
-        )
-        fill = options.pop("fill", None)
-        own = {} if fill is None else {"fill": list(fill[0])}
-        image = function(Image.fromarray(np.ascontiguousarray(self.pixels)), *arguments, **options, **own)
-        mask = tv_tensors.Mask(torch.from_numpy(np.ascontiguousarray(self.mask)))
-        nearest = {"interpolation": InterpolationMode.NEAREST_EXACT} if "interpolation" in options else {}
-        own = {} if fill is None else {"fill": fill[1]}
-        self.mask = function(mask, *arguments, **{**options, **own, **nearest}).numpy()
-        moved = function(boxes, *arguments, **options)
-        assert moved.canvas_size == (image.height, image.width)
-        self.pixels, self.boxes = np.asarray(image), moved.as_subclass(torch.Tensor).numpy()
-
-    def crop(self, x: int, y: int, width: int, height: int) -> None:
-        self.done(F.crop, y, x, height, width)
-
-    def pad(self, sides: Any, fill: Any, ignore: int) -> None:
-        self.done(F.pad, list(sides), fill=(fill, ignore))
-
-    def resize(self, width: int, height: int, filter: str) -> None:
-        self.done(F.resize, [height, width], interpolation=InterpolationMode(filter))
-
-    def mirror(self) -> None:
-        self.mirrored = not self.mirrored
-        self.done(F.horizontal_flip)
 
 
 def scene_of(kind: type[Scene], number: int) -> Scene:

@@ -9,7 +9,9 @@ constexpr const char* kParameters[] = {"probability"};
 void apply(std::span<const double> numbers, const SampleRng& rng, View& view) {
   if (numbers[0] <= 0) return;
   const PhiloxWords words = rng.words(DrawOp::kFlip, 0);
-  view.flip = uniform_double(words[0], words[1]) < numbers[0];
+  if (!(uniform_double(words[0], words[1]) < numbers[0])) return;
+  view.flip = !view.flip;
+  view.quarter = static_cast<uint8_t>((4 - view.quarter) % 4);  // which come behind it
 }
 
 }  // namespace

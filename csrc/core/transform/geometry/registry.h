@@ -10,9 +10,10 @@ namespace fastload {
 
 #define FASTLOAD_GEOMETRY_OPERATIONS(row)                                                         \
   row(kBucketCover) row(kCenterCrop) row(kFixedSizeCrop) row(kHorizontalFlip) row(kLetterbox)     \
-      row(kPad) row(kPadTo) row(kRandomCrop) row(kRandomFilter) row(kRandomIouCrop)               \
-          row(kRandomResize) row(kRandomResizedCrop) row(kRandomShortestSize) row(kRandomZoomOut) \
-              row(kResizeExact) row(kResizeShorter) row(kResizeToPatches) row(kScaleJitter)
+      row(kPad) row(kPadTo) row(kQuarterTurn) row(kRandomCrop) row(kRandomFilter)                 \
+          row(kRandomIouCrop) row(kRandomResize) row(kRandomResizedCrop) row(kRandomShortestSize) \
+              row(kRandomZoomOut) row(kResizeExact) row(kResizeShorter) row(kResizeToPatches)     \
+                  row(kScaleJitter) row(kVerticalFlip)
 
 #define FASTLOAD_DECLARE(name) extern const GeometryOperation name;
 FASTLOAD_GEOMETRY_OPERATIONS(FASTLOAD_DECLARE)

@@ -25,6 +25,14 @@ struct Motion {
     return {{a[0], a[1] * y / x, a[2] / x, a[3] * x / y, a[4], a[5] / y, a[6] * x, a[7] * y},
             perspective};
   }
+  // Whether it mirrors a picture of that size.
+  [[nodiscard]] bool is_flip(int width, int height) const {
+    const auto along = [](double factor, double shift, int side) {
+      return (factor == 1 && shift == 0) || (factor == -1 && shift == side);
+    };
+    return !perspective && a[1] == 0 && a[3] == 0 && along(a[0], a[2], width) &&
+           along(a[4], a[5], height);
+  }
   // Whether every pixel stays where it is.
   [[nodiscard]] bool is_identity() const { return !perspective && a == Motion().a; }
 };

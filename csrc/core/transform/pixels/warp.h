@@ -5,7 +5,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
+#include "base/geometry.h"
 #include "transform/pixels/motion.h"
 #include "transform/pixels/operation.h"
 
@@ -39,5 +41,14 @@ void move_nearest(const Motion& motion, bool wide, size_t pixel_bytes, int width
 void move_nearest_into(const Motion& motion, bool wide, size_t pixel_bytes, int from_width,
                        int from_height, const uint8_t* from, const uint8_t* fill, int width,
                        int height, uint8_t* to);
+// The same of pixels of 1 byte, 0 outside, where little of both pictures is looked at: of `from`'s
+// the part `known`, whose rows are `stride` apart and beside which all is 0; of the moved one, of
+// width x height pixels, the part `wanted`.
+void move_nearest_part(const Motion& motion, const Rect& known, const uint8_t* from, size_t stride,
+                       int width, int height, const Rect& wanted, uint8_t* to);
+// Whether the motion neither turns nor shears. Then: which column and row of the picture each of
+// the moved one's shows, by move_nearest_into() of pixels of 8 bits; -1: none.
+bool nearest_lines(const Motion& motion, int from_width, int from_height, int width, int height,
+                   std::vector<int>& columns, std::vector<int>& rows);
 
 }  // namespace fastload

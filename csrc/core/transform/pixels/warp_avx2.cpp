@@ -83,6 +83,28 @@ struct Avx2 {
     _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(halves, halves));
   }
 
+  static constexpr int kPixels = 2;
+  static constexpr int kWindow = 16;
+  static NeighbourBytes neighbours(const uint8_t* from, size_t, const uint8_t* order) {
+    const __m128i chosen = _mm_shuffle_epi8(load128(from), load128(order));
+    return {chosen, _mm_srli_si128(chosen, 8)};
+  }
+  static __m256 whole(__m256 values) {
+    return _mm256_round_ps(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static __m256 uneven(__m256 differences) {
+    return _mm256_cmp_ps(differences, _mm256_setzero_ps(), _CMP_NEQ_OQ);
+  }
+  static __m256 apart(__m256 values, __m256 differences) {
+    const __m256 even = _mm256_cmp_ps(values, whole(values), _CMP_EQ_OQ);
+    return values + _mm256_and_ps(_mm256_and_ps(even, uneven(differences)), all(kLifted));
+  }
+  static uint32_t unlike(__m256 values, __m256 differences) {
+    const __m256 odd = _mm256_cmp_ps(values, whole(values), _CMP_NEQ_OQ);
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_or_ps(odd, uneven(differences))));
+  }
+  static void store(__m256 values, float* to) { _mm256_storeu_ps(to, values); }
+
   static __m128i two_rows(const uint8_t* above, const uint8_t* below, int part) {
     return load64(part == 0 ? above : below);
   }
@@ -146,7 +168,7 @@ void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t 
 
 }  // namespace
 
-const WarpKernels kAvx2Warp{nearest, reversed, warp_filtered<Avx2>, WarpScratch::bytes};
+const WarpKernels kAvx2Warp{nearest, reversed, warp_filtered<Avx2>, warp_bytes<Avx2>};
 
 }  // namespace fastload
 

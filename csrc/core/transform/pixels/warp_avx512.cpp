@@ -17,6 +17,8 @@ __m512i narrowed(__m512i pixels) {
   return _mm512_permutexvar_epi8(_mm512_loadu_si512(kNarrow.data()), pixels);
 }
 
+__m256i load256(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
+
 __mmask64 three_each(__mmask16 pixels) { return _pdep_u64(pixels, 0x249249249249) * 7; }
 __mmask16 first_of(int count) {
   return static_cast<__mmask16>(count >= 16 ? 0xFFFF : (1u << count) - 1);
@@ -90,6 +92,30 @@ struct Avx512 {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtusepi32_epi8(words));
   }
 
+  static constexpr int kPixels = 5;
+  static constexpr int kWindow = 64;
+  static NeighbourBytes neighbours(const uint8_t* from, size_t valid, const uint8_t* order) {
+    const __mmask64 there = ~uint64_t{0} >> (64 - valid);
+    const __m512i chosen = _mm512_permutexvar_epi8(_mm512_castsi256_si512(load256(order)),
+                                                   _mm512_maskz_loadu_epi8(there, from));
+    return {_mm512_castsi512_si128(chosen), _mm512_extracti32x4_epi32(chosen, 1)};
+  }
+  static __mmask16 uneven(__m512 differences) {
+    return _mm512_cmp_ps_mask(differences, _mm512_setzero_ps(), _CMP_NEQ_OQ);
+  }
+  static __m512 whole(__m512 values) {
+    return _mm512_roundscale_ps(values, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static __m512 apart(__m512 values, __m512 differences) {
+    const __mmask16 lifted =
+        _mm512_mask_cmp_ps_mask(uneven(differences), values, whole(values), _CMP_EQ_OQ);
+    return _mm512_mask_add_ps(values, lifted, values, all(kLifted));
+  }
+  static uint32_t unlike(__m512 values, __m512 differences) {
+    return uneven(differences) | _mm512_cmp_ps_mask(values, whole(values), _CMP_NEQ_OQ);
+  }
+  static void store(__m512 values, float* to) { _mm512_storeu_ps(to, values); }
+
   static __m128i two_rows(const uint8_t* above, const uint8_t* below, int) {
     return _mm_unpacklo_epi64(load64(above), load64(below));
   }
@@ -145,7 +171,7 @@ void nearest(const Picture& from, uint32_t x, uint32_t y, uint32_t dx, uint32_t 
 
 }  // namespace
 
-const WarpKernels kAvx512Warp{nearest, reversed, warp_filtered<Avx512>, WarpScratch::bytes};
+const WarpKernels kAvx512Warp{nearest, reversed, warp_filtered<Avx512>, warp_bytes<Avx512>};
 
 }  // namespace fastload
 

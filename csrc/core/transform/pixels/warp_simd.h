@@ -21,6 +21,7 @@
 #include "base/vectors.h"
 #include "transform/pixels/warp_along_simd.h"
 #include "transform/pixels/warp_kernels.h"
+#include "transform/pixels/warp_scaled_simd.h"
 
 namespace fastload {
 namespace {  // each file has its own, compiled for its instruction set
@@ -272,9 +273,15 @@ class Anywhere {
 };
 
 template <typename V>
+size_t warp_bytes(const Picture& from, const Picture& to) {
+  return std::max(WarpScratch::bytes(from, to), Scaled<V>::bytes(to.width));
+}
+
+template <typename V>
 void warp_filtered(const Picture& from, const Warp& warp, uint8_t* scratch, const Picture& to) {
   const bool alike = from.width == to.width && from.height == to.height;
   if (alike && warp_along<V>(from, warp, scratch, to.pixels)) return;
+  if (Scaled<V>::takes(warp, from, to)) return Scaled<V>(from, warp, scratch, to).run();
   if (warp.filter == WarpFilter::kBilinear) return Anywhere<V, 2>(from, warp, scratch, to).run();
   Anywhere<V, 4>(from, warp, scratch, to).run();
 }

@@ -1,0 +1,155 @@
+"""Patches: pictures of all sizes cut into patches, for models that take sequences of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from fastload.collate.planned import Collation, Delivered
+from fastload.sample.fields import Image
+from fastload.sample.layout import VALID
+from fastload.sample.schema import Field
+
+__all__ = ["Patches"]
+
+_FORMS = ("naflex", "siglip2")
+#: Integers of as many bytes, by which NumPy copies numbers that it does not know.
+_SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
+
+
+@dataclass(frozen=True)
+class Patches:
+    """``DataLoader(collate=Patches(...))``: each picture as a row of patches, behind
+    ``T.ResizeToPatches`` (``docs/patches.md``). All other fields of a batch stay.
+
+    Args:
+        form: "naflex": ``patches``, ``patch_coord`` and ``patch_valid``, as timm's NaFlex models take them;
+            "siglip2": ``pixel_values``, ``pixel_attention_mask`` and ``spatial_shapes``, as SigLIP 2's in
+            transformers.
+        patch: height and width of a patch in pixels.
+        length: patches of each row, filled up with zeros; None: as many as the batch's largest picture has.
+        image: the image field, where a set has several.
+
+    Raises:
+        ValueError: there is no such form, or a number is below 1.
+    """
+
+    form: str = "naflex"
+    patch: int = 16
+    length: int | None = None
+    image: str | None = None
+
+    #: Batches keep their fields, texts among them.
+    keeps_fields = True
+
+    def __post_init__(self) -> None:
+        if self.form not in _FORMS:
+            raise ValueError(f"Patches' form must be one of {', '.join(_FORMS)}. Found: {self.form!r}.")
+        for name, value in (("patch", self.patch), ("length", self.length)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"Patches.{name} must be an integer of at least 1. Found: {value!r}.")
+
+    def planned(
+        self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
+    ) -> Collation:
+        """Fitted to a loader; see :meth:`fastload.collate.detection.Detection.planned`.
+
+        Raises:
+            ValueError: it is not known which field is the picture, or an argument does not go with it.
+        """
+        if views:
+            raise ValueError(
+                f"collate=Patches cuts one picture a sample. Found: Views of {', '.join(views)}. Leave out "
+                "the one or the other."
+            )
+        if given["sizes"] not in ("stack", "list"):
+            raise ValueError(
+                f"collate=Patches pads patches, not pictures. Found: sizes={given['sizes']!r}. Leave sizes "
+                "out."
+            )
+        images = [
+            one.name for one in schema if isinstance(one.kind, Image) and self.image in (None, one.name)
+        ]
+        if len(images) != 1:
+            have = ", ".join(map(str, schema))
+            raise ValueError(
+                f"collate=Patches needs one image field. Found: {len(images)} of {have}. Name it: "
+                "Patches(image=NAME), and see that fields=[...] has it."
+            )
+        return Collation(partial(self._made, images[0]), {"sizes": "list"}, needs_origins=True)
+
+    def _made(self, image: str, delivered: Delivered) -> dict[str, Any]:
+        pictures: list[torch.Tensor] = delivered.batch[image]
+        there = delivered.host[VALID].tolist()
+        grids = [self._grid(one, place) for place, one in enumerate(pictures)]
+        grids = [grid if valid else (0, 0) for grid, valid in zip(grids, there, strict=True)]
+        counts = torch.tensor([rows * columns for rows, columns in grids], dtype=torch.int64, device="cpu")
+        length = self._length(counts.tolist())
+        rest = {
+            name: value
+            for name, value in delivered.batch.items()
+            if name != image and not name.startswith(".")
+        }
+        patches = delivered.device.run(lambda: self._cut(pictures, grids, length))
+        seen = torch.arange(length, device="cpu") < counts[:, None]
+        if self.form == "siglip2":
+            shapes = torch.tensor(grids, dtype=torch.int64, device="cpu").view(-1, 2)
+            more = {"pixel_attention_mask": seen.to(torch.int32), "spatial_shapes": shapes}
+            return {"pixel_values": patches, **delivered.device.move(more), **rest}
+        more = {"patch_coord": _places(grids, length), "patch_valid": seen}
+        return {"patches": patches, **delivered.device.move(more), **rest}
+
+    def _grid(self, picture: torch.Tensor, place: int) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        height, width = picture.shape[-2:]
+        if height % self.patch or width % self.patch:
+            raise ValueError(
+                f"Patches({self.patch}): the picture at position {place} of a batch has {height} x {width} "
+                f"pixels (height x width), which are no whole patches. Resize by "
+                f"T.ResizeToPatches({self.patch}, most), or to multiples of {self.patch}."
+            )
+        return height // self.patch, width // self.patch
+
+    def _length(self, counts: list[int]) -> int:
+        most = max(counts, default=0)
+        if self.length is None or most <= self.length:
+            return most if self.length is None else self.length
+        raise ValueError(
+            f"Patches(length={self.length}): the picture at position {counts.index(most)} of a batch has "
+            f"{most} patches. Resize by T.ResizeToPatches({self.patch}, {self.length}), or raise length."
+        )
+
+    def _cut(self, pictures: list[torch.Tensor], grids: list[tuple[int, int]], length: int) -> torch.Tensor:
+        """(n, length, patch * patch * channels): of each patch row by row its pixels' channels."""
+        first = pictures[0]
+        shape = (len(pictures), length, self.patch, self.patch, first.shape[0])
+        out = torch.zeros(shape, dtype=first.dtype, device=first.device)
+        for row, picture, (down, across) in zip(out, pictures, grids, strict=True):
+            if down * across:
+                cells = picture.view(-1, down, self.patch, across, self.patch)
+                to = row[: down * across].view(down, across, *shape[2:])
+                _copy(to, cells.permute(1, 3, 2, 4, 0))
+        return out.flatten(2)
+
+
+def _copy(to: torch.Tensor, source: torch.Tensor) -> None:
+    """On the host by NumPy: torch would wake all of its threads, which take cores that decode."""
+    same = _SAME_SIZE.get(to.dtype.itemsize)
+    if to.device.type != "cpu" or same is None:
+        to.copy_(source)
+    else:
+        to.view(same).numpy()[...] = source.view(same).numpy()
+
+
+def _places(grids: list[tuple[int, int]], length: int) -> torch.Tensor:
+    """(n, length, 2) int64: row and column of each patch; zeros behind the last."""
+    found = torch.zeros((len(grids), length, 2), dtype=torch.int64, device="cpu")
+    for one, (rows, columns) in zip(found, grids, strict=True):
+        places = torch.arange(rows * columns, device="cpu")
+        one[: rows * columns, 0] = places.div(max(columns, 1), rounding_mode="floor")
+        one[: rows * columns, 1] = places.remainder(max(columns, 1))
+    return found

@@ -1,0 +1,166 @@
+"""What ``collate=`` makes of batches on a device: the same as on the host, and no number is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from object_sets import object_samples, object_set
+from simulated_gpu import SimulatedGpu
+
+import fastload
+from fastload import DataLoader, Detection, Ragged
+from fastload import transforms as T
+from fastload.collate.detr import for_detr
+from fastload.collate.listed import listed
+from fastload.collate.planned import Delivered
+from fastload.collate.roles import Names, Roles
+from fastload.collate.yolo import for_yolo
+from fastload.sample.layout import IDS, VIEW
+
+COUNT = 13
+ONE_SIZE = T.Compose([T.Resize((24, 32)), T.ToDtype("float32", scale=True)])
+ALL = (*object_samples(1)[0],)
+CASES: dict[str, dict[str, Any]] = {
+    "list": {"collate": "list", "masks": "dense"},
+    "list of floats": {"collate": "list", "transform": T.ToDtype("float32", scale=True)},
+    "detr": {"collate": "detr", "masks": "dense"},
+    "detr of one size": {"collate": Detection("detr"), "sizes": (64, 96)},
+    "yolo": {"collate": "yolo", "transform": T.Resize((24, 32)), "masks": "dense"},
+    "yolo of floats": {"collate": "yolo", "transform": ONE_SIZE},
+    "stack": {"collate": "stack", "transform": ONE_SIZE},
+    "pad": {"collate": "pad", "masks": "dense"},
+    "callable": {"collate": lambda batch: batch["boxes"].to_list(), "transform": ONE_SIZE},
+    "Python": {"collate": "list", "transform": T.Compose([T.Resize((9, 8)), lambda sample: dict(sample)])},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return object_set(tmp_path_factory.mktemp("collated") / "set", COUNT)[0]
+
+
+def parts(value: Any) -> Iterator[Any]:
+    """The tensors of a batch, and everything else in it, in order."""
+    if isinstance(value, Ragged):
+        yield from (value.values, value.offsets)
+    elif isinstance(value, dict):
+        yield list(value)
+        for one in value.values():
+            yield from parts(one)
+    elif isinstance(value, (list, tuple)):
+        yield len(value)
+        for one in value:
+            yield from parts(one)
+    else:
+        yield value
+
+
+def same(found: Any, wanted: Any) -> bool:
+    return all(equal(one, other) for one, other in zip(parts(found), parts(wanted), strict=True))
+
+
+def equal(found: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, torch.Tensor):
+        return bool(np.array_equal(found, wanted))
+    if found.dtype != wanted.dtype or found.shape != wanted.shape:
+        return False
+    return not wanted.numel() or float((found.double() - wanted.double()).abs().max()) <= 2.0**-21
+
+
+@pytest.mark.parametrize("eagerness", [0.0, 0.6])
+@pytest.mark.parametrize("case", list(CASES))
+def test_batches_on_a_device_are_those_of_the_host(
+    folder: Path,
+    on: Callable[..., DataLoader],
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+    eagerness: float,
+) -> None:
+    options: dict[str, Any] = {"shuffle": True, "rank": 1, "world_size": 2, **CASES[case]}
+    with DataLoader(folder, 3, seed=0, **options) as loader:
+        wanted = list(loader)
+    assert len(wanted) == 3  # the last one has a position without a sample
+    gpu = SimulatedGpu(7, eagerness)
+    monkeypatch.setattr("fastload.transfer.cuda.find_gpu", lambda device: gpu if device else None)
+    wrong: list[int] = []
+
+    def compare(number: int, found: Any) -> None:
+        if not same(found, wanted[number]):
+            wrong.append(number)
+
+    with on(gpu, folder, 3, **options) as loader:
+        kept = list(loader)
+        for number, batch in enumerate(kept):
+            gpu.kernel(lambda number=number, batch=batch: compare(number, batch))  # type: ignore[misc]
+        gpu.synchronize()
+    assert wrong == []
+    assert len(kept) == len(wanted)
+    assert gpu.failures == []
+
+
+class Meta:
+    """A device whose numbers cannot be read: torch's own, which knows shapes alone."""
+
+    def move(self, nest: Any) -> Any:
+        if isinstance(nest, torch.Tensor):
+            return nest.to("meta")
+        if isinstance(nest, dict):
+            return {name: self.move(value) for name, value in nest.items()}
+        return type(nest)(self.move(value) for value in nest)
+
+    def run(self, operations: Callable[[], Any]) -> Any:
+        return operations()
+
+
+def keys(samples: Sequence[int]) -> list[str]:
+    return [f"{sample:04d}" for sample in samples]
+
+
+@pytest.mark.parametrize("make", [listed, for_detr, for_yolo])
+@pytest.mark.parametrize("sizes", ["pad", "list"])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_nothing_is_read_back_from_a_device(
+    folder: Path, make: Callable[..., Any], sizes: str, missing: int
+) -> None:
+    if (make is not listed) and sizes == "list":
+        sizes = "stack"
+    options: dict[str, Any] = {"transform": T.Resize((24, 32))} if sizes == "stack" else {}
+    with DataLoader(folder, 4, masks="dense", sizes=sizes, **options) as loader:
+        batch = next(iter(loader))
+    batch["valid"][2] = not missing
+    batch[IDS], batch[VIEW] = torch.arange(4), torch.arange(32.0).view(4, 8)
+    roles = Roles.of(fastload.PackedDataset(folder).schema.fields, Names())
+    wanted = make(Delivered(batch, batch, keys), roles)
+    device = Meta()
+    pixels: dict[str, Any] = {}
+    for name in ("image", "masks"):
+        value = batch[name]
+        if isinstance(value, Ragged):
+            pixels[name] = Ragged.trusted(*map(device.move, (value.values, value.offsets)), value.offsets)
+        else:
+            pixels[name] = device.move(value)
+    host = {name: value for name, value in batch.items() if name not in pixels}
+    found = make(Delivered(pixels, host, keys, device), roles)
+    pairs = list(zip(parts(found), parts(wanted), strict=True))
+    assert sum(isinstance(other, torch.Tensor) for _, other in pairs) > 6
+    for one, other in pairs:
+        if isinstance(other, torch.Tensor):
+            assert one.device.type == "meta"
+            assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        else:
+            assert one == other
+
+
+def test_rows_of_a_batch_are_found_without_its_device() -> None:
+    ends = torch.tensor([0, 2, 2, 5])
+    rows = Ragged.trusted(torch.empty(5, 4, device="meta"), ends.to("meta"), ends)
+    assert rows.counts() == [2, 0, 3]
+    assert [len(one) for one in rows] == [2, 0, 3]
+    assert len(rows[2]) == 3
+    assert rows[1:].counts() == [0, 3]
+    assert rows[1:2].values.shape == (0, 4)
