@@ -238,7 +238,7 @@ class Task:
 
 
 TASKS = {
-    "detector": Task(Detector, detection_loss, precision, ("AP at 0.5", "AP, 0.5 to 0.95"), 450),
+    "detector": Task(Detector, detection_loss, precision, ("AP at 0.5", "AP, 0.5 to 0.95"), 600),
     "segmenter": Task(lambda: UNet(len(CLASSES) + 1), segmentation_loss, overlap, ("mean IoU",), 220),
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,11 +49,23 @@ bool has_room_for_stack() {
   return stack != MAP_FAILED;
 }
 
+// Whether the address space has a limit: then the threads that did start may have given back by
+// now what they held when the next one found no room.
+bool address_space_is_limited() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
 Error cannot_start(size_t started, int wanted, const std::exception& why) {
   const bool no_memory =
       dynamic_cast<const std::bad_alloc*>(&why) != nullptr || !has_room_for_stack();
   const std::string text = "Only " + std::to_string(started) + " of " + std::to_string(wanted) +
                            " threads could be started: ";
+  if (!no_memory && address_space_is_limited()) {
+    return {ErrorKind::kMemory, text + why.what() +
+                                    ". Lower num_workers, or raise the limits of memory "
+                                    "(ulimit -v) and of threads (ulimit -u)."};
+  }
   if (!no_memory) {
     return {ErrorKind::kState, text + why.what() + ". Lower num_workers or raise ulimit -u."};
   }
