@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from line import Line
+from line import Counts, Line
 from reader_parts import Source
 from readers.fastload import loader_of, versions
 from store_run import add_options, source_of
@@ -67,6 +67,16 @@ def again(source: Source, steps: int, ranges: list[tuple[str, int, int]]) -> int
     return total
 
 
+def settled(line: Line) -> Counts:
+    """The line's counts, once no request of a job that has ended comes any more."""
+    counts, same = line.counts(), 0
+    while same < 3:
+        time.sleep(0.2)
+        before, counts = counts, line.counts()
+        same = same + 1 if counts == before else 0
+    return counts
+
+
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Both jobs, behind one line."""
     from fastload import PackedDataset
@@ -85,7 +95,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             mark = len(line.ranges())
             done = subprocess.run([*command, f"--state={given}", "--job"], stdout=subprocess.PIPE, check=True)
             found.append(json.loads(done.stdout.splitlines()[-1]))
-            after = line.counts()
+            after = settled(line)
             found[-1]["fetched"], before = after.bytes - before.bytes, after
         return {
             "begin_first": found[0]["first"],
