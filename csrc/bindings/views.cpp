@@ -70,6 +70,10 @@ void make_view(View* self, const ViewTuple& places, const std::optional<RectTupl
                const std::optional<RectTuple>& shown,
                const std::optional<std::array<double, 4>>& area,
                const std::optional<RectTuple>& centres, uint8_t quarter) {
+  if (quarter > 3) {
+    throw Error(ErrorKind::kValue, "quarter must be one of 0 to 3 quarter turns. Found: " +
+                                       std::to_string(quarter) + ".");
+  }
   View view = to_view(places);
   if (seen) view.seen = to_rect(*seen);
   if (shown) view.shown = to_rect(*shown);

@@ -37,7 +37,10 @@ _OVER = (
 )
 
 
-_RESTARTED = "This iteration is over: a state with another seed was loaded since it began. Iterate anew."
+_RESTARTED = (
+    "This iteration is over: a state of a run with another seed, or another global batch, was loaded since "
+    "it began. Iterate anew."
+)
 
 
 class _Lane:

@@ -57,8 +57,8 @@ def for_yolo(delivered: Delivered, roles: Roles) -> dict[str, Any]:
 
 def _ratio_pad(view: Sequence[float]) -> RatioPad | None:
     """How predictions are brought back to the stored picture; None: not by a scale and a shift."""
-    _, _, across, down, left, top = view[:6]
-    return ((down, across), (left, top)) if across else None
+    _, _, across, down, left, top, _, quarters = view
+    return ((down, across), (left, top)) if across and not quarters else None
 
 
 def _rows(found: Objects) -> dict[str, torch.Tensor]:

@@ -97,7 +97,8 @@ def _beyond_dali(plan: Plan) -> list[str]:
     filled = [use for use in plan.geometry if use.fill is not None and use.name != "center_crop"]
     boxed = plan.geometry if plan.needs_boxes else ()
     operations = [use.name for use in (*plan.source, *plan.pixels)]
-    return operations + [use.name for use in (*filled, *boxed)]
+    turned = [use for use in plan.geometry if use.name in ("quarter_turn", "vertical_flip")]
+    return operations + [use.name for use in (*filled, *boxed, *turned)]
 
 
 def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:

@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.world import World
 from fastload.sampler import Sampler
+from fastload.sampler.sampler import is_shuffled
 from fastload.shard.tickets import SampleId, Source, Ticket
 
 __all__ = ["RankBatches", "RankSampler"]
@@ -174,8 +175,7 @@ class RankSampler(DistributedSampler[int]):
     @property
     def shuffle(self) -> bool:  # type: ignore[override]
         """Whether each epoch has another order."""
-        order = self.core.order
-        return bool(getattr(order, "shuffle", type(order).__name__ != "SequentialOrder"))
+        return is_shuffled(self.core.order)
 
     @property
     def seed(self) -> int:  # type: ignore[override]

@@ -222,4 +222,7 @@ def _requests(ranges: Ranges) -> Ranges:
 
 
 def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> None:
-    os.pwrite(descriptor, store.get(path, begin, end), begin)
+    data = memoryview(store.get(path, begin, end))
+    while data:  # near the end of a disk a call may write a part
+        written = os.pwrite(descriptor, data, begin)
+        data, begin = data[written:], begin + written

@@ -128,6 +128,7 @@ def _index_into(
             _index_missing(job, folder, observer or IndexObserver())
             manifest = _Indexer(job).run(folder, identity)
         except BaseException:
+            job.tidy()  # terminated processes have not
             if not any(job.work.glob("*.part")):
                 OutputFolder(folder).discard()
             raise

@@ -34,7 +34,7 @@ def braced(given: str | os.PathLike[str]) -> list[str]:
     words; the path itself where there is such a file.
 
     Raises:
-        FormatError: a range without end.
+        FormatError: a range without end, or too many files.
     """
     text = os.fspath(given)
     match = _BRACES.search(text)
@@ -52,6 +52,8 @@ def braced(given: str | os.PathLike[str]) -> list[str]:
         padded = any(len(word) > 1 and word[0] == "0" for word in (match[1], match[2]))
         width = max(len(match[1]), len(match[2])) if padded else 0
         words = [f"{number:0{width}d}" for number in range(first, last + 1)]
+    if len(words) * len(after) > _MOST_BRACED:
+        raise FormatError(f"{text}: it stands for {len(words) * len(after)} files; at most {_MOST_BRACED}.")
     return [before + word + rest for word in words for rest in after]
 
 

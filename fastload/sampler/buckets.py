@@ -122,7 +122,7 @@ class _Bucketed:
         self._begins = np.cumsum(self.counts) - self.counts
         ids = np.argsort(buckets, kind="stable")
         self._ids = ids.astype(np.int32) if len(ids) < 2**31 else ids
-        self._shuffle = shuffle
+        self.shuffle = shuffle
         self._seed = seed
         self._global_batch, self._drop_last = 1, False
         self.cut(1, False)
@@ -143,12 +143,12 @@ class _Bucketed:
     @property
     def in_state(self) -> str:
         """What a loader's state says of it: positions mean something for this size of a batch alone."""
-        return f"buckets:{len(self.counts)}:{self._global_batch}:{self._shuffle}"
+        return f"buckets:{len(self.counts)}:{self._global_batch}:{self.shuffle}"
 
     def _table(self, epoch: int) -> tuple[IdArray, IdArray]:
         """Which batch comes when, and where each ends."""
         order = np.arange(self.num_batches, dtype=np.int64)
-        if self._shuffle and len(order):
+        if self.shuffle and len(order):
             order = shuffled(order, len(order), derived_seed(self._seed, 0), epoch)
         return order, np.cumsum(self._sizes[order])
 
@@ -170,7 +170,7 @@ class _Bucketed:
         return self._of(int(self._of_bucket[which]), np.arange(first, first + size, dtype=np.int64), epoch)
 
     def _of(self, bucket: int, places: IdArray, epoch: int) -> IdArray:
-        if self._shuffle:
+        if self.shuffle:
             places = shuffled(places, int(self.counts[bucket]), derived_seed(self._seed, 1 + bucket), epoch)
         found: IdArray = self._ids[self._begins[bucket] + places].astype(np.int64)
         return found

@@ -147,6 +147,9 @@ class DrawnOrder:
     def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
         self._draws = _Draws(sampler, n, seed)
         self._array = lru_cache(maxsize=2)(self._make)
+        # What says nothing of itself is taken for shuffled.
+        listed = isinstance(sampler, (list, tuple, range)) or type(sampler).__name__ == "SequentialSampler"
+        self.shuffle = not listed and getattr(sampler, "shuffle", True) is not False
 
     def _make(self, epoch: int) -> IdArray:
         return self._draws.checked(self._draws.drawn(epoch))

@@ -71,7 +71,7 @@ class MixedOrder:
         self._sizes = sizes
         self._counts = counts
         self._seed = seed
-        self._shuffle = shuffle
+        self.shuffle = shuffle
         self._firsts = np.cumsum(sizes) - sizes
         self._total = int(counts.sum())
         self._block = _BLOCK if self._total < _LONG else _LONG_BLOCK
@@ -89,7 +89,7 @@ class MixedOrder:
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
         found = np.empty(len(positions), np.int64)
-        blocks = positions // self._block if self._shuffle else np.zeros(len(positions), np.int64)
+        blocks = positions // self._block if self.shuffle else np.zeros(len(positions), np.int64)
         for block in np.unique(blocks):
             inside = blocks == block
             parts, steps = self._steps(positions[inside], int(block), epoch)
@@ -98,7 +98,7 @@ class MixedOrder:
 
     def _steps(self, positions: IdArray, block: int, epoch: int) -> tuple[IdArray, IdArray]:
         """Part of each position, and the step in that part's walk."""
-        if self._shuffle:
+        if self.shuffle:
             parts, steps = self._walk(epoch, block)
             inside = positions - block * self._block
             return parts[inside], steps[inside]
@@ -121,7 +121,7 @@ class MixedOrder:
 
     def _ids(self, parts: IdArray, steps: IdArray) -> IdArray:
         rounds, places = np.divmod(steps, self._sizes[parts])
-        if self._shuffle:
+        if self.shuffle:
             for part in np.unique(parts):
                 for turn in np.unique(rounds[parts == part]):
                     mine = (parts == part) & (rounds == turn)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.sampler.order import IdArray
 from fastload.sampler.philox import high_product, sample_words
-from fastload.sampler.sampler import BatchIds, ListedSampler, Sampler, SequentialOrder
+from fastload.sampler.sampler import BatchIds, Sampler, is_shuffled
 
 __all__ = ["Partnering", "partners", "reach"]
 
@@ -71,11 +71,13 @@ def reach(sampler: Sampler) -> int:
     0: partners come from everywhere.
     """
     near = (_BACK + 2) * sampler.partition.batch_size  # with the sample's own, and what is in work already
-    if sampler.order.is_drawn:  # is not asked before its epoch begins
-        return 0 if isinstance(sampler, ListedSampler) else near
-    if isinstance(sampler.order, SequentialOrder):
+    if not sampler.has_positions or not is_shuffled(sampler.order):
         return 0
+    if sampler.order.is_drawn:  # is not asked before its epoch begins
+        return near if sampler.partition.global_batch >= _GROUP else 0
     total = sampler.total(sampler.epoch)
+    if total >= _LEAST * sampler.partition.global_batch and sampler.partition.global_batch < _GROUP:
+        return 0
     return total if total < _LEAST * sampler.partition.global_batch else near
 
 
@@ -84,18 +86,20 @@ def _places(
 ) -> npt.NDArray[np.int64]:
     """The positions of (n, k) partners, by 64 bits each.
 
-    A sample's group are the eight of its global batch around it; its partners come uniformly from the same
-    places of the eight global batches before. The rank that has the sample had those not long ago, and may
-    still have their pictures. An order that is shuffled makes them samples as random as any.
+    A sample's group are the eight of its global batch around it, at the batch's end its last eight; its
+    partners come uniformly from the same places of the eight global batches before. The rank that has the
+    sample had those not long ago, and may still have their pictures. An order that is shuffled makes them
+    samples as random as any. Of global batches of less than eight they come from everywhere: else a few
+    samples would meet again and again.
     """
     total, size = sampler.total(epoch), sampler.global_batch(epoch)
-    if batch.positions is None or total < _LEAST * size or isinstance(sampler.order, SequentialOrder):
+    is_near = batch.positions is not None and size >= _GROUP and total >= _LEAST * size
+    if batch.positions is None or not is_near or not is_shuffled(sampler.order):
         return high_product(bits.reshape(-1), total).reshape(bits.shape)
     place = batch.positions[:, None] % size
-    group = place // _GROUP * _GROUP
-    width = np.minimum(_GROUP, size - group).astype(np.uint64)
+    group = np.minimum(place // _GROUP * _GROUP, size - _GROUP)
     back = (bits >> np.uint64(61)).astype(np.int64) + 1
-    within = (bits >> np.uint64(29) & np.uint64(0xFFFFFFFF)) * width >> np.uint64(32)
+    within = bits >> np.uint64(58) & np.uint64(_GROUP - 1)
     first = batch.positions[:, None] - place + group
     found: npt.NDArray[np.int64] = (first + within.astype(np.int64) - back * size) % total
     return found

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import IdArray, shuffled
 from fastload.sampler.partition import PADDING, Partition
 
-__all__ = ["BatchIds", "BatchSampler", "Order", "Sampler", "check_position", "make_sampler"]
+__all__ = ["BatchIds", "BatchSampler", "Order", "Sampler", "check_position", "is_shuffled", "make_sampler"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,11 @@ class Order(Protocol):
     @property
     def is_drawn(self) -> bool:
         """Whether a user's sampler is asked, which may depend on all that happens until its epoch begins."""
+
+
+def is_shuffled(order: Order) -> bool:
+    """Whether each epoch has another order, as far as the order says."""
+    return bool(getattr(order, "shuffle", not isinstance(order, SequentialOrder)))
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,8 @@ class Sampler:
     Has what frameworks look for on ``loader.sampler``: ``set_epoch``, ``len()`` (samples of this rank in
     an epoch) and iteration over this rank's sample ids.
     """
+
+    has_positions: ClassVar[bool] = True  # batches say where in the epoch's order their samples stand
 
     def __init__(self, order: Order, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         self.order = order
@@ -204,6 +211,8 @@ class BatchSampler:
 
 class ListedSampler(Sampler):
     """Batches that a user's batch sampler drew: rank r takes every world_size-th of them."""
+
+    has_positions = False
 
     def __init__(self, drawn: DrawnBatches, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
         super().__init__(drawn, partition, share)

@@ -15,6 +15,7 @@
 #include "cache/filler.h"
 #include "check.h"
 #include "engine/engine.h"
+#include "engine/kept_pictures.h"
 #include "io/buffer_pool.h"
 #include "made_cache.h"
 #include "made_set.h"
@@ -224,6 +225,27 @@ TEST(a_cache_without_memory_is_attached_to_or_not) {
       }
       CHECK_EQ(cache->size(), set.size());
       if (!failed) break;
+    }
+  }
+}
+
+TEST(without_memory_a_picture_is_not_kept) {
+  for (const bool for_good : {false, true}) {
+    for (int64_t successes = 0;; ++successes) {
+      KeptPictures kept(1 << 16);
+      {
+        const Failing failing(successes, for_good);
+        const KeptPictures::Use use = kept.make(8, 8, 1);
+        if (use) {
+          std::fill_n(use.pixels(), 64, uint8_t{5});
+          kept.keep(7, use);
+        }
+      }
+      const KeptPictures::Use found = kept.find(7, 8, 8);
+      CHECK(!found || found.pixels()[63] == 5);
+      if (failed) continue;
+      CHECK(static_cast<bool>(found));
+      break;
     }
   }
 }

@@ -159,3 +159,18 @@ def test_coco_says_what_coco_has(tmp_path: Path) -> None:
     facts = {"id": 77, "image_id": 1, "category_id": 9, "bbox": [1.0, 2.0, 2.5, 2.0], "area": 20.0}
     assert one == {**facts, "iscrowd": 1, "segmentation": runs}
     assert (tmp_path / "back" / "not-said.txt").read_text() == "field 'seen' (scalar)\n"
+
+
+def test_a_text_of_the_name_of_pictures_numbers(tmp_path: Path) -> None:
+    """A set's own field that COCO has no place for: pictures are numbered, and it is said."""
+    image = np.zeros((30, 40, 3), np.uint8)
+    one = {"image": image, "boxes": [[1, 2, 3.5, 4]], "labels": [1]}
+    schema = {
+        "image": "image", "boxes": "boxes(xyxy)", "labels": "labels(classes=['a', 'b']) of boxes",
+        "image_id": "text",
+    }  # fmt: skip
+    fastload.pack([one | {"image_id": "0a"}, one | {"image_id": "0b"}], tmp_path / "out", schema)
+    unpack(tmp_path / "out", tmp_path / "back", as_="coco")
+    found = json.loads((tmp_path / "back" / "annotations" / "instances.json").read_text())
+    assert [picture["id"] for picture in found["images"]] == [1, 2]
+    assert (tmp_path / "back" / "not-said.txt").read_text() == "field 'image_id' (text)\n"

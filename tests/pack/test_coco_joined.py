@@ -155,6 +155,19 @@ def test_segments_and_maps_of_stuff(tmp_path: Path) -> None:
         assert back.read_bytes() == (folder / "maps" / f"{number}.png").read_bytes()
 
 
+def test_maps_in_the_folder_that_is_looked_for(tmp_path: Path) -> None:
+    """They come back there, not among the pictures, and are found again."""
+    write_set(tmp_path / "set", small([BOX], images=2), "instances_val.json")
+    for number in (1, 2):
+        write_mask(tmp_path / "set" / "stuffthingmaps" / "val" / f"{number}.png", ids_of(number))
+    pack(tmp_path / "set", tmp_path / "out")
+    unpack(tmp_path / "out", tmp_path / "back", as_="coco")
+    pack(tmp_path / "back", tmp_path / "again")
+    first, second = (PackedFiles(tmp_path / name) for name in ("out", "again"))
+    for number in range(2):
+        assert first.value_bytes("stuff", number) == second.value_bytes("stuff", number)
+
+
 def test_a_map_that_is_missing(tmp_path: Path) -> None:
     write_set(tmp_path / "set", small([BOX]), "stuff_val.json")
     write_mask(tmp_path / "set" / "annotations" / "stuff_val_pixelmaps" / "1.png", ids_of(1))
@@ -162,3 +175,25 @@ def test_a_map_that_is_missing(tmp_path: Path) -> None:
         pack(tmp_path / "set", tmp_path / "out")
     result = pack(tmp_path / "set", tmp_path / "out", on_error="skip", restart=True)
     assert (result.manifest.num_records, result.manifest.skipped) == (1, 1)
+
+
+def test_ids_of_files_that_were_numbered_apart(tmp_path: Path) -> None:
+    """The same id with another box is another object, and so is each without an id."""
+    first = small([BOX, BOX | {"id": 2, "bbox": [3, 3, 4, 4], "area": 16}])
+    second = small(
+        [BOX | {"bbox": [20, 18, 6, 5], "area": 30}, BOX | {"id": 2, "bbox": [3, 3, 4, 4.5], "area": 18}]
+    )
+    unnumbered = {"image_id": 1, "category_id": 3, "iscrowd": 0, "segmentation": []}
+    for file, left in ((first, 1.0), (second, 30.0)):
+        file["annotations"].append(unnumbered | {"bbox": [left, 1, 2, 2], "area": 4})
+    write_set(tmp_path / "set", first, "instances_val.json")
+    write_set(tmp_path / "set", second, "stuff_val.json")
+    pack(tmp_path / "set", tmp_path / "out")
+    dataset = PackedFiles(tmp_path / "out")
+    boxes = dataset.schema["boxes"].decode(dataset.value_bytes("boxes", 0))
+    wanted = [BOX["bbox"], [3, 3, 4, 4], [1, 1, 2, 2], [20, 18, 6, 5], [30, 1, 2, 2]]
+    assert sorted(boxes.tolist()) == sorted([float(one) for one in box] for box in wanted)
+    unpack(tmp_path / "out", tmp_path / "back", as_="coco")
+    for name, content in (("instances", first), ("stuff", second)):
+        found = json.loads((tmp_path / "back" / "annotations" / f"{name}_val.json").read_text())
+        assert said(found) == said(content)

@@ -196,6 +196,8 @@ def test_braces_without_an_end() -> None:
     for text in ("{9..1}", "{0..999999999}"):
         with pytest.raises(FormatError, match="must be at most 1000000 numbers, the smaller one first"):
             braced(text)
+    with pytest.raises(FormatError, match="it stands for 1000000000 files; at most 1000000"):
+        braced("{000000..999999}/{000..999}.tar")
 
 
 @pytest.mark.parametrize("cut", ["end", "header", "member", "gzip"])

@@ -132,7 +132,9 @@ def test_a_batch_of_bad_samples_has_none(damaged: Path, collate: str) -> None:
         assert batch["masks"].shape == (0, 4, 6)
 
 
-@pytest.mark.parametrize("operation", [T.Mosaic(32), T.RandomRotation(20)])
+@pytest.mark.parametrize(
+    "operation", [T.Mosaic(32), T.RandomRotation(20), T.RandomQuarterTurn(1), T.RandomVerticalFlip(1.0)]
+)
 def test_what_is_no_scale_and_shift_is_not_said(damaged: Path, operation: Any) -> None:
     chain = T.Compose([operation] if isinstance(operation, T.Mosaic) else [T.Resize((32, 32)), operation])
     fields = ["image", "boxes", "labels", "area", "iscrowd"]

@@ -1,5 +1,7 @@
 #include "engine/kept_pictures.h"
 
+#include <new>
+
 #include "base/row_sink.h"
 
 namespace fastload {
@@ -22,16 +24,20 @@ KeptPictures::Use KeptPictures::make(int width, int height, size_t pixel_bytes) 
   const size_t bytes = (pixels + RowSink::kSlack + kAligned - 1) / kAligned * kAligned;
   if (bytes > most_) return {};
   const std::lock_guard lock(mutex_);
-  memory_.reserve(most_);
-  while (!has_room(bytes)) {
-    if (!drop_oldest()) return {};
+  try {
+    memory_.reserve(most_);
+    while (!has_room(bytes)) {
+      if (!drop_oldest()) return {};
+    }
+    Entry& entry = entries_.emplace_back(next_, next_ + bytes);
+    entry.width = width;
+    entry.height = height;
+    entry.pixels = memory_.data() + next_;
+    next_ += bytes;
+    return Use(&entry);
+  } catch (const std::bad_alloc&) {
+    return {};  // a sample can be made without
   }
-  Entry& entry = entries_.emplace_back(next_, next_ + bytes);
-  entry.width = width;
-  entry.height = height;
-  entry.pixels = memory_.data() + next_;
-  next_ += bytes;
-  return Use(&entry);
 }
 
 // Whether so many bytes are free at next_, which goes to the beginning where the rest is too small.
@@ -61,8 +67,12 @@ void KeptPictures::keep(uint64_t key, const Use& picture) {
   const std::lock_guard lock(mutex_);
   // Another thread may have decoded the same meanwhile.
   Entry& entry = *picture.entry_;
-  entry.found = by_key_.emplace(key, &entry).second;
   entry.key = key;
+  try {
+    entry.found = by_key_.emplace(key, &entry).second;
+  } catch (const std::bad_alloc&) {
+    entry.found = false;
+  }
 }
 
 void KeptPictures::clear() {

@@ -147,7 +147,8 @@ FieldsPlan::FieldsPlan(std::vector<ViewPlan> views, std::vector<FieldPlan> field
     if (field.form == FieldPlan::Form::kPicture) add_picture(number);
     has_views_ = has_views_ || field.has_view();
     has_points_ = has_points_ || field.form == FieldPlan::Form::kPoints ||
-                  field.form == FieldPlan::Form::kMasks || field.follows;
+                  field.form == FieldPlan::Form::kMasks || field.form == FieldPlan::Form::kView ||
+                  field.follows;
     has_objects_ = has_objects_ || field.follows;
   }
 }

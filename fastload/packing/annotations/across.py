@@ -20,7 +20,7 @@ from fastload.errors import PackError
 from fastload.packing.annotations.again import Unpacked, samples_of
 from fastload.packing.annotations.turned import orientation_of
 from fastload.packing.unpacked_files import write_new
-from fastload.sample.fields import Boxes, Keypoints, Labels, Polygons
+from fastload.sample.fields import Boxes, Keypoints, Labels, Polygons, Scalar
 from fastload.sample.schema import Field, Schema
 from fastload.shard.dataset import PackedFiles
 
@@ -109,9 +109,15 @@ class Across:
         assert isinstance(self.labels.kind, Labels)
         return self.labels.kind.classes
 
+    @property
+    def has_numbers(self) -> bool:
+        """Whether pictures have numbers; a set's own field of that name may be a text."""
+        kind = self.schema["image_id"].kind if "image_id" in self.schema else None
+        return isinstance(kind, Scalar) and kind.item_dtype.kind in "iu"
+
     def pictures(self, dataset: PackedFiles, progress: Progress) -> Iterator[tuple[Unpacked, Picture]]:
         """All of them."""
-        has_number = "image_id" in self.schema
+        has_number = self.has_numbers
         for place, sample in enumerate(samples_of(dataset, progress)):
             number = int(sample.value("image_id")) if has_number else place + 1
             path = sample.path
@@ -209,7 +215,8 @@ def unpack_across(
 def _fields_unsaid(across: Across, says: frozenset[str]) -> Iterator[str]:
     """The fields that a layout has no place for."""
     said = {across.schema.index_field.name, across.boxes.name, across.labels.name}
-    said |= {name for name in (*across.rows, "image_id") if name in says}
+    said |= {name for name in across.rows if name in says}
+    said |= {"image_id"} if across.has_numbers and "image_id" in says else set()
     for name, field in (("masks", across.masks), ("points", across.points)):
         said |= {field.name} if field is not None and name in says else set()
     for field in across.schema:

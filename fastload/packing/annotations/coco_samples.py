@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastload.packing.annotations.coco_folders import digest_of, folder_of, is_deep, is_outside, png_name
+from fastload.packing.annotations.coco_folders import (
+    digest_of,
+    folder_of,
+    is_deep,
+    is_outside,
+    png_name,
+    split_of,
+)
 from fastload.packing.annotations.coco_index import CocoFile
 from fastload.packing.annotations.coco_schema import (
     CAPTIONS,
@@ -119,7 +126,10 @@ class CocoSamples(FileSamples):
         if maps is not None:
             some = (png_name(self._name(image)) for image in range(self._images))
             deep = is_deep(maps, islice(some, _LOOKED_AT))
-            more.append(Field(MAPS, Mask(16, ignore=65535) if deep else Mask(), None, {"folder": maps.name}))
+            # A folder that has the split's name only would lie among the pictures when it is unpacked.
+            is_split = maps.name in {split_of(part.file.path) for part in parts}
+            source = {"folder": f"stuffthingmaps/{maps.name}" if is_split else maps.name}
+            more.append(Field(MAPS, Mask(16, ignore=65535) if deep else Mask(), None, source))
         forms = {name: segments.facts.forms for name, segments in self._segments.items()}
         own = frozenset(part.name for at, part in enumerate(parts) if self._all.has_own(at))
         inside = os.path.relpath(folder, place)

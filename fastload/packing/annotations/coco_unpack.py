@@ -82,7 +82,9 @@ def unpack_coco(
                     write_new(root, png, png_of(lambda field: part.value_bytes(field, sample), value))  # noqa: B023
             if MAPS in dataset.schema:
                 where = safe_path(os.fsencode(dataset.schema[MAPS].source["folder"]))
-                write_new(root, where + b"/" + png_name(name), part.value_bytes(MAPS, sample))
+                path = where + b"/" + png_name(name)
+                if not written(root, path, part.value_bytes(MAPS, sample)):
+                    raise PackError(f"two records have the map {os.fsdecode(path)!r} and are not the same.")
             if progress is not None:
                 progress(1, len(data))
         for file in files:

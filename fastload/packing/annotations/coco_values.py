@@ -39,7 +39,7 @@ class Rows:
 
     Args:
         before: those of another file of objects, whose rows they share: an annotation of an id that these
-            have says more of the same object.
+            have, with about the same box, says more of the same object.
     """
 
     def __init__(self, before: Rows | None = None) -> None:
@@ -47,16 +47,20 @@ class Rows:
         self.other: list[tuple[int, dict[str, Any]]] = []  # row, what the fields cannot say
         self.without: list[tuple[int, list[str]]] = []  # row, keys that it has not
         self._order = [_NOT_HERE] * len(self.values)
-        self._free = {one["id"]: row for row, one in enumerate(self.values) if "id" in one}
+        self._free = {one["id"]: row for row, one in enumerate(self.values) if one.get("id", -1) >= 0}
 
     @property
     def order(self) -> list[int]:
         """Of each row its place in the file's list; -1: other files have it."""
         return self._order + [_NOT_HERE] * (len(self.values) - len(self._order))
 
-    def known(self, number: int | None) -> int:
-        """The row of an object that another file has; else the one that comes next."""
-        return self._free.get(number, len(self.values)) if number is not None else len(self.values)
+    def known(self, number: int | None, box: npt.NDArray[np.float32]) -> int:
+        """The row of an object that another file has; else the one that comes next.
+
+        Files that were numbered apart use the same ids for different objects: their boxes tell.
+        """
+        row = self._free.get(number, -1) if number is not None else -1
+        return row if row >= 0 and _about_same(self.values[row]["bbox"], box) else len(self.values)
 
     def add(self, order: int, values: Any, apart: Apart, row: int | None = None) -> None:
         """One more, in that row; None: the next."""
@@ -73,6 +77,17 @@ class Rows:
         else:
             self.values.append(values)
             self._order.append(order)
+
+
+def _about_same(one: npt.NDArray[np.float32], other: npt.NDArray[np.float32]) -> bool:
+    """Whether two boxes, left, top, width and height, are equal or have an IoU of at least a half."""
+    if np.array_equal(one, other):
+        return True
+    first, second = one.astype(np.float64), other.astype(np.float64)
+    low = np.maximum(first[:2], second[:2])
+    high = np.minimum(first[:2] + first[2:], second[:2] + second[2:])
+    both = float(np.maximum(high - low, 0).prod())
+    return 3 * both >= float(first[2:].prod() + second[2:].prod())
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,7 @@ class Objects:
         """
         annotation = value_of(data)
         values = self._values(annotation, image)
-        row = rows.known(values.get("id"))
+        row = rows.known(values.get("id"), values["bbox"])
         if row < len(rows.values):
             values |= rows.values[row]  # the first file's, where both say it
         made = annotation_of(
