@@ -247,21 +247,22 @@ def test_resuming_in_the_middle_of_an_epoch(folder: Path) -> None:
 
 def test_resuming_with_another_batch_size_makes_the_same_samples(folder: Path) -> None:
     """Of an epoch long enough that partners come from the global batches before."""
-    with load(folder, MIXED, batch_size=1) as loader:
+    long: dict[str, Any] = {"shuffle": None, "sampler": fastload.SubsetSampler(list(range(COUNT)) * 8)}
+    with load(folder, MIXED, batch_size=8, **long) as loader:
         whole = torch.cat([batch["image"].clone() for batch in loader])
-    with load(folder, MIXED, batch_size=1) as loader:
+    with load(folder, MIXED, batch_size=8, **long) as loader:
         begun = iter(loader)
         for _ in range(4):
             next(begun)
         state = loader.state_dict()
-    with load(folder, MIXED, batch_size=2) as again:
+    with load(folder, MIXED, batch_size=16, **long) as again:
         again.load_state_dict(state)
         next(iter(again))
         middle = again.state_dict()
         again.load_state_dict(middle)
         rest = torch.cat([batch["image"].clone() for batch in again])
-        assert torch.equal(rest, whole[6:])
-        assert again.state_dict()["global_batch"] == 2  # of the next epoch
+        assert torch.equal(rest, whole[48:])
+        assert again.state_dict()["global_batch"] == 16  # of the next epoch
         again.load_state_dict({name: value for name, value in middle.items() if name != "global_batch"})
         other = torch.cat([batch["image"].clone() for batch in again])
         assert not torch.equal(rest, other)
