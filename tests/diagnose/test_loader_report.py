@@ -205,8 +205,11 @@ def test_costs_are_of_each_sample(mixed_sizes: fastload.PackedDataset) -> None:
         assert (cost.width, cost.height) == (record["width"], record["height"])
         assert cost.codec == ("JPEG, progressive" if sample == 30 else "JPEG")
         assert cost.shard.endswith("data.bin")
-    order = sorted(by_id, key=lambda sample: by_id[sample].decode)
-    assert order[-1] == 17  # 625 times the pixels of the others
+    runs = [costs, measure_costs(mixed_sizes, seconds=60), measure_costs(mixed_sizes, seconds=60)]
+    least: dict[int, float] = {}  # a machine's hiccup makes one run's sample slow, not all runs'
+    for sample in (one for run in runs for one in run.samples):
+        least[sample.sample] = min(least.get(sample.sample, sample.decode), sample.decode)
+    assert max(least, key=lambda sample: least[sample]) == 17  # 625 times the pixels of the others
     assert len(measure_costs(mixed_sizes, count=5).samples) == 5
     assert len(measure_costs(mixed_sizes, seconds=0).samples) == 1
 
