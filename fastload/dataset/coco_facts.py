@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,6 +24,9 @@ def coco_facts(
         roles: which field is what.
         samples: sample ids, each once.
         image_id: of a sample id.
+
+    Raises:
+        ValueError: two samples have one image id.
     """
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
@@ -38,7 +42,35 @@ def coco_facts(
             found = {name: values[row] for name, values in columns.items()}
             known = len(annotations) + 1 if ids is None else ids[row]
             annotations.append({"id": known, "image_id": number, **found})
+    _check_apart(images)
+    if own_ids is not None:
+        _number_apart(annotations)
     return {"images": images, "annotations": annotations, "categories": _categories(dataset, roles)}
+
+
+def _check_apart(images: list[dict[str, Any]]) -> None:
+    """Predictions name their picture by its id alone."""
+    first: dict[int, dict[str, Any]] = {}
+    for image in images:
+        other = first.setdefault(image["id"], image)
+        if other is not image:
+            raise ValueError(
+                f"Image ids must differ, or an evaluator takes pictures for one another. Found: "
+                f"{image['id']} for {other['file_name']!r} and for {image['file_name']!r}. Evaluate each "
+                "set by itself, and each sample once."
+            )
+
+
+def _number_apart(annotations: list[dict[str, Any]]) -> None:
+    """Count annotations from 1 where their ids repeat or are not positive: evaluators keep one of an id, and
+    take 0 for no object."""
+    ids = {one["id"] for one in annotations}
+    if len(ids) == len(annotations) and min(ids, default=1) > 0:
+        return
+    what = "repeat" if len(ids) < len(annotations) else "are not all positive"
+    warnings.warn(f"The ids of annotations {what}: .coco counts annotations from 1 instead.", stacklevel=4)
+    for number, one in enumerate(annotations, 1):
+        one["id"] = number
 
 
 def _columns(part: Any, own: int, roles: Roles, size: dict[str, int]) -> dict[str, list[Any]]:

@@ -78,10 +78,12 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
     def coco(self) -> Any:
         """A ``pycocotools.coco.COCO`` of the set, made when it is first asked for, from the fields alone.
 
-        Annotations are those that were packed, with their own ids where the set has ``ids``.
+        Annotations are those that were packed, with their own ids where the set has ``ids``; a warning says
+        where these repeat or are not positive, and annotations are counted from 1.
 
         Raises:
             ImportError: pycocotools is not installed.
+            ValueError: two samples have one image id.
         """
         try:
             from pycocotools.coco import COCO  # type: ignore[import-untyped,unused-ignore]

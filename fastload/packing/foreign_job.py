@@ -98,15 +98,18 @@ class IndexJob:
 
         Raises:
             FormatError: one of another kind, or records in it that are no plain byte ranges.
-            PackError: records that are not images.
+            PackError: records that are not images; the file was changed meanwhile.
         """
         path = self.shards[number]
+        state = [path.size, 0] if isinstance(path, StoredTar) else self._state(path)
         with self._here(number) as file:
             foreign = self._format.read_foreign(file, self.options.column, self.kinds)
             if self._columns is not None:
                 foreign = self._columns.completed(file, foreign, self.options.column, self._format)
             data = file if isinstance(path, StoredTar) else Path(self.data_file(path))
-            part = self._part(path, data, foreign)
+            part = self._part(path, data, foreign, state)
+        if not isinstance(path, StoredTar) and self._state(path) != state:
+            raise PackError(f"{path} was changed while it was indexed. Index it again when it is finished.")
         advance(1, part.shard_bytes)
         return part
 
@@ -152,9 +155,9 @@ class IndexJob:
                 raise FormatError(f"{path} is no tar, of which alone an index by URL can be.")
             yield copy
 
-    def _part(self, path: Source, file: Path, foreign: Foreign) -> ShardPart:
-        """What is found in a file whose records are in ``file``."""
-        size, ns = (path.size, 0) if isinstance(path, StoredTar) else self._state(path)
+    def _part(self, path: Source, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
+        """What is found in a file of that state whose records are in ``file``."""
+        size, ns = state
         entries, failures = described(file, foreign)
         own = _own_keys(path, foreign)
         keys = [key.decode() for key, _ in own]

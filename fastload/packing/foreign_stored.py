@@ -48,9 +48,15 @@ class StoredTar:
 
         Raises:
             RemoteError: the store does not give it.
+            PackError: it is another one by now.
         """
         try:
             fetch_object(self.store, self.location.path, self.size, path)
+            now = self.store.head(self.location.path)
+            if now is None or (now.size, now.etag) != (self.size, self.etag):
+                raise PackError(
+                    f"{self} was changed while it was indexed. Index it again when it is finished."
+                )
             yield path
         except FormatError as error:
             pack = f"'fastload pack {self.name} "

@@ -174,3 +174,28 @@ def test_a_text_of_the_name_of_pictures_numbers(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "back" / "annotations" / "instances.json").read_text())
     assert [picture["id"] for picture in found["images"]] == [1, 2]
     assert (tmp_path / "back" / "not-said.txt").read_text() == "field 'image_id' (text)\n"
+
+
+@pytest.mark.parametrize("ids", [[5, 5], [0, 3]])
+def test_numbers_that_repeat_are_given_anew(tmp_path: Path, ids: list[int]) -> None:
+    """Pictures of two sets with the same numbers, and their objects: evaluators would take them for one."""
+    image = np.zeros((30, 40, 3), np.uint8)
+    schema = {
+        "image": "image", "boxes": "boxes(xyxy)", "labels": "labels(classes=['a', 'b']) of boxes",
+        "ids": "array(int64, (None,)) of boxes", "image_id": "scalar(int64)",
+    }  # fmt: skip
+    samples = [
+        {"image": image, "boxes": [[1, 2, 3.5, 4 + n]], "labels": [n], "ids": [number], "image_id": 7}
+        for n, number in enumerate(ids)
+    ]
+    fastload.pack(samples, tmp_path / "out", schema)
+    unpack(tmp_path / "out", tmp_path / "back", as_="coco")
+    file = tmp_path / "back" / "annotations" / "instances.json"
+    found = json.loads(file.read_text())
+    assert [one["id"] for one in found["images"]] == [1, 2]
+    assert [(one["id"], one["image_id"]) for one in found["annotations"]] == [(1, 1), (2, 2)]
+    assert len(COCO(str(file)).getAnnIds()) == 2
+    assert (tmp_path / "back" / "not-said.txt").read_text() == (
+        "1 image ids that other pictures have, too: pictures are numbered from 1\n"
+        "1 ids of annotations that repeat or are not positive: they are counted from 1\n"
+    )

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pack_trees import encoded, snapshot
@@ -15,6 +16,7 @@ from fastload import PackedDataset
 from fastload.errors import FormatError, PackError
 from fastload.packing import foreign_job
 from fastload.packing.foreign import IndexObserver, IndexOptions, index_files
+from fastload.packing.foreign_records import described
 from fastload.packing.part import ShardPart
 
 
@@ -119,7 +121,7 @@ def test_killed_it_goes_on(tars: list[Path], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fastload", "index", str(tmp_path / "tars"), "--output", str(out)]
     command += ["--on-error", "skip", "--num-proc", "2", "--entries", "none"]
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not list(out.glob(".fastload-pack/*.part")):
+        while process.poll() is None and not list(out.glob(".fastload-pack/[0-9]*.part")):
             time.sleep(0.005)
         process.kill()
     if (out / ".fastload-pack").exists():
@@ -131,3 +133,25 @@ def test_killed_it_goes_on(tars: list[Path], tmp_path: Path) -> None:
     assert found == index_files([tmp_path / "tars"], tmp_path / "whole", options)
     assert contents(out) == contents(tmp_path / "whole")
     assert len(PackedDataset(out)) == found.num_records
+
+
+def test_a_file_that_is_written_meanwhile_is_not_indexed(
+    tars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its part would be one of neither contents."""
+    options = IndexOptions(on_error="skip", num_proc=1)
+    changed = tars[2].read_bytes()
+
+    def written_meanwhile(file: Path, foreign: Any) -> Any:
+        found = described(file, foreign)
+        if Path(file).name == tars[2].name:
+            tars[2].write_bytes(changed)  # of the same size
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(foreign_job, "described", written_meanwhile)
+        with pytest.raises(PackError, match=r"002\.tar was changed while it was indexed\. Index it again"):
+            index_files(tars, tmp_path / "out", options)
+    index_files(tars, tmp_path / "out", options)
+    index_files(tars, tmp_path / "whole", options)
+    assert contents(tmp_path / "out") == contents(tmp_path / "whole")

@@ -21,6 +21,8 @@ from tar_reference import captioned, write_tar
 from fastload import DataLoader, PackedDataset, transforms
 from fastload.cli import main
 from fastload.errors import FastloadError, FormatError, LocationError, PackError
+from fastload.packing import foreign_stored
+from fastload.packing.fetched import fetch_object
 from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
@@ -76,6 +78,19 @@ def test_by_http_it_is_the_index_of_the_same_files(tars: Path, web: FaultServer,
     before = len(web.requests)
     assert index_files([url], tmp_path / "out") == manifest  # sizes and etags alone are asked
     assert {request.method for request in web.requests[before:]} == {"HEAD"}
+
+
+def test_a_tar_that_is_replaced_meanwhile_is_not_indexed(
+    web: FaultServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replaced_meanwhile(store: Any, path: str, size: int, file: Path) -> None:
+        fetch_object(store, path, size, file)
+        web.objects["/laion/001.tar"] = b"other"
+
+    monkeypatch.setattr(foreign_stored, "fetch_object", replaced_meanwhile)
+    with pytest.raises(PackError, match=r"/laion/001\.tar was changed while it was indexed\. Index it again"):
+        index_files([f"{web.url}/laion/001.tar"], tmp_path / "out", IndexOptions(num_proc=1))
+    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_an_index_of_objects_from_the_command_line(

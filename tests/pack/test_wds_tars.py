@@ -173,6 +173,8 @@ def test_splits_by_folder_and_by_name(tmp_path: Path) -> None:
         pack(tmp_path / "names", tmp_path / "x", as_="wds")
     with pytest.raises(PackError, match=r"train-002\.tar does not exist"):
         pack(tmp_path / "names" / "some-set-train-{001..002}.tar", tmp_path / "x", as_="wds")
+    with pytest.raises(PackError, match=r"folders/train is a folder, and braces stand for tars\. Give one"):
+        pack(tmp_path / "folders" / "{train,val}", tmp_path / "x", as_="wds")
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,36 @@ def test_annotations_keep_their_ids(tmp_path: Path) -> None:
     assert sorted(PackedDataset(folder).as_detection().coco.getAnnIds()) == list(range(1, 11))
 
 
+@pytest.mark.parametrize(("first", "step", "what"), [(7, 0, "repeat"), (-10, 10, "are not all positive")])
+def test_ids_that_evaluators_would_mistake_are_counted_anew(
+    tmp_path: Path, first: int, step: int, what: str
+) -> None:
+    schema = {**object_schema(), "ids": fastload.Array("int64", (None,))}
+    samples = object_set(tmp_path / "plain", 5)[1]
+    named = [
+        {**one, "ids": first + step * row + np.arange(len(one["boxes"]))} for row, one in enumerate(samples)
+    ]
+    folder = write_field_set(tmp_path / "set", schema, named)
+    with pytest.warns(UserWarning, match=f"ids of annotations {what}: .coco counts annotations from 1"):
+        coco = quietly(lambda: PackedDataset(folder).as_detection().coco)
+    assert sorted(coco.getAnnIds()) == list(range(1, 11))
+    found = [
+        {**{key: one[key] for key in ("image_id", "category_id", "bbox")}, "score": 0.9}
+        for one in coco.dataset["annotations"]
+        if not one["iscrowd"]
+    ]
+    evaluator = quietly(lambda: COCOeval(coco, coco.loadRes(found), "bbox"))
+    quietly(lambda: (evaluator.evaluate(), evaluator.accumulate(), evaluator.summarize()))
+    assert evaluator.stats[0] == pytest.approx(1.0)
+
+
+def test_pictures_of_one_image_id_are_not_evaluated(objects: tuple[Path, list[dict[str, Any]]]) -> None:
+    twice = torch.utils.data.ConcatDataset([PackedDataset(objects[0]), PackedDataset(objects[0])])
+    wrong = r"Image ids must differ.* Found: \d+ for '.*' and for '"
+    with DataLoader(twice, batch_size=3, collate="list") as loader, pytest.raises(ValueError, match=wrong):
+        loader.dataset.coco  # noqa: B018
+
+
 def test_a_loader_is_made_of_it_again_and_it_pickles(objects: tuple[Path, list[dict[str, Any]]]) -> None:
     folder, samples = objects
     subset = torch.utils.data.Subset(PackedDataset(folder), [8, 2, 4])

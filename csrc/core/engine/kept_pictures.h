@@ -65,8 +65,8 @@ class KeptPictures {
   [[nodiscard]] bool any() const { return most_ != 0; }
   // The picture of that key and size, for reading; nothing where it is not there.
   Use find(uint64_t key, int width, int height);
-  // One to be filled, for keep(); nothing where there is no room, or no memory. What is not given to keep() is
-  // lost.
+  // One to be filled, for keep(); nothing where there is no room, or no memory. What is not given
+  // to keep() is lost.
   Use make(int width, int height, size_t pixel_bytes);
   // The picture, which nobody writes any more, can be found from now on.
   void keep(uint64_t key, const Use& picture);

@@ -20,7 +20,7 @@ from fastload.errors import PackError
 from fastload.packing.annotations.again import Unpacked, samples_of
 from fastload.packing.annotations.turned import orientation_of
 from fastload.packing.unpacked_files import write_new
-from fastload.sample.fields import Boxes, Keypoints, Labels, Polygons, Scalar
+from fastload.sample.fields import Array, Boxes, Keypoints, Labels, Polygons, Scalar
 from fastload.sample.schema import Field, Schema
 from fastload.shard.dataset import PackedFiles
 
@@ -100,7 +100,7 @@ class Across:
                 f"{dataset.where} was packed without labels of {boxes.name!r}, which {layout} needs. Unpack "
                 "it as a table: without --as."
             )
-        there = tuple(name for name in _ROWS if name in rows)
+        there = tuple(name for name in _ROWS if name in rows and (name != "ids" or _are_ids(rows[name])))
         return cls(schema, boxes, labels, first(Polygons), first(Keypoints), there)
 
     @property
@@ -115,11 +115,12 @@ class Across:
         kind = self.schema["image_id"].kind if "image_id" in self.schema else None
         return isinstance(kind, Scalar) and kind.item_dtype.kind in "iu"
 
-    def pictures(self, dataset: PackedFiles, progress: Progress) -> Iterator[tuple[Unpacked, Picture]]:
-        """All of them."""
-        has_number = self.has_numbers
+    def pictures(
+        self, dataset: PackedFiles, progress: Progress, *, numbered: bool
+    ) -> Iterator[tuple[Unpacked, Picture]]:
+        """All of them; ``numbered``: by the set's own numbers, else from 1."""
         for place, sample in enumerate(samples_of(dataset, progress)):
-            number = int(sample.value("image_id")) if has_number else place + 1
+            number = int(sample.value("image_id")) if numbered else place + 1
             path = sample.path
             for folder in _PLACES:
                 path = path.removeprefix(folder)
@@ -199,7 +200,11 @@ def unpack_across(
     across = Across.of(dataset, layout)
     unsaid: Counter[str] = Counter()
     files = target(folder, across, unsaid)
-    for sample, picture in across.pictures(dataset, progress):
+    numbered = across.has_numbers and "image_id" in files.says
+    repeated = _repeated(dataset) if numbered else 0
+    if repeated:
+        unsaid["image ids that other pictures have, too: pictures are numbered from 1"] = repeated
+    for sample, picture in across.pictures(dataset, progress, numbered=numbered and not repeated):
         data = sample.data(across.schema.index_field.name)
         if orientation_of(data) != 1:
             unsaid["pictures that EXIF turns: their coordinates are of the pixels as stored"] += 1
@@ -210,6 +215,19 @@ def unpack_across(
         *_fields_unsaid(across, files.says),
         *(f"{count} {what}" for what, count in unsaid.items() if count),
     ]
+
+
+def _are_ids(field: Field) -> bool:
+    kind = field.kind
+    return isinstance(kind, Array) and kind.shape == (None,) and np.can_cast(kind.item_dtype, np.int64)
+
+
+def _repeated(dataset: PackedFiles) -> int:
+    """How many samples have the image id of one before."""
+    kind = dataset.schema["image_id"].kind
+    assert isinstance(kind, Scalar)
+    ids = (int(dataset.value("image_id", sample)) for sample in range(len(dataset)))
+    return len(dataset) - len(np.unique(np.fromiter(ids, kind.item_dtype, len(dataset))))
 
 
 def _fields_unsaid(across: Across, says: frozenset[str]) -> Iterator[str]:

@@ -46,7 +46,13 @@ def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples
     missing = next((place for place in places if not place.exists()), None)
     if missing is not None:
         raise PackError(f"{missing} does not exist.")
-    found = _tars_below(places[0]) if len(places) == 1 and places[0].is_dir() else {"": places}
+    folder = next((place for place in places if place.is_dir()), None)
+    if folder is not None and len(places) > 1:
+        raise PackError(
+            f"{folder} is a folder, and braces stand for tars. Give one folder, whose tars or splits are "
+            f"found, or the tars by names, '{folder}/NAME-{{000..099}}.tar'."
+        )
+    found = _tars_below(folder) if folder is not None else {"": places}
     try:
         kinds = {name: None if word.strip() == "none" else kind_of(word) for name, word in options.fields}
     except (ValueError, TypeError) as error:
