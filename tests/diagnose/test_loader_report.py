@@ -32,10 +32,10 @@ CHAIN = T.Compose([T.RandomResizedCrop(32), T.RandomHorizontalFlip()])
 
 @pytest.fixture(scope="module")
 def mixed_sizes(tmp_path_factory: pytest.TempPathFactory) -> fastload.PackedDataset:
-    """48 small JPEGs, one of them of 16 times the pixels, one progressive."""
+    """48 small JPEGs, one of them of 625 times the pixels, one progressive (libjpeg's, so a small one)."""
     blobs = [encoded(picture(i, 64, 48)) for i in range(48)]
     blobs[17] = encoded(picture(17, 1600, 1200))
-    blobs[30] = encoded(picture(30, 640, 480), progressive=True)
+    blobs[30] = encoded(picture(30, 64, 48), progressive=True)
     return plain_pack(tmp_path_factory.mktemp("sizes"), blobs, [i // 12 for i in range(48)], list("abcd"))
 
 

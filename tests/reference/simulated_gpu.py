@@ -145,7 +145,13 @@ class SimulatedGpu:
     def kernel(self, function: Callable[[], Any]) -> None:
         """A consumer's kernel on the current stream."""
         self.advance()
-        self.current.queue.append(("run", function))
+        mode = torch.is_inference_mode_enabled()  # a kernel is of the mode it was launched in
+
+        def run() -> None:
+            with torch.inference_mode(mode):
+                function()
+
+        self.current.queue.append(("run", run))
         self.advance()
 
     # The interface

@@ -75,11 +75,14 @@ def test_waiting_for_a_slot_times_out(tiny: PackedDataset, on: Make, monkeypatch
     loader.close()
 
 
+@pytest.mark.parametrize("eagerness", [0.0, 0.5], ids=["late", "now and then"])
 @pytest.mark.parametrize("mode", ["fresh", "reuse"])
-def test_inference_mode_may_begin_and_end_anywhere(tiny: PackedDataset, on: Make, mode: str) -> None:
+def test_inference_mode_may_begin_and_end_anywhere(
+    tiny: PackedDataset, on: Make, mode: str, eagerness: float
+) -> None:
     wanted = expected(tiny, NORMALIZE)[0]
     assert len(wanted) > 4
-    gpu = SimulatedGpu(0)
+    gpu = SimulatedGpu(0, eagerness)
     iterator = iter(on(gpu, tiny, transform=NORMALIZE, device_memory=mode))
     for number, batch in enumerate(wanted):
         with torch.inference_mode(number % 4 in (0, 3)):
