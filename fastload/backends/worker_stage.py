@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader as TorchLoader  # by name: users replace torch's with ours
 from torch.utils.data import Dataset
+from torch.utils.data._utils.signal_handling import _remove_worker_pids
 
 from fastload.backends.callables import Parts
 from fastload.backends.native import NativeBackend
@@ -297,7 +298,12 @@ class WorkerStage:
         """In a forked child: threads and workers are the parent's, and go on."""
         for iterator in (self._iterator, getattr(self._loader, "_iterator", None)):
             if iterator is not None:
-                vars(iterator)["_shutdown"] = True  # torch would end them when the iterator is gone
+                state = vars(iterator)
+                state["_shutdown"] = True  # torch would end them when the iterator is gone
+                if state.get("_worker_pids_set"):
+                    # Torch keeps them by the iterator's address, which an iterator of the child's may get.
+                    _remove_worker_pids(id(iterator))
+                    state["_worker_pids_set"] = False
         self._iterator, self._next = None, None
         self._pending.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 import torch
 from process import in_child
+from torch.utils.data._utils import signal_handling
 
 from fastload import DataLoader
 from fastload import transforms as T
+from fastload.backends import worker_stage
 from fastload.errors import StateError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
@@ -65,4 +68,23 @@ def test_a_forked_child_does_not_hang(folder: Path, use: Callable[[DataLoader, I
         time.sleep(moments.uniform(0, 0.01))
         assert in_child(partial(use, loader, iterator)) == 0
         assert sum(1 for _ in iterator) > 0, "the parent goes on"
+    loader.close()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_torch_knows_none_of_the_parents_workers_in_the_child(folder: Path, persistent: bool) -> None:
+    """It keeps them by the iterator's address, and an iterator made in the child may get the same one."""
+    loader = open_loader(folder, persistent_workers=persistent)
+    iterator = iter(loader)
+    next(iterator)
+    addresses = [id(stage._iterator) for stage in worker_stage._stages if stage._iterator is not None]
+    assert addresses
+
+    def makes_others() -> None:
+        for address in addresses:
+            signal_handling._set_worker_pids(address, (os.getpid(),))  # refuses those that it has
+            signal_handling._remove_worker_pids(address)
+
+    assert in_child(makes_others) == 0
+    assert sum(1 for _ in iterator) > 0, "the parent goes on"
     loader.close()
