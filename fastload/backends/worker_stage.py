@@ -19,9 +19,9 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import torch
+from torch._C import _remove_worker_pids
 from torch.utils.data import DataLoader as TorchLoader  # by name: users replace torch's with ours
 from torch.utils.data import Dataset
-from torch.utils.data._utils.signal_handling import _remove_worker_pids
 
 from fastload.backends.callables import Parts
 from fastload.backends.native import NativeBackend

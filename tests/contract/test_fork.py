@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from process import in_child
-from torch.utils.data._utils import signal_handling
+from torch import _C
 
 from fastload import DataLoader
 from fastload import transforms as T
@@ -82,8 +82,8 @@ def test_torch_knows_none_of_the_parents_workers_in_the_child(folder: Path, pers
 
     def makes_others() -> None:
         for address in addresses:
-            signal_handling._set_worker_pids(address, (os.getpid(),))  # refuses those that it has
-            signal_handling._remove_worker_pids(address)
+            _C._set_worker_pids(address, (os.getpid(),))  # refuses those that it has
+            _C._remove_worker_pids(address)
 
     assert in_child(makes_others) == 0
     assert sum(1 for _ in iterator) > 0, "the parent goes on"
