@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fastload.collate.roles import Roles
-from fastload.sample.fields import Labels
+from fastload.sample.fields import Array, Labels
 
 __all__ = ["coco_facts"]
 
@@ -30,22 +30,33 @@ def coco_facts(
     """
     images: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
-    own_ids = "ids" if "ids" in dataset.schema and dataset.schema["ids"].kind.has_rows else None
+    own_ids: list[int] | None = [] if _has_ids(dataset.schema, roles) else None
+    fits = True
     for sample in samples:
         part, own = dataset.locate(sample)
         number, record = image_id(sample), part.record(own, roles.image)
         size = {"width": int(record["width"]), "height": int(record["height"])}
         images.append({"id": number, "file_name": dataset.key(sample), **size})
         columns = _columns(part, own, roles, size)
-        ids = None if own_ids is None else part.value(own_ids, own).tolist()
-        for row in range(len(columns["bbox"])):
+        count = len(columns["bbox"])
+        for row in range(count):
             found = {name: values[row] for name, values in columns.items()}
-            known = len(annotations) + 1 if ids is None else ids[row]
-            annotations.append({"id": known, "image_id": number, **found})
+            annotations.append({"id": len(annotations) + 1, "image_id": number, **found})
+        if own_ids is not None:
+            ids = part.value("ids", own).tolist()
+            own_ids += ids
+            fits = fits and len(ids) == count
     _check_apart(images)
     if own_ids is not None:
-        _number_apart(annotations)
+        _name(annotations, own_ids, fits)
     return {"images": images, "annotations": annotations, "categories": _categories(dataset, roles)}
+
+
+def _has_ids(schema: Any, roles: Roles) -> bool:
+    if "ids" not in schema:
+        return False
+    field = schema["ids"]
+    return isinstance(field.kind, Array) and field.kind.has_ids and field.of in (roles.boxes, None)
 
 
 def _check_apart(images: list[dict[str, Any]]) -> None:
@@ -61,16 +72,20 @@ def _check_apart(images: list[dict[str, Any]]) -> None:
             )
 
 
-def _number_apart(annotations: list[dict[str, Any]]) -> None:
-    """Count annotations from 1 where their ids repeat or are not positive: evaluators keep one of an id, and
-    take 0 for no object."""
-    ids = {one["id"] for one in annotations}
-    if len(ids) == len(annotations) and min(ids, default=1) > 0:
+def _name(annotations: list[dict[str, Any]], ids: list[int], fits: bool) -> None:
+    """Give annotations these ids, unless evaluators, which keep one of an id and take 0 for no object, would
+    take them for one another. ``fits``: each sample has as many as boxes."""
+    if not fits:
+        what = "are not one for each box"
+    elif len(set(ids)) < len(ids):
+        what = "repeat"
+    elif min(ids, default=1) < 1:
+        what = "are not all positive"
+    else:
+        for one, own in zip(annotations, ids, strict=True):
+            one["id"] = own
         return
-    what = "repeat" if len(ids) < len(annotations) else "are not all positive"
     warnings.warn(f"The ids of annotations {what}: .coco counts annotations from 1 instead.", stacklevel=4)
-    for number, one in enumerate(annotations, 1):
-        one["id"] = number
 
 
 def _columns(part: Any, own: int, roles: Roles, size: dict[str, int]) -> dict[str, list[Any]]:

@@ -177,6 +177,11 @@ class Array(Kind):
     def has_rows(self) -> bool:
         return self.shape[0] is None
 
+    @property
+    def has_ids(self) -> bool:
+        """Whether each row is one whole number that int64 holds."""
+        return self.shape == (None,) and np.can_cast(self.item_dtype, np.int64)
+
 
 @dataclass(frozen=True)
 class Text(Kind):

@@ -199,3 +199,18 @@ def test_numbers_that_repeat_are_given_anew(tmp_path: Path, ids: list[int]) -> N
         "1 image ids that other pictures have, too: pictures are numbered from 1\n"
         "1 ids of annotations that repeat or are not positive: they are counted from 1\n"
     )
+
+
+@pytest.mark.parametrize("kind", ["float32", "uint64"])
+def test_ids_that_are_no_ids_are_listed(tmp_path: Path, kind: str) -> None:
+    image = np.zeros((30, 40, 3), np.uint8)
+    schema = {
+        "image": "image", "boxes": "boxes(xyxy)", "labels": "labels(classes=['a', 'b']) of boxes",
+        "ids": f"array({kind}, (None,)) of boxes",
+    }  # fmt: skip
+    sample = {"image": image, "boxes": [[1, 2, 3.5, 4]], "labels": [1], "ids": np.array([9], kind)}
+    fastload.pack([sample], tmp_path / "out", schema)
+    unpack(tmp_path / "out", tmp_path / "back", as_="coco")
+    found = json.loads((tmp_path / "back" / "annotations" / "instances.json").read_text())
+    assert [one["id"] for one in found["annotations"]] == [1]
+    assert (tmp_path / "back" / "not-said.txt").read_text() == "field 'ids' (array)\n"

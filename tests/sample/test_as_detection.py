@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -174,6 +175,26 @@ def test_ids_that_evaluators_would_mistake_are_counted_anew(
     evaluator = quietly(lambda: COCOeval(coco, coco.loadRes(found), "bbox"))
     quietly(lambda: (evaluator.evaluate(), evaluator.accumulate(), evaluator.summarize()))
     assert evaluator.stats[0] == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "extra", "warned"),
+    [("int64", 1, True), ("int32", -1, True), ("float32", 0, False), ("uint64", 0, False)],
+)
+def test_a_field_ids_of_something_else(tmp_path: Path, kind: str, extra: int, warned: bool) -> None:
+    """A caption's tokens, say: they are no annotations' ids."""
+    schema = {**object_schema(), "ids": fastload.Array(kind, (None,))}
+    samples = object_set(tmp_path / "plain", 5)[1]
+    named = [
+        {**one, "ids": 100 * row + np.arange(max(0, len(one["boxes"]) + extra)) + 1}
+        for row, one in enumerate(samples)
+    ]
+    folder = write_field_set(tmp_path / "set", schema, named)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        coco = quietly(lambda: PackedDataset(folder).as_detection().coco)
+    assert sorted(coco.getAnnIds()) == list(range(1, 11))
+    assert any("not one for each box: .coco counts" in str(one.message) for one in said) == warned
 
 
 def test_pictures_of_one_image_id_are_not_evaluated(objects: tuple[Path, list[dict[str, Any]]]) -> None:

@@ -100,8 +100,10 @@ class Across:
                 f"{dataset.where} was packed without labels of {boxes.name!r}, which {layout} needs. Unpack "
                 "it as a table: without --as."
             )
-        there = tuple(name for name in _ROWS if name in rows and (name != "ids" or _are_ids(rows[name])))
-        return cls(schema, boxes, labels, first(Polygons), first(Keypoints), there)
+        there = [name for name in _ROWS if name in rows]
+        if "ids" in there and not (isinstance(ids := rows["ids"].kind, Array) and ids.has_ids):
+            there.remove("ids")
+        return cls(schema, boxes, labels, first(Polygons), first(Keypoints), tuple(there))
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -215,11 +217,6 @@ def unpack_across(
         *_fields_unsaid(across, files.says),
         *(f"{count} {what}" for what, count in unsaid.items() if count),
     ]
-
-
-def _are_ids(field: Field) -> bool:
-    kind = field.kind
-    return isinstance(kind, Array) and kind.shape == (None,) and np.can_cast(kind.item_dtype, np.int64)
 
 
 def _repeated(dataset: PackedFiles) -> int:
