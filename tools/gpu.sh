@@ -85,6 +85,7 @@ check_tools() {
   done
   if command -v g++ > /dev/null; then
     compiles jpeglib.h -ljpeg || missing+=("libjpeg's headers (libjpeg-dev, libjpeg-turbo-devel)")
+    compiles zlib.h -lz || missing+=("zlib's headers (zlib1g-dev, zlib-devel)")
     compiles png.h -lpng || missing+=("libpng's headers (libpng-dev, libpng-devel)")
     compiles webp/decode.h -lwebp || missing+=("libwebp's headers (libwebp-dev, libwebp-devel)")
     compiles curl/curl.h || missing+=("libcurl's headers (libcurl4-openssl-dev, libcurl-devel)")

@@ -47,6 +47,7 @@ find_missing() {
   command -v g++ > /dev/null || { apt+=(g++); dnf+=(gcc-c++); }
   # Without a compiler no header can be tried: all are named, the installed ones cost nothing.
   compiles jpeglib.h -ljpeg || { apt+=(libjpeg-dev); dnf+=(libjpeg-turbo-devel); }
+  compiles zlib.h -lz || { apt+=(zlib1g-dev); dnf+=(zlib-devel); }
   compiles png.h -lpng || { apt+=(libpng-dev); dnf+=(libpng-devel); }
   compiles webp/decode.h -lwebp || { apt+=(libwebp-dev); dnf+=(libwebp-devel); }
   compiles curl/curl.h || { apt+=(libcurl4-openssl-dev); dnf+=(libcurl-devel); }

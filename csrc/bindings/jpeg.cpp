@@ -18,6 +18,7 @@
 #include "gil.h"
 #include "pack/baseline.h"
 #include "register.h"
+#include "transcode/coefficients.h"
 
 namespace nb = nanobind;
 
@@ -96,6 +97,16 @@ nb::object to_array(const std::vector<uint8_t>& bytes) {
   nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<uint8_t*>(p); });
   if (!bytes.empty()) std::memcpy(copy, bytes.data(), bytes.size());
   return nb::cast(nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(copy, {bytes.size()}, owner));
+}
+
+nb::bytes to_bytes(const std::vector<uint8_t>& bytes) {
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+CoefficientForm form_of(const std::string& form) {
+  if (form == "small") return CoefficientForm::kSmall;
+  if (form == "fast") return CoefficientForm::kFast;
+  throw Error(ErrorKind::kValue, "form must be \"small\" or \"fast\". Found: \"" + form + "\".");
 }
 
 // Decodes into nowhere and keeps the time of each stage.
@@ -177,6 +188,31 @@ void register_jpeg(nb::module_& m) {
       nb::arg("max_scans") = DecodeLimits{}.max_scans,
       "The progressive JPEG as a baseline one of the same coefficients and segments, uint8 [n]; "
       "raises DecodeError where that cannot be.");
+  m.def(
+      "to_coefficients",
+      [](const BytesArg& data, const std::string& form) {
+        const CoefficientForm chosen = form_of(form);
+        std::vector<uint8_t> record;
+        {
+          GilRelease release;
+          record = to_coefficients(as_bytes(data), chosen);
+        }
+        return to_bytes(record);
+      },
+      nb::arg("jpeg"), nb::arg("form"),
+      "The coefficient record of a JPEG, as bytes. form: \"small\" or \"fast\". Raises DecodeError "
+      "with the reason where the file cannot be kept so.");
+  m.def(
+      "coefficients_to_jpeg",
+      [](const BytesArg& record) {
+        std::vector<uint8_t> jpeg;
+        {
+          GilRelease release;
+          jpeg = to_jpeg(as_bytes(record));
+        }
+        return to_bytes(jpeg);
+      },
+      nb::arg("record"), "The JPEG file of a coefficient record, byte for byte, as bytes.");
   nb::class_<JpegClock>(m, "JpegClock", "One decoder with stage clocks, for benchmarks.")
       .def(nb::init<>())
       .def("decode", &JpegClock::decode, nb::arg("data"), nb::arg("roi") = nb::none(),

@@ -78,11 +78,12 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "collate": {"base", "sample"},
     "shard": {"base", "io"},
     "remote": {"base", "io"},
+    "transcode": {"base", "decode"},
     "cache": {"base", "io", "decode", "transform", "shard"},
     "sample": {"base", "io", "shard", "transform"},
     "read_ahead": {"base", "io", "shard", "cache"},
     "engine": {"base", "io", "decode", "transform", "collate", "shard", "cache", "sample", "read_ahead"},
-    "pack": {"base", "io", "decode", "shard"},
+    "pack": {"base", "io", "decode", "shard", "transcode"},
 }
 FOREIGN = ("Python.h", "nanobind", "pybind11", "torch/", "ATen/", "c10/", "cuda", "nvToolsExt")
 HEAVY = ("torch", "pyarrow", "h5py", "lmdb", "PIL", "datasets", "rich")

@@ -11,8 +11,8 @@
 #include "decode/coefficients/segment.h"
 #include "decode/jpeg/idct.h"
 #include "levels.h"
-#include "pack/coefficients/segment_writer.h"
 #include "random.h"
+#include "transcode/segment_writer.h"
 
 namespace {
 
@@ -90,8 +90,8 @@ Packed drawn_segments(Random& random, CoefficientForm form, size_t count) {
   Packed packed;
   packed.coding = drawn_coding(random, form);
   const JpegHeader& header = kHeaders[static_cast<size_t>(random.in(0, 4))];
-  const int largest = std::array{1, 3, 40, 127, 200, kMostMagnitude}[static_cast<size_t>(
-      random.in(0, 5))];
+  const int largest =
+      std::array{1, 3, 40, 127, 200, kMostMagnitude}[static_cast<size_t>(random.in(0, 5))];
   const int last = std::array{0, 5, 20, 63}[static_cast<size_t>(random.in(0, 3))];
   for (size_t i = 0; i < count; ++i) {
     const int whole = coefficient_segment_mcus(header);

@@ -82,8 +82,9 @@ FormatPlan plan_png(const PngKind& png, const PixelFormat& wanted) {
 FormatPlan plan_format(Bytes bytes, const ImageInfo& info, const PixelFormat& wanted) {
   if (info.codec == Codec::kPng) return plan_png(png_kind(bytes), wanted);
   if (wanted == kRgb) return {kRgb, Step::kNone};
-  const bool is_gray_jpeg = info.codec == Codec::kJpeg && info.channels == 1 &&
-                            (info.flags & ImageInfo::kNeedsFallback) == 0;
+  const bool is_jpeg = info.codec == Codec::kJpeg || info.codec == Codec::kCoefficients;
+  const bool is_gray_jpeg =
+      is_jpeg && info.channels == 1 && (info.flags & ImageInfo::kNeedsFallback) == 0;
   if (wanted == kGray && is_gray_jpeg) return {kGray, Step::kNone};
   if (wanted == kGray) return {kRgb, Step::kGray};
   const std::string what = "a " + std::string(codec_name(info.codec));

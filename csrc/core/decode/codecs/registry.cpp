@@ -59,7 +59,7 @@ Codec sniff(Bytes bytes) {
 std::string sniffed_titles() {
   std::vector<std::string> titles;
   for (const CodecRow* row : kRows) {
-    if (row->begins != nullptr) titles.emplace_back(row->title);
+    if (row->begins != nullptr && *row->extension != '\0') titles.emplace_back(row->title);
   }
   std::string text;
   for (size_t i = 0; i < titles.size(); ++i) {

@@ -13,8 +13,9 @@ namespace fastload {
 
 // Their numbers are those of the index format (FORMAT.md), one after another from 1, and are never
 // given to another codec. Leading bytes are tried in this order.
-#define FASTLOAD_CODECS(row) \
-  row(Jpeg, 1) row(Png, 2) row(Webp, 3) row(Gif, 4) row(Bmp, 5) row(Tiff, 6) row(Raw, 7)
+#define FASTLOAD_CODECS(row)                                                             \
+  row(Jpeg, 1) row(Png, 2) row(Webp, 3) row(Gif, 4) row(Bmp, 5) row(Tiff, 6) row(Raw, 7) \
+      row(Coefficients, 8)
 
 enum class Codec : uint8_t {
   kUnknown = 0,  // not recognised
@@ -39,7 +40,7 @@ std::string_view codec_name(Codec codec);
 // The codec by the leading bytes alone; never by a name. kUnknown if none fits. Never kRaw.
 Codec sniff(Bytes bytes);
 
-// "JPEG, PNG, WebP, GIF, BMP or TIFF": what sniff() tells apart.
+// "JPEG, PNG, WebP, GIF, BMP or TIFF": the kinds of files that sniff() tells apart.
 std::string sniffed_titles();
 
 }  // namespace fastload

@@ -121,7 +121,8 @@ bool read_values(BitReader& bits, size_t count, int rice, int16_t* values) {
   std::array<uint8_t, SegmentBlocks::kValues> depth{};
   std::array<uint16_t, SegmentBlocks::kValues> quotient{}, raw{}, sign{};
   const auto members = [&](int least) {
-    return static_cast<size_t>(std::count_if(depth.begin(), depth.begin() + static_cast<long>(count),
+    return static_cast<size_t>(std::count_if(depth.begin(),
+                                             depth.begin() + static_cast<long>(count),
                                              [least](uint8_t d) { return d >= least; }));
   };
   if (!bits.has(count)) return false;

@@ -11,23 +11,13 @@
 #include "base/geometry.h"
 #include "base/row_sink.h"
 #include "decode/decode.h"
-#include "decode/jpeg/color.h"
 #include "decode/jpeg/entry_points.h"
 #include "decode/jpeg/idct.h"
+#include "decode/jpeg/painter.h"
 #include "decode/jpeg/parser.h"
-#include "decode/jpeg/planes.h"
 #include "decode/jpeg/scan.h"
 
 namespace fastload {
-
-// Nanoseconds in each stage, added up (benchmarks).
-struct JpegStageTimes {
-  uint64_t parse = 0;    // markers, Huffman tables, entry points
-  uint64_t entropy = 0;  // unstuffing, Huffman decoding, DC sums
-  uint64_t idct = 0;     // dequantisation included
-  uint64_t color = 0;    // upsampling included
-  uint64_t sink = 0;     // the row sink's own time
-};
 
 // One per thread; keeps its memory between images.
 class JpegDecoder {
@@ -52,18 +42,12 @@ class JpegDecoder {
   void set_times(JpegStageTimes* times) { times_ = times; }
 
  private:
-  void check_roi(Rect roi) const;
-  void plan(Rect roi);
   void plan_targets();
   void decode_mcu_row(int row);
-  void emit(int rows_end, RowSink& sink);
-  void emit_row(int y, uint8_t* rgb);
-  const uint8_t* chroma_row(int component, int y);
-  uint64_t lap(uint64_t JpegStageTimes::* stage, uint64_t since);
 
   SimdLevel level_;
   IdctKernel idct_;
-  const ColorKernels& color_;
+  JpegPainter painter_;
   CoefPlaces places_;
 
   Bytes file_;             // its last bytes, where not all are there
@@ -71,22 +55,12 @@ class JpegDecoder {
   bool is_part_ = false;
   JpegHeader header_;
   JpegScan scan_;
-  JpegPlanes planes_;
-
-  Rect roi_;
-  bool gray_ = false;
-  McuWindow window_;
-  int next_row_ = 0;  // picture row that emit() hands over next
 
   int strip_mcus_ = 0;  // MCUs decoded before they are transformed
   std::vector<int16_t> coefs_;
   bool coefs_dirty_ = false;
   std::array<size_t, 6> strip_offset_{};  // coefficients of each row of blocks of an MCU
   BlockTargets targets_{};
-
-  std::array<std::vector<uint8_t>, 2> upsampled_;
-  std::vector<uint8_t> rgb_;
-  size_t rgb_stride_ = 0;
   JpegStageTimes* times_ = nullptr;
 };
 

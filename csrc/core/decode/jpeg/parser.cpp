@@ -15,7 +15,8 @@ const std::array<uint8_t, 64> kZigzag{
 
 namespace {
 
-constexpr int kSof0 = 0xC0, kSof1 = 0xC1, kDht = 0xC4, kSos = 0xDA, kDqt = 0xDB, kDri = 0xDD;
+constexpr int kSof0 = 0xC0, kSof1 = 0xC1, kSof2 = 0xC2, kDht = 0xC4, kSos = 0xDA, kDqt = 0xDB,
+              kDri = 0xDD;
 constexpr int kApp0 = 0xE0, kApp14 = 0xEE, kApp15 = 0xEF, kCom = 0xFE;
 
 constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
@@ -58,8 +59,9 @@ enum class Next { kContinue, kScan, kNotOurs };
 
 class Parser {
  public:
-  Parser(Bytes bytes, const DecodeLimits& limits, JpegHeader& header)
-      : bytes_(bytes), limits_(limits), header_(header) {}
+  // With `any_scan`, frames of more than one scan are taken, progressive ones among them.
+  Parser(Bytes bytes, const DecodeLimits& limits, JpegHeader& header, bool any_scan)
+      : bytes_(bytes), limits_(limits), header_(header), any_scan_(any_scan) {}
 
   bool parse() {
     if (bytes_.size() < 4 || bytes_[0] != 0xFF || bytes_[1] != 0xD8) return false;
@@ -84,10 +86,10 @@ class Parser {
     return bytes_[at_++];
   }
 
-  static bool has_parameters(int marker) {
-    return marker == kSof0 || marker == kSof1 || marker == kDht || marker == kSos ||
-           marker == kDqt || marker == kDri || (marker >= kApp0 && marker <= kApp15) ||
-           marker == kCom;
+  [[nodiscard]] bool has_parameters(int marker) const {
+    return marker == kSof0 || (any_scan_ && marker == kSof2) || marker == kSof1 || marker == kDht ||
+           marker == kSos || marker == kDqt || marker == kDri ||
+           (marker >= kApp0 && marker <= kApp15) || marker == kCom;
   }
 
   SegmentReader read_segment() {
@@ -104,6 +106,8 @@ class Parser {
     switch (marker) {
       case kSof0:
       case kSof1:
+      case kSof2:
+        header_.is_progressive = marker == kSof2;
         return frame(segment);
       case kDht:
         huffman_tables(segment);
@@ -216,11 +220,7 @@ class Parser {
       if (c[1].h != 1 || c[1].v != 1 || c[2].h != 1 || c[2].v != 1) return false;
       if (c[0].id == c[1].id || c[0].id == c[2].id || c[1].id == c[2].id) return false;
     }
-    header_.mcu_width = 8 * c[0].h;
-    header_.mcu_height = 8 * c[0].v;
-    header_.mcus_per_row = ceil_div(header_.width, header_.mcu_width);
-    header_.mcu_rows = ceil_div(header_.height, header_.mcu_height);
-    header_.blocks_per_mcu = header_.component_count == 1 ? 1 : c[0].h * c[0].v + 2;
+    lay_out_mcus(header_);
     return true;
   }
 
@@ -234,6 +234,7 @@ class Parser {
 
   Next scan(SegmentReader& segment) {
     if (header_.component_count == 0) damaged("a scan before the frame header", segment.offset());
+    if (any_scan_) return first_scan(segment);
     const int count = segment.u8();
     if (count != header_.component_count) return Next::kNotOurs;
     for (int i = 0; i < count; ++i) {
@@ -252,17 +253,32 @@ class Parser {
     return Next::kScan;
   }
 
+  // Which components it has, and how, is not looked at.
+  Next first_scan(const SegmentReader& segment) {
+    for (int i = 0; i < header_.component_count; ++i) {
+      check_quant(header_.components[static_cast<size_t>(i)], segment.offset());
+    }
+    if (header_.component_count == 3 && !is_ycc()) return Next::kNotOurs;
+    header_.scan_begin = at_;
+    return Next::kScan;
+  }
+
   void check_tables(const JpegComponent& component, size_t offset) const {
     if (component.dc > 3 || component.ac > 3) damaged("illegal Huffman table number", offset);
     if (!header_.dc[component.dc].present || !header_.ac[component.ac].present) {
       damaged("a Huffman table is missing", offset);
     }
+    check_quant(component, offset);
+  }
+
+  void check_quant(const JpegComponent& component, size_t offset) const {
     if (!header_.quant[component.quant].present) damaged("a quantisation table is missing", offset);
   }
 
   Bytes bytes_;
   const DecodeLimits& limits_;
   JpegHeader& header_;
+  const bool any_scan_;
   size_t at_ = 0;
   bool jfif_ = false;
   bool adobe_ = false;
@@ -279,9 +295,23 @@ int JpegHeader::plane_height(int component) const {
   return component == 0 ? height : ceil_div(height, components[0].v);
 }
 
+void lay_out_mcus(JpegHeader& header) {
+  const JpegComponent& luma = header.components[0];
+  header.mcu_width = 8 * luma.h;
+  header.mcu_height = 8 * luma.v;
+  header.mcus_per_row = ceil_div(header.width, header.mcu_width);
+  header.mcu_rows = ceil_div(header.height, header.mcu_height);
+  header.blocks_per_mcu = header.component_count == 1 ? 1 : luma.h * luma.v + 2;
+}
+
 bool parse_jpeg(Bytes bytes, const DecodeLimits& limits, JpegHeader& header) {
   header = JpegHeader{};
-  return Parser(bytes, limits, header).parse();
+  return Parser(bytes, limits, header, false).parse();
+}
+
+bool parse_jpeg_frame(Bytes bytes, const DecodeLimits& limits, JpegHeader& header) {
+  header = JpegHeader{};
+  return Parser(bytes, limits, header, true).parse();
 }
 
 }  // namespace fastload

@@ -43,6 +43,7 @@ struct JpegHeader {
   std::array<HuffmanSpec, 4> ac{};
   int restart_interval = 0;  // MCUs, 0: no restart markers
   size_t scan_begin = 0;     // offset of the first entropy-coded byte
+  bool is_progressive = false;
 
   int mcu_width = 8;  // pixels
   int mcu_height = 8;
@@ -58,11 +59,18 @@ struct JpegHeader {
 // Position in natural order of the k-th coefficient in zig-zag order.
 extern const std::array<uint8_t, 64> kZigzag;
 
+// Sets mcu_width and what follows it by the size and the components' sampling factors.
+void lay_out_mcus(JpegHeader& header);
+
 // Reads everything up to the scan. Returns false where the file is not one that JpegDecoder
 // decodes: it takes 8-bit sequential Huffman files (SOF0, SOF1) whose first scan holds all
 // components, gray or YCbCr at 4:4:4, 4:2:2, 4:2:0 or 4:4:0, and leaves every oddity to
 // libjpeg-turbo. Throws Error(kDecode) for a file that is damaged before its scan (this includes
 // missing tables) and Error(kLimit) for one that is too large; nothing is allocated.
 bool parse_jpeg(Bytes bytes, const DecodeLimits& limits, JpegHeader& header);
+
+// The same for files of any number of scans, progressive ones (SOF2) among them: up to the first
+// scan, of which it reads nothing.
+bool parse_jpeg_frame(Bytes bytes, const DecodeLimits& limits, JpegHeader& header);
 
 }  // namespace fastload

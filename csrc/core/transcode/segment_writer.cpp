@@ -1,4 +1,4 @@
-#include "pack/coefficients/segment_writer.h"
+#include "transcode/segment_writer.h"
 
 #include <algorithm>
 #include <array>
@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "decode/coefficients/mask_codes.h"
+#include "transcode/masks.h"
 
 namespace fastload {
 namespace {
@@ -27,12 +28,6 @@ class BitWriter {
   std::vector<uint8_t>& out_;
   size_t at_ = 0;
 };
-
-uint64_t mask_of(const int16_t* block) {
-  uint64_t mask = 0;
-  for (size_t k = 1; k < 64; ++k) mask |= uint64_t{block[k] != 0} << (k - 1);
-  return mask;
-}
 
 void put_dc(BitWriter& bits, const SegmentShape& shape, const int16_t* const* blocks) {
   std::array<int, kMaxSegmentRows> least{}, widths{};
@@ -149,6 +144,11 @@ void pack_segment_scalar(const SegmentCoding& coding, const SegmentShape& shape,
     }
   }
   for (size_t list = 0; list < 2; ++list) put_values(bits, lists[list], coding.rice[list]);
+}
+
+void pack_segment(const SegmentCoding& coding, const SegmentShape& shape,
+                  const int16_t* const* blocks, std::vector<uint8_t>& out) {
+  pack_segment_scalar(coding, shape, blocks, out);
 }
 
 }  // namespace fastload
