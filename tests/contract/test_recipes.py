@@ -93,8 +93,8 @@ def test_a_kind_of_field(house: HouseCopy) -> None:
 def test_a_codec(house: HouseCopy) -> None:
     codecs = "csrc/core/decode/codecs"
     house.add(f"{codecs}/ppm.cpp", texts.PPM_CPP)
-    house.replace(f"{codecs}/registry.h", "row(Raw, 7)", "row(Raw, 7) row(Ppm, 8)")
-    house.insert("FORMAT.md", " It is found from the record's", " 8 PPM.")
+    house.replace(f"{codecs}/registry.h", "row(Coefficients, 8)", "row(Coefficients, 8) row(Ppm, 9)")
+    house.insert("FORMAT.md", " It is found from the record's", " 9 PPM.")
     assert house.touched == steps_of("A codec", "ppm")
 
     # The registry and the new codec alone: in the place of the others stand rows without functions.
@@ -104,7 +104,7 @@ def test_a_codec(house: HouseCopy) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     file = b"P6\n7 5\n255\n" + pixels.tobytes()
     done = subprocess.run([str(program)], input=file, capture_output=True, check=True)
-    assert done.stderr.decode().split() == ["ppm", "7", "5", "8", "ppm"]
+    assert done.stderr.decode().split() == ["ppm", "7", "5", "9", "ppm"]
     assert np.array_equal(np.frombuffer(done.stdout, np.uint8).reshape(3, 4, 3), pixels[1:4, 2:6])
 
 

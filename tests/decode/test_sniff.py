@@ -14,7 +14,7 @@ FORMATS = {"jpeg": "JPEG", "png": "PNG", "webp": "WEBP", "gif": "GIF", "bmp": "B
 
 
 def test_codec_values_are_those_of_the_index_format():
-    assert list(_C.CODECS) == ["unknown", "jpeg", "png", "webp", "gif", "bmp", "tiff", "raw"]
+    assert list(_C.CODECS) == ["unknown", "jpeg", "png", "webp", "gif", "bmp", "tiff", "raw", "coefficients"]
 
 
 def test_what_python_knows_of_codecs_is_the_core_s_table():
@@ -22,7 +22,13 @@ def test_what_python_knows_of_codecs_is_the_core_s_table():
     assert tuple(FORMATS.values()) == PILLOW_FORMATS
     assert CODECS[JPEG].extension == ".jpg"
     assert CODECS[RAW].extension == CODECS[RAW].pillow == ""
-    assert [path for path in _C.Decoder().counts() if path in _C.CODECS] == ["jpeg", "png", "webp", "raw"]
+    assert [path for path in _C.Decoder().counts() if path in _C.CODECS] == [
+        "jpeg",
+        "png",
+        "webp",
+        "raw",
+        "coefficients",
+    ]
 
 
 @pytest.mark.parametrize("codec", FORMATS)

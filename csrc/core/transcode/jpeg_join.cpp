@@ -1,3 +1,4 @@
+// Coefficients and a rest to a JPEG file.
 #include <string>
 
 #include "base/error.h"

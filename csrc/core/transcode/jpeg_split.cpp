@@ -1,3 +1,4 @@
+// A JPEG file to its coefficients and its rest.
 #include <algorithm>
 #include <memory>
 #include <string>
