@@ -10,6 +10,7 @@ from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.field_rows import field_rows
 from fastload.cli.output import human_bytes, print_json, print_table, sides_row
 from fastload.cli.progress import LookProgress
+from fastload.packing.coefficients import said_of
 from fastload.packing.entry_facts import entry_facts
 from fastload.packing.field_facts import field_facts
 from fastload.packing.index_runs import IndexRuns
@@ -76,6 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in codecs.items())),
         ("sizes", ("" if runs.whole else "about ") + sides_row(summary.sides())),
+        *said_of(manifest.options),
         *entry_rows(entries),
         *field_rows(fields, not runs.whole),
         ("skipped", str(manifest.skipped)),

@@ -42,7 +42,7 @@ def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXEL
         DecodeError, LimitError: not a whole, valid picture, or one of more than ``max_pixels``.
         ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
     """
-    data = np.frombuffer(part.read(sample), np.uint8)
+    data = np.frombuffer(part.stored(sample), np.uint8)
     record = part.record(sample)
     decoder = _decoder(max_pixels)
     if record["codec"] == RAW:
@@ -74,7 +74,7 @@ def decode_field(
     kind = part.schema[field].kind
     if not isinstance(kind, Image | Mask):
         raise TypeError(f"Field {field!r} has no pixels: it is of kind {kind.name}, not image or mask.")
-    data, record = np.frombuffer(part.value_bytes(field, sample), np.uint8), part.record(sample, field)
+    data, record = np.frombuffer(part.stored(sample, field), np.uint8), part.record(sample, field)
     pixels: npt.NDArray[Any] = _decoder(max_pixels).decode(data, wanted_format(kind), raw_format(record))
     return pixels
 

@@ -182,7 +182,7 @@ class MixedFiles:
         return part.key(own)
 
     def read(self, sample: int) -> bytes:
-        """The record's bytes as they were packed; see :meth:`fastload.PackedDataset.read`."""
+        """The bytes of the picture's file; see :meth:`fastload.PackedDataset.read`."""
         part, own = self.locate(checked_id(sample, len(self)))
         return part.read(own)
 

@@ -128,7 +128,7 @@ class Selection:
         return part.key(own)
 
     def read(self, sample: int) -> bytes:
-        """The bytes of a sample id's record as they were packed."""
+        """The bytes of a sample id's picture file; see :meth:`fastload.PackedDataset.read`."""
         part, own = self.locate(sample)
         return part.read(own)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +34,7 @@ class Group:
     source_bytes: int
     failures: list[tuple[bytes, str]] = field(default_factory=list)  # key, reason
     transcoded: int = 0  # progressive JPEGs that became baseline ones
+    coefficients: Mapping[str, Any] | None = None  # Tally.to_json() of the JPEGs, where they are to be such
 
 
 def as_rows(records: npt.NDArray[np.void]) -> npt.NDArray[np.uint8]:

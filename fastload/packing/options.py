@@ -9,6 +9,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.machine.sizes import parse_size
+from fastload.packing.coefficients import FORMS
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
@@ -61,6 +62,7 @@ class PackOptions:
         max_side: re-encode images whose longer side has more pixels; with ``raw``, scale them.
         quality: JPEG quality of re-encoded images, 1 to 100.
         baseline: store progressive JPEGs as baseline ones of the same coefficients, so the same pixels.
+        coefficients: store JPEGs as coefficient records of this form, "fast" or "small"; None: as they are.
         raw: store decoded uint8 RGB pixels in place of the files' bytes.
         size: with ``raw``: every picture is scaled to this (width, height).
         on_error: "raise" stops at files that are not images, "skip" leaves them out and lists them.
@@ -83,6 +85,7 @@ class PackOptions:
     max_side: int | None = None
     quality: int = 90
     baseline: bool = False
+    coefficients: str | None = None
     raw: bool = False
     size: tuple[int, int] | None = None
     on_error: str = "raise"
@@ -109,6 +112,16 @@ class PackOptions:
             (self.exif in EXIF, f"exif is '{self.exif}', must be {' or '.join(EXIF)}"),
             (self.schema is None or not self.fields, "schema and fields exclude each other"),
             (not (self.baseline and self.raw), "baseline and raw exclude each other"),
+            (
+                self.coefficients in (None, *FORMS),
+                f"coefficients is '{self.coefficients}', must be {' or '.join(FORMS)}",
+            ),
+            (not (self.coefficients and self.raw), "coefficients and raw exclude each other"),
+            (
+                not (self.coefficients and self.baseline),
+                "coefficients and baseline exclude each "
+                "other: progressive JPEGs become coefficient records, too, and progressive ones again",
+            ),
             (self.size is None or self.max_side is None, "size and max_side exclude each other"),
         ]
         if self.max_side is not None:
@@ -126,6 +139,8 @@ class PackOptions:
         facts["size"] = list(self.size) if self.size else None
         facts["quality"] = self.quality if self.max_side and not self.raw else None
         facts["baseline"] = self.baseline or None  # None: as in packs of before there was the option
+        if self.coefficients is not None:  # not there: likewise
+            facts["coefficients"] = self.coefficients
         return facts
 
     @property
@@ -136,4 +151,4 @@ class PackOptions:
     @property
     def transcodes(self) -> bool:
         """True when records may differ from the files' bytes."""
-        return self.raw or self.baseline or self.max_side is not None
+        return self.raw or self.baseline or self.max_side is not None or self.coefficients is not None

@@ -44,7 +44,7 @@ class ShardPart:
     stop: int = 0  # of samples: one past the last position that the shard covers
     plan: str = ""  # PackPlan.digest of the plan that the shard was written by
     left_out: Sequence[tuple[str, str, str]] = ()  # annotations: key, which, reason
-    facts: Mapping[str, Any] = field(default_factory=dict)  # of a file that is indexed in place; JSON
+    facts: Mapping[str, Any] = field(default_factory=dict)  # of an indexed file, or of JPEGs; JSON
 
     def write(self, path: Path, spooled: Sequence[IO[bytes]] = ()) -> None:
         """Publish atomically; from then on the shard counts as finished.

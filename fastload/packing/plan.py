@@ -166,7 +166,7 @@ def resume_plan(
 
 def check_options(old: Mapping[str, Any], options: PackOptions, output: Path | Location) -> None:
     """Raise PackError naming the options that differ from those of the pack in ``output``."""
-    new = options.identity()
+    new = {"coefficients": None, **options.identity()}
     different = [
         f"{name} was {old.get(name)}, now {value}" for name, value in new.items() if old.get(name) != value
     ]
@@ -198,4 +198,6 @@ def planned_bytes(plan: PackPlan, work: Path, done: frozenset[str] = frozenset()
         if shard.name not in done:
             lengths = listing.read(shard.start, shard.stop)[1]["size"]
             needed += shard_bytes(lengths) if not plan.identity["size"] else shard.bytes
+            if plan.identity.get("coefficients"):
+                needed += shard.bytes // 8  # a form may take more bytes than the JPEG
     return needed

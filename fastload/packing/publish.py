@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload._version import __version__
+from fastload.packing.coefficients import FACTS, NOTE, Tally
 from fastload.packing.files import publish, remove, temporary_of
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import PackPlan
@@ -45,7 +46,7 @@ def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
     format_name = str(plan.identity["format"])
     data_file = format_of(format_name).data_file
     parts = [part_path(output, shard.name) for shard in plan.shards]
-    summary, transcoded = Summary(), 0
+    summary, tally, transcoded = Summary(), Tally(), 0
     shards: list[Shard] = []
     skipped = list(plan.problems)
     empty: list[str] = []
@@ -56,6 +57,8 @@ def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
             part = ShardPart.read(path)
             transcoded += part.transcoded
             skipped.extend(part.skipped)
+            if FACTS in part.facts:
+                tally.merge(part.facts[FACTS])
             if not len(part.records):
                 empty.append(plan_of.name)
                 continue
@@ -75,6 +78,8 @@ def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
     }
     if plan.identity.get("baseline"):
         facts["transcoded"] = transcoded
+    if plan.identity.get("coefficients"):
+        facts[FACTS] = {"note": NOTE, **tally.to_json()}
     manifest = make_manifest(
         format_name,
         summary,

@@ -24,7 +24,7 @@ from fastload.packing.ingest import as_rows
 from fastload.packing.problems import Problem, Problems
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Field
-from fastload.shard.codecs import CODECS, RAW
+from fastload.shard.codecs import CODECS, RAW, file_of
 from fastload.shard.manifest import Manifest
 
 __all__ = ["SPAN", "RecordChecks", "overlaps_across"]
@@ -238,6 +238,7 @@ def _undecodable(
                     decoder.decode_raw(pixels, int(record["width"]), int(record["height"]))
                 else:
                     decoder.decode_rgb(pixels)
+                file_of(int(record["codec"]), data)
             except (FastloadError, ValueError) as error:
                 yield i, f"does not decode: {error}"
 

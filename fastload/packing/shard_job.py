@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.sizes import counted
+from fastload.packing.coefficients import FACTS, Tally
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.packing.ingest import GROUP_BYTES, Group, as_rows, read_groups
 from fastload.packing.listing import Listing
@@ -199,7 +200,7 @@ class Job:
         chunks: list[npt.NDArray[np.void]] = []
         keys: list[bytes] = []
         failures: list[tuple[str, str]] = []
-        transcoded = 0
+        transcoded, tally = 0, Tally()
         for group in groups:
             if len(group.records):
                 writer.append(group.data, group.records, group.keys)
@@ -207,9 +208,12 @@ class Job:
             keys += group.keys
             failures += [(key.decode(), reason) for key, reason in group.failures]
             transcoded += group.transcoded
+            if group.coefficients is not None:
+                tally.merge(group.coefficients)
             advance(group.files, group.source_bytes)
         records = np.concatenate([*chunks, np.zeros(0, RECORD)])
-        return ShardPart(records, keys, failures, 0, transcoded)
+        facts = {FACTS: tally.to_json()} if self.options.coefficients else {}
+        return ShardPart(records, keys, failures, 0, transcoded, facts=facts)
 
     def _locate(self, temporary: Path, records: npt.NDArray[np.void]) -> None:
         """Set the records' offsets to where the format's library put them, and look whether it is so."""

@@ -1,8 +1,9 @@
-"""Records that differ from their files: re-encoded smaller (``--max-side``), decoded (``--raw``), or
-progressive JPEGs made baseline (``--baseline``)."""
+"""Records that differ from their files: re-encoded smaller (``--max-side``), decoded (``--raw``),
+progressive JPEGs made baseline (``--baseline``), or JPEGs as coefficient records (``--coefficients``)."""
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
+from fastload.packing.coefficients import Tally, to_record
 from fastload.packing.ingest import Group, as_rows
 from fastload.packing.names import ESCAPED
 from fastload.packing.options import PackOptions
@@ -28,10 +30,14 @@ def transcoder(options: PackOptions) -> Callable[[Group], Group]:
     """What ``options`` make of a group."""
     if options.raw:
         return _Raw(options).apply
-    if options.max_side is None:
-        return _baseline
-    smaller = _Smaller(options).apply
-    return (lambda group: _baseline(smaller(group))) if options.baseline else smaller
+    steps: list[Callable[[Group], Group]] = []
+    if options.max_side is not None:
+        steps.append(_Smaller(options).apply)
+    if options.baseline:
+        steps.append(_baseline)
+    if options.coefficients is not None:
+        steps.append(functools.partial(_coefficients, options.coefficients))
+    return lambda group: functools.reduce(lambda made, step: step(made), steps, group)
 
 
 def bounded(width: int, height: int, max_side: int) -> tuple[int, int]:
@@ -79,6 +85,21 @@ def _baseline(group: Group) -> Group:
     records = group.records.copy()
     records["flags"] &= ESCAPED
     return replace(_rebuild(group, records, pieces, {}), transcoded=done)
+
+
+def _coefficients(form: str, group: Group) -> Group:
+    """JPEGs become coefficient records; those that cannot stay as they are."""
+    tally, pieces = Tally(), []
+    for record, key in zip(group.records, group.keys, strict=True):
+        data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
+        if record["codec"] == JPEG:
+            made, outcome = to_record(data.tobytes(), form)
+            tally.add(key.decode(), outcome)
+            data = np.frombuffer(made, np.uint8)
+        pieces.append(data)
+    records = group.records.copy()
+    records["flags"] &= ESCAPED
+    return replace(_rebuild(group, records, pieces, {}), coefficients=tally.to_json())
 
 
 class _Raw:

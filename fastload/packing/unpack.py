@@ -24,7 +24,7 @@ from fastload.packing.names import ESCAPED, decode_key, encode_key
 from fastload.packing.png_file import png_file
 from fastload.packing.unpack_fields import TableFormat, unpack_fields
 from fastload.packing.unpacked_files import safe_path, write_new
-from fastload.shard.codecs import CODECS, RAW
+from fastload.shard.codecs import RAW, suffix_of
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["LAYOUTS", "unpack"]
@@ -121,7 +121,7 @@ def _target(dataset: PackedFiles, sample: int) -> bytes:
     if codec == RAW:
         key += b".png"
     elif dataset.manifest.options.get("indexed") and not key.lower().endswith(IMG_EXTENSIONS):
-        key += CODECS[codec].extension.encode()
+        key += suffix_of(codec).encode()
     label = int(record["label"])
     if label < 0 or not dataset.classes:
         return key

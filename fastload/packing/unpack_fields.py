@@ -24,7 +24,7 @@ from fastload.packing.unpacked_files import safe_path, write_new, written
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
-from fastload.shard.codecs import CODECS, RAW, SIXTEEN_BIT
+from fastload.shard.codecs import RAW, SIXTEEN_BIT, suffix_of
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
 
@@ -122,7 +122,7 @@ def _as_file(record: np.void, data: bytes) -> tuple[bytes, bytes]:
     """A record as a file, and the file's suffix."""
     codec = int(record["codec"])
     if codec != RAW:
-        return data, CODECS[codec].extension.encode()
+        return data, suffix_of(codec).encode()
     dtype = np.dtype("<u2" if record["flags"] & SIXTEEN_BIT else "u1")
     channels = int(record["channels"])
     pixels: npt.NDArray[Any] = np.frombuffer(data, dtype).reshape(

@@ -8,6 +8,7 @@ from fastload._native import _C
 
 __all__ = [
     "CODECS",
+    "COEFFICIENTS",
     "JPEG",
     "NEEDS_FALLBACK",
     "PILLOW_FORMATS",
@@ -15,6 +16,8 @@ __all__ = [
     "RAW",
     "SIXTEEN_BIT",
     "Codec",
+    "file_of",
+    "suffix_of",
 ]
 
 
@@ -35,6 +38,22 @@ CODECS = tuple(
 )
 JPEG: int = _C.CODECS["jpeg"][0]
 RAW: int = _C.CODECS["raw"][0]
+COEFFICIENTS: int = _C.CODECS["coefficients"][0]
 PROGRESSIVE, SIXTEEN_BIT, NEEDS_FALLBACK = _C.FLAG_PROGRESSIVE, _C.FLAG_SIXTEEN_BIT, _C.FLAG_NEEDS_FALLBACK
 #: What Pillow may read: its other readers (EPS, PSD, FITS...) have had most of its security bugs.
 PILLOW_FORMATS = tuple(codec.pillow for codec in CODECS if codec.pillow)
+
+
+def suffix_of(codec: int) -> str:
+    """Of the files of a codec, ".jpg"; "" where there are none. A coefficient record's file is a JPEG."""
+    return CODECS[JPEG if codec == COEFFICIENTS else codec].extension
+
+
+def file_of(codec: int, record: bytes) -> bytes:
+    """The picture's file that a record was made of: of a coefficient record the identical JPEG, of any other
+    the record itself.
+
+    Raises:
+        DecodeError: a damaged coefficient record.
+    """
+    return bytes(_C.coefficients_to_jpeg(record)) if codec == COEFFICIENTS else record

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FormatError
 from fastload.machine.sizes import counted
+from fastload.shard.codecs import file_of
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
@@ -291,13 +292,28 @@ class PackedFiles:
         return str(self.index.key(checked_id(sample, len(self))).decode("utf-8", "replace"))
 
     def read(self, sample: int) -> bytes:
-        """The record's bytes as they were packed; checked against their CRC-32C on first read.
+        """The bytes of the picture's file: the record, and of a coefficient record the identical JPEG.
 
         Raises:
             TypeError, IndexError: no sample id in ``[0, len(dataset))``.
             ChecksumError, ShardError: the bytes on disk are not those that were packed, or cannot be read.
+            DecodeError: a coefficient record that is none.
         """
-        return bytes(self.reader.read(checked_id(sample, len(self))))
+        return file_of(int(self.record(sample)["codec"]), self.stored(sample))
+
+    def stored(self, sample: int, field: str | None = None) -> bytes:
+        """A record's bytes as they lie in the shard, checked against their CRC-32C: the index's, or those of
+        a further picture's field.
+
+        Raises:
+            As :meth:`read`.
+        """
+        number = checked_id(sample, len(self))
+        if field is None or self.schema[field] == self.schema.index_field:
+            return bytes(self.reader.read(number))
+        if field in self._kept_fields:
+            return bytes(self.record_reader(field).read(number))
+        return self._read_record(field, number)
 
     def value_bytes(self, field: str, sample: int) -> bytes:
         """The bytes of a field's value, of a picture those of its file, as they were packed and checked.
@@ -306,16 +322,15 @@ class PackedFiles:
             KeyError: there is no such field.
             TypeError, IndexError: no sample id in ``[0, len(dataset))``.
             ChecksumError, FormatError, ShardError: the bytes on disk are others, or cannot be read.
+            DecodeError: a coefficient record that is none.
         """
         number, kind = checked_id(sample, len(self)), self.schema[field]
         if kind == self.schema.index_field:
             return self.read(number)
         if kind == self.schema.label_field:
             return kind.encode(self.label(number))
-        if field in self._kept_fields:
-            return bytes(self.record_reader(field).read(number))
         if kind.storage == "record":
-            return self._read_record(field, number)
+            return file_of(int(self.record(number, field)["codec"]), self.stored(number, field))
         return bytes(self.columns[field].value(number))
 
     def value(self, field: str, sample: int) -> Any:

@@ -97,7 +97,7 @@ def _field(dataset: Packed) -> str:
 def _cost(part: PackedFiles, own: int, sample: int, field: str) -> SampleCost:
     record = part.record(own, field or None)
     began = time.perf_counter()
-    data = part.value_bytes(field, own) if field else part.read(own)
+    data = part.stored(own, field or None)
     read, busy = time.perf_counter() - began, time.thread_time()
     if field:
         decode_field(part, field, own)

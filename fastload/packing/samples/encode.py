@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.packing.coefficients import Outcome
 from fastload.packing.ingest import as_rows
 from fastload.packing.names import ESCAPED, encode_key, outside_key
 from fastload.packing.samples.pictures import NUMPY_SUFFIX, Picture, path_of, picture_of
@@ -20,7 +21,7 @@ from fastload.packing.tables import table_path
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema
 from fastload.shard.chunk import Chunk
-from fastload.shard.codecs import CODECS, JPEG, RAW, SIXTEEN_BIT
+from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT, suffix_of
 from fastload.shard.index import RECORD
 
 __all__ = ["Encoded", "Encoder", "Failed", "Lessened"]
@@ -55,6 +56,7 @@ class Encoded:
     stop: int  # one past the last position that was looked at
     failures: list[tuple[int, str, str]] = field(default_factory=list)  # position, key, reason
     left_out: list[tuple[int, str, str, str]] = field(default_factory=list)  # with the annotation before it
+    outcomes: list[tuple[int, str, Outcome]] = field(default_factory=list)  # of JPEGs: position, key
 
     @property
     def sizes(self) -> npt.NDArray[np.uint64]:
@@ -215,7 +217,13 @@ class _Piece:
         positions = np.array([self._positions[i] for i in kept], np.int64)
         failed = {position for position, _, _ in self._failures}
         left_out = [one for one in self._left_out if one[0] not in failed]
-        return Encoded(positions, keys, chunks, self.stop, sorted(self._failures), left_out)
+        outcomes = [
+            (self._positions[i], key.decode(), value.outcome)
+            for i, key in zip(kept, keys, strict=True)
+            for value in self._values[i]
+            if isinstance(value, Picture) and value.outcome is not None
+        ]
+        return Encoded(positions, keys, chunks, self.stop, sorted(self._failures), left_out, outcomes)
 
     def _keys(self, kept: list[int], records: npt.NDArray[np.void]) -> list[bytes]:
         keys = []
@@ -234,7 +242,7 @@ def _suffix_of(record: np.void) -> bytes:
     """Of the file that unpacking makes of a record."""
     if record["codec"] == RAW:
         return b".png" if record["channels"] in (1, 3) else NUMPY_SUFFIX
-    return CODECS[int(record["codec"])].extension.encode()
+    return suffix_of(int(record["codec"])).encode()
 
 
 def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[tuple[int, str]]]:
@@ -257,7 +265,7 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
 def _unfit(kind: Mask, records: npt.NDArray[np.void]) -> list[tuple[int, str]]:
     found = []
     for i, record in enumerate(records):
-        if record["codec"] == JPEG:
+        if record["codec"] in (JPEG, COEFFICIENTS):
             found.append((i, "a mask cannot be a JPEG, which changes the ids; use PNG"))
         elif kind.bits == 8 and record["flags"] & SIXTEEN_BIT:
             found.append((i, "a mask of 8 bits. Found: 16 bits; use mask(bits=16)"))

@@ -53,6 +53,7 @@ def pack(
     max_side: int | None = None,
     quality: int = 90,
     baseline: bool = False,
+    coefficients: str | None = None,
     raw: bool = False,
     size: tuple[int, int] | None = None,
     as_: str | None = None,
@@ -91,6 +92,8 @@ def pack(
             (boxes, keypoints, polygons) scales with it.
         quality: of those JPEGs, 1 to 100.
         baseline: progressive JPEGs are stored as baseline ones of the same pixels.
+        coefficients: "fast" or "small": JPEGs are stored as coefficient records, which decode to the same
+            pixels in less than half of the time, and become the identical files again (docs/coefficients.md).
         raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
         size: with ``raw``, (width, height) that every image and mask is scaled to.
         as_: what a path is, where that is not found: "coco", "yolo", "voc", "pairs" (images beside masks)
@@ -113,8 +116,8 @@ def pack(
     options = PackOptions(
         format=format, shard_size=most, num_proc=num_proc, limit=limit, on_error=on_error, restart=restart,
         entries=entries, max_side=max_side, quality=quality, baseline=baseline, raw=raw, size=size,
-        layout=as_, annotations=tuple(os.fspath(file) for file in files), exif=exif,
-        masks=None if masks is None else os.fspath(masks),
+        coefficients=coefficients, layout=as_, annotations=tuple(os.fspath(file) for file in files),
+        exif=exif, masks=None if masks is None else os.fspath(masks),
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
     if isinstance(samples, (str, os.PathLike)):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.packing.coefficients import Outcome
 from fastload.packing.png_file import png_file
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
 from fastload.shard.codecs import RAW, SIXTEEN_BIT
@@ -41,10 +42,12 @@ _PIXELS = (np.uint8, np.uint16, np.bool_)
 
 @dataclass(frozen=True)
 class Picture:
-    """The bytes of a record; ``raw``: what its index entry says if they are pixels."""
+    """The bytes of a record; ``raw``: what its index entry says if they are pixels; ``outcome``: what came of
+    a JPEG that was to become a coefficient record."""
 
     data: bytes
     raw: dict[str, int] | None = None
+    outcome: Outcome | None = None
 
 
 def is_path(value: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.packing.coefficients import FACTS, NOTE, Tally
 from fastload.packing.files import failed_writes_reported, remove, sync_folder
 from fastload.packing.output import OutputFolder
 from fastload.packing.part import ShardPart
@@ -52,11 +53,13 @@ def publish_samples(
     left_out: list[tuple[str, str, str]] = []
     kept: list[int] = []
     sizes: list[tuple[int, int]] = []
-    summary = Summary()
+    summary, tally = Summary(), Tally()
     for number in range(shards.number):
         part = ShardPart.read(shards.part_path(number))
         skipped += part.skipped
         left_out += part.left_out
+        if FACTS in part.facts:
+            tally.merge(part.facts[FACTS])
         if len(part.records):
             kept.append(number)
             sizes.append((part.shard_bytes, len(part.records)))
@@ -84,6 +87,8 @@ def publish_samples(
     ]
     label = schema.label_field
     classes = label.kind.classes if label is not None else ()  # type: ignore[attr-defined]
+    if identity.get("coefficients"):
+        identity = {**identity, FACTS: {"note": NOTE, **tally.to_json()}}
     manifest = make_manifest(
         format_name, summary, classes, listed, index, identity, len(skipped), tuple(entries), len(left_out)
     )

@@ -148,7 +148,7 @@ class _Run:
         return Shards(
             self.output / WORK_NAME, format_of(name), FORMATS[name].suffix, self.schema,
             self.options.shard_size, self.options.on_error == "skip", self.observer.advanced,
-            self.options.raw,
+            self.options.raw, self.options.coefficients is not None,
         )  # fmt: skip
 
     def _complete(self, manifest: Manifest, identity: dict[str, Any], began: float) -> PackResult:

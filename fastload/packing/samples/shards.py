@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from fastload._native import _C
 from fastload.errors import PackError
+from fastload.packing.coefficients import FACTS, Outcome, Tally
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
 from fastload.packing.ingest import GROUP_BYTES, GROUP_RECORDS, as_rows
 from fastload.packing.part import ShardPart
@@ -46,17 +47,19 @@ class Shards:
         skip: whether samples that cannot be packed are left out.
         advance: called with numbers of samples and bytes that were written.
         raw: whether images are pixels, not files.
+        coefficients: whether JPEGs are to be coefficient records.
     """
 
     def __init__(
         self, work: Path, shards: Format, suffix: str, schema: Schema, shard_size: int, skip: bool,
-        advance: Callable[[int, int], None], raw: bool = False,
+        advance: Callable[[int, int], None], raw: bool = False, coefficients: bool = False,
     ) -> None:  # fmt: skip
         self._work, self._format, self._suffix = work, shards, suffix
         self._schema, self._shard_size, self._skip, self._advance = schema, shard_size, skip, advance
-        self._raw = raw
+        self._raw, self._coefficients = raw, coefficients
         self._failures: list[tuple[int, str, str]] = []
         self._left_out: list[tuple[int, str, str, str]] = []
+        self._outcomes: list[tuple[int, str, Outcome]] = []
         self._open: _Open | None = None
         self.number = 0  # of the shard that comes next
 
@@ -90,6 +93,7 @@ class Shards:
             for piece in pieces:
                 self._failures += piece.failures
                 self._left_out += piece.left_out
+                self._outcomes += piece.outcomes
                 stop = piece.stop
                 if (self._failures or self._left_out) and not self._skip:
                     raise BadFiles(
@@ -140,10 +144,12 @@ class Shards:
         lost = [one[1:] for one in self._left_out if one[0] < stop]
         self._failures = [failure for failure in self._failures if failure[0] >= stop]
         self._left_out = [one for one in self._left_out if one[0] >= stop]
+        facts = self._facts(stop)
         path = self.part_path(self.number)
         try:
             with failed_writes_reported(path, self._shard_size):  # it holds the values of the columns
-                replace(part, skipped=mine, left_out=lost, stop=stop).write(path, spooled.files)
+                whole = replace(part, skipped=mine, left_out=lost, stop=stop, facts=facts)
+                whole.write(path, spooled.files)
         except BaseException:
             remove(temporary_of(path))
             remove(self.path(self.number))
@@ -151,6 +157,17 @@ class Shards:
         finally:
             spooled.close()
         self.number += 1
+
+    def _facts(self, stop: int) -> dict[str, Any]:
+        """What came of the JPEGs before ``stop`` that are in no earlier shard, where that was asked."""
+        if not self._coefficients:
+            return {}
+        tally = Tally()
+        for position, key, outcome in self._outcomes:
+            if position < stop:
+                tally.add(key, outcome)
+        self._outcomes = [one for one in self._outcomes if one[0] >= stop]
+        return {FACTS: tally.to_json()}
 
 
 class _Open:

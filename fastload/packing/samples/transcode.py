@@ -1,4 +1,5 @@
-"""Samples that differ from what was given: smaller pictures, pixels in place of files, baseline JPEGs.
+"""Samples that differ from what was given: smaller pictures, pixels in place of files, baseline JPEGs,
+coefficient records.
 
 The fields of a sample change together, as under a view of the engine: masks by nearest pixels, and what is in
 pixels of the first image by the engine's own arithmetic.
@@ -18,6 +19,7 @@ from fastload._native import _C
 from fastload.dataset.decoding import wanted_format
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
+from fastload.packing.coefficients import to_record
 from fastload.packing.options import PackOptions
 from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import Picture, raw_picture
@@ -39,7 +41,7 @@ class Transcoder:
 
     Args:
         schema: the fields, in the order of the values.
-        options: with ``raw``, ``max_side``, ``size`` or ``baseline``.
+        options: with ``raw``, ``max_side``, ``size``, ``baseline`` or ``coefficients``.
     """
 
     schema: Schema
@@ -59,7 +61,8 @@ class Transcoder:
         found: list[Picture | bytes] = []
         for field, value in zip(self.schema, values, strict=True):
             if isinstance(value, Picture):
-                found.append(self._guarded(field.name, functools.partial(self._picture, field.kind), value))
+                make = functools.partial(self._made, field.kind)
+                found.append(self._guarded(field.name, make, value))
             else:
                 found.append(value if target == size else _moved(field.kind, value, size, target))
         return found
@@ -75,6 +78,10 @@ class Transcoder:
         if self.options.size is not None:
             return self.options.size
         return bounded(*size, limit) if limit is not None and max(size) > limit else size
+
+    def _made(self, kind: Kind, picture: Picture) -> Picture:
+        made, form = self._picture(kind, picture), self.options.coefficients
+        return made if form is None or isinstance(kind, Mask) else _coefficients(made, form)
 
     def _picture(self, kind: Kind, picture: Picture) -> Picture:
         size = _size_of(picture)
@@ -184,3 +191,11 @@ def _baseline(picture: Picture) -> Picture:
         return Picture(bytes(cast("npt.NDArray[np.uint8]", _C.jpeg_to_baseline(_bytes_of(picture)))))
     except FastloadError:
         return picture  # its entry in the index says that it is progressive
+
+
+def _coefficients(picture: Picture, form: str) -> Picture:
+    """A JPEG as a coefficient record; what cannot be one stays as it is, and its outcome says why."""
+    if picture.raw is not None or _C.probe(_bytes_of(picture))[0] != CODECS[JPEG].name:
+        return picture
+    data, outcome = to_record(picture.data, form)
+    return Picture(data, outcome=outcome)

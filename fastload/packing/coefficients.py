@@ -1,0 +1,119 @@
+"""JPEGs as coefficient records: which become such, which stay JPEGs and why, and what is said of both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fastload._native import _C
+from fastload.errors import FastloadError
+from fastload.machine.sizes import counted
+
+__all__ = ["DEFAULT_FORM", "FACTS", "FORMS", "NOTE", "Outcome", "Tally", "said_of", "to_record"]
+
+FORMS = ("fast", "small")  # what a record's masks are written for
+DEFAULT_FORM = "fast"
+#: What manifests of such sets say, and commands.
+NOTE = (
+    "Pictures of codec 'coefficients' are no image files: other programs cannot show them. 'fastload unpack' "
+    "writes the identical JPEGs, 'fastload recode SET --jpeg' puts them back into the set."
+)
+FACTS = "coefficient_records"  # the tally, in the manifest's options and in a shard's part
+_REASONS, _EXAMPLES = 20, 3  # that are told apart, and named for each
+_OTHERS = "other reasons"
+_PREFIX = "cannot become a coefficient record: "
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one JPEG."""
+
+    jpeg_bytes: int
+    record_bytes: int  # 0: it stayed
+    reason: str = ""  # why
+
+
+def to_record(jpeg: bytes, form: str) -> tuple[bytes, Outcome]:
+    """The coefficient record of a JPEG, or the JPEG itself where it cannot become one.
+
+    Args:
+        jpeg: the file's bytes.
+        form: one of :data:`FORMS`.
+    """
+    try:
+        record = _C.to_coefficients(jpeg, form)
+    except FastloadError as error:
+        reason = str(error).removeprefix(_PREFIX).rstrip(".")
+        return jpeg, Outcome(len(jpeg), 0, reason)
+    return record, Outcome(len(jpeg), len(record))
+
+
+class Tally:
+    """What came of many JPEGs; the memory does not grow with their number."""
+
+    def __init__(self) -> None:
+        self.made = self.jpeg_bytes = self.record_bytes = 0
+        self._kept: Counter[str] = Counter()
+        self._examples: dict[str, list[str]] = {}
+
+    @property
+    def kept(self) -> int:
+        """How many stayed JPEGs."""
+        return self._kept.total()
+
+    def add(self, key: str, outcome: Outcome) -> None:
+        """One more; ``key`` is its record's."""
+        if not outcome.reason:
+            self.made += 1
+            self.jpeg_bytes += outcome.jpeg_bytes
+            self.record_bytes += outcome.record_bytes
+            return
+        self._keep(outcome.reason, 1, [key])
+
+    def merge(self, facts: Mapping[str, Any]) -> None:
+        """Those of another tally's :meth:`to_json`."""
+        self.made += int(facts["made"])
+        self.jpeg_bytes += int(facts["jpeg_bytes"])
+        self.record_bytes += int(facts["record_bytes"])
+        for kept in facts["kept"]:
+            self._keep(str(kept["reason"]), int(kept["count"]), list(kept["examples"]))
+
+    def _keep(self, reason: str, count: int, keys: list[str]) -> None:
+        known = self._kept.keys() - {_OTHERS}
+        if reason not in known and len(known) >= _REASONS:
+            reason = _OTHERS
+        self._kept[reason] += count
+        examples = self._examples.setdefault(reason, [])
+        examples += keys[: _EXAMPLES - len(examples)]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values only; the commonest reason first."""
+        reasons = sorted(self._kept.items(), key=lambda item: (-item[1], item[0]))
+        return {
+            "made": self.made,
+            "jpeg_bytes": self.jpeg_bytes,  # of those, as files
+            "record_bytes": self.record_bytes,  # of the same, as records
+            "kept": [
+                {"reason": reason, "count": count, "examples": self._examples[reason]}
+                for reason, count in reasons
+            ],
+        }
+
+
+def said_of(options: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Table rows of a manifest's options: what came of the JPEGs, a row a reason; none where nothing did."""
+    if FACTS not in options:
+        return []
+    facts = options[FACTS]
+    ratio = ""
+    if facts["jpeg_bytes"]:
+        ratio = f", {facts['record_bytes'] / facts['jpeg_bytes']:.3f} of the JPEGs' bytes"
+    kept = sum(one["count"] for one in facts["kept"])
+    made = counted(facts["made"], "coefficient record")
+    stayed = f"{counted(kept, 'JPEG')} kept because that cannot be"
+    rows = [("coefficients", f"{options['coefficients']}, {made}{ratio}; {stayed}")]
+    for one in facts["kept"]:
+        rows.append(("", f"{one['count']} x {one['reason']} ({', '.join(one['examples'])})"))
+    return rows
