@@ -72,7 +72,7 @@ class Reading:
         cached = self._own.with_caches(first or [None] * len(parts), fields, tiers)
         for part, file in zip(cached.parts, first, strict=False):
             if file is not None:
-                start_copies(file, part.folder)
+                start_copies(file, part.folder, index=part.manifest.index_name)
         return cached
 
     def counts(self) -> dict[str, Any]:

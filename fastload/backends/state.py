@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -76,8 +76,11 @@ class LoaderState:
             raise StateError(f"{_OPTIONAL} of a loader state must be an integer >= 1. Found: {size!r}.")
         return cls(**state)
 
-    def check_fits(self, other: LoaderState) -> None:
+    def check_fits(self, other: LoaderState, same_as: Sequence[str] = ()) -> None:
         """Refuse a state (``other``) that was saved with another dataset, seed or order.
+
+        Args:
+            same_as: ids of other datasets of the same samples and pixels, in the same order.
 
         Raises:
             StateError: with every difference.
@@ -86,7 +89,9 @@ class LoaderState:
         differences = [
             f"{name} was {getattr(other, name)!r}, is {getattr(self, name)!r}"
             for name in names
-            if getattr(self, name) != getattr(other, name) and (name != "seed" or other.seed is not None)
+            if getattr(self, name) != getattr(other, name)
+            and (name != "seed" or other.seed is not None)
+            and (name != "dataset" or other.dataset not in same_as)
         ]
         if differences:
             raise StateError(

@@ -16,7 +16,7 @@ from fastload._native import _C
 from fastload.errors import CacheError
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
+from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = [
     "ENTRY",
@@ -141,7 +141,7 @@ def encoded(dataset: PackedFiles) -> Contents:
         dataset.index.digest,
         np.ascontiguousarray(records["length"]),
         np.ascontiguousarray(records["crc32c"]),
-        tables=(dataset.folder / INDEX_NAME, entries),
+        tables=(dataset.folder / dataset.manifest.index_name, entries),
     )
 
 

@@ -77,7 +77,7 @@ def _copy_pieces(
 
 
 def start_copies(
-    cache: _C.CacheFile, folder: Path, look_seconds: float = _LOOK_SECONDS
+    cache: _C.CacheFile, folder: Path, look_seconds: float = _LOOK_SECONDS, index: str = INDEX_NAME
 ) -> threading.Thread | None:
     """Have the tables of a dataset copied into its cache, by a thread of this process.
 
@@ -85,11 +85,12 @@ def start_copies(
         cache: ``_C.CacheFile``.
         folder: the dataset's.
         look_seconds: between two looks whether another process has made a copy.
+        index: the name of the dataset's index.
 
     Returns:
         The thread; None where there is nothing to copy, or no thread to be had.
     """
-    tables = {0: folder / INDEX_NAME, 1: folder / ENTRIES_NAME}
+    tables = {0: folder / index, 1: folder / ENTRIES_NAME}
     wanted = {t: p for t, p in tables.items() if cache.copy_range(t)[1] > 0 and not cache.has_copy(t)}
     if not wanted or not cache.is_writable:
         return None

@@ -128,7 +128,9 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
         # The index and the entry points as well, by this process or another one.
         copying = None
         if job.cache is not None and job.field is None:
-            copying = start_copies(job.cache, job.dataset.folder, _TABLE_SECONDS)
+            copying = start_copies(
+                job.cache, job.dataset.folder, _TABLE_SECONDS, job.dataset.manifest.index_name
+            )
         while not filler.wait(_POLL_SECONDS):
             report(filler.counts())
         if copying is not None:

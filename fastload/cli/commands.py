@@ -22,6 +22,7 @@ VERBS = (
     "info",
     "verify",
     "unpack",
+    "recode",
     "index",
     "shuffle",
     "plan",
@@ -30,7 +31,7 @@ VERBS = (
     "doctor",
     "completion",
 )
-_RESUMED = ("pack", "index", "warm")
+_RESUMED = ("pack", "index", "recode", "warm")
 
 
 def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:

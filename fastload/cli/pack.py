@@ -21,20 +21,14 @@ from fastload.cli.pack_progress import PackProgress
 from fastload.cli.pack_share import add_steps, run_share
 from fastload.packing.cluster.publish import publish_shares
 from fastload.packing.cluster.ray_pack import pack_on_ray
-from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORMS, NOTE, said_of
+from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.options import EXIF, LAYOUTS, PackOptions, parse_bytes, parse_pixels
 from fastload.packing.packer import DryRun, PackResult, dry_run, pack
 from fastload.packing.publish import SKIPPED_NAME
 from fastload.shard.formats import FORMATS
 
-__all__ = ["FORM_HELP", "add", "run"]
-
-FORM_HELP = (
-    "JPEGs as coefficient records: the same pixels in less than half of the decoding time, and the identical "
-    "files by 'unpack'; 'fast' (default) decodes faster, 'small' takes fewer bytes"
-)
-
+__all__ = ["add", "run"]
 _SOURCE = (
     "class folders, a flat folder, a parent of train/ and val/, the URL of one (s3://bucket/photos), a .csv, "
     ".jsonl, .parquet or .arrow table: path and label, or any columns; Parquet and Arrow files in a folder, "

@@ -60,15 +60,23 @@ class PackProgress(Observer, IndexObserver):
             before = f", {done} of them packed before" if done else ""
             self._line(f"packing {counted(count or 0, 'sample')} into {output}{before}")
 
+    def recode_started(self, output: Path, samples: int, size: int, done: int, done_size: int) -> None:
+        self._begin("recoding", "sample", output, (samples, size, done, done_size))
+
     def index_started(self, folder: Path, files: int, size: int, done: int, done_size: int) -> None:
+        self._begin("indexing", "file", folder, (files, size, done, done_size), "into ")
+
+    def _begin(self, doing: str, what: str, folder: Path, counts: tuple[int, ...], into: str = "") -> None:
+        files, size, done, done_size = counts
         self._files, self._bytes, self._start_bytes = done, done_size, done_size
         self._total_files, self._total_bytes = files, size
         self._began = time.monotonic()
         if self._bar is not None:
-            self._bar.start(f"indexing {folder.name}", size, done_size)
+            self._bar.start(f"{doing} {folder.name}", size, done_size)
         elif self._log:
             before = f", {done} of them before" if done else ""
-            self._line(f"indexing {counted(files, 'file')}, {human_bytes(size)}, into {folder}{before}")
+            where = f"{into or 'of '}{folder}{before}"
+            self._line(f"{doing} {counted(files, what)}, {human_bytes(size)}, {where}")
 
     def indexed(self, files: int, size: int) -> None:
         self.advanced(files, size)

@@ -309,7 +309,8 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         check_kept(self.dataset, kept)
         if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
-        self._state(0, 0).check_fits(loaded)
+        manifest = getattr(self._arranged.dataset, "manifest", None)  # a mix has none
+        self._state(0, 0).check_fits(loaded, () if manifest is None else manifest.same_as)
         if self._arranged.kind is not Kind.STREAM and not self._sampler.order.is_drawn:
             check_position(self._sampler.core, loaded.epoch, loaded.position)
         self._go_on_by(loaded)

@@ -11,10 +11,14 @@ from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.sizes import counted
 
-__all__ = ["DEFAULT_FORM", "FACTS", "FORMS", "NOTE", "Outcome", "Tally", "said_of", "to_record"]
+__all__ = ["DEFAULT_FORM", "FACTS", "FORMS", "FORM_HELP", "NOTE", "Outcome", "Tally", "said_of", "to_record"]
 
 FORMS = ("fast", "small")  # what a record's masks are written for
 DEFAULT_FORM = "fast"
+FORM_HELP = (
+    "JPEGs as coefficient records: the same pixels in less than half of the decoding time, and the identical "
+    "files by 'unpack'; 'fast' (default) decodes faster, 'small' takes fewer bytes"
+)
 #: What manifests of such sets say, and commands.
 NOTE = (
     "Pictures of codec 'coefficients' are no image files: other programs cannot show them. 'fastload unpack' "

@@ -38,6 +38,7 @@ __all__ = [
     "made_in_windows",
     "parse_spacing",
     "remove_entries",
+    "spacing_of",
     "write_entries",
     "wrong_entries",
 ]
@@ -220,7 +221,7 @@ def ensure_entries(
     dataset = PackedFiles(folder, entries=False, storage_options=storage_options)
     observer = observer or EntriesObserver()
     _remove_temporaries(folder)  # of one that was killed
-    if _spacing_of(dataset) == spacing or not _has_jpegs(dataset):
+    if spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
     observer.entries_started(folder, len(dataset))
     if made is not None:
@@ -246,7 +247,7 @@ def _remove_temporaries(folder: Path) -> None:
         remove(path)
 
 
-def _spacing_of(dataset: PackedFiles) -> int | None:
+def spacing_of(dataset: PackedFiles) -> int | None:
     """The spacing of the entry points that are there; None if there are none, or not this dataset's."""
     path = dataset.folder / ENTRIES_NAME
     try:

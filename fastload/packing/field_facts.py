@@ -41,7 +41,7 @@ def _facts(dataset: PackedFiles, field: Field, runs: IndexRuns) -> dict[str, Any
         facts["classes"] = len(field.kind.classes)
     if field in (schema.index_field, schema.label_field):
         is_label = field == schema.label_field
-        facts["file"] = "index.fli"
+        facts["file"] = dataset.manifest.index_name
         counts: _Counts = _Labels() if is_label else _Pictures()
         for records in runs.entries():
             counts.add(records["label"] if is_label else records, None)

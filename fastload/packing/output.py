@@ -15,15 +15,16 @@ from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.lock import LOCK_NAME, PLAN_LOCK_NAME
 from fastload.packing.plan import PLAN_NAME, WORK_NAME, PackPlan
 from fastload.packing.publish import SKIPPED_NAME
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, SECOND_INDEX, Manifest
 
-__all__ = ["RUN_NAME", "OutputFolder", "State"]
+__all__ = ["RECODE_NAME", "RUN_NAME", "OutputFolder", "State"]
 
 State = Literal["empty", "unfinished", "complete", "foreign"]
 RUN_NAME = "samples.json"  # in the work folder: what a pack of samples was asked to do
+RECODE_NAME = ".fastload-recode"  # the work folder of a set that is recoded in place
 _ANNOUNCED = "names.json"
 _WRITTEN = (MANIFEST_NAME, INDEX_NAME, SKIPPED_NAME)
-_COLUMN = re.compile(r"(\.tmp-)?field-\d\d\.fli")
+_COLUMN = re.compile(r"(\.tmp-)?(field-\d\d|index)(-2)?\.fli")
 
 
 class OutputFolder:
@@ -31,11 +32,17 @@ class OutputFolder:
 
     Args:
         path: it exists.
+        work: the name of the work folder.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, work: str = WORK_NAME) -> None:
         self.path = path
-        self.work = path / WORK_NAME
+        self.work = path / work
+
+    @property
+    def recoding(self) -> OutputFolder:
+        """The same folder, with the work folder of recoding."""
+        return OutputFolder(self.path, RECODE_NAME)
 
     def state(self) -> State:
         """``complete``: it has a manifest. ``unfinished``: a pack or an index was begun here. ``foreign``:
@@ -88,6 +95,7 @@ class OutputFolder:
         for name in sorted(names - {"..", "."}):
             remove(self.path / name)
         remove_entries(self.path)
+        remove(self.recoding.work)
         remove(self.work)
 
     def tidy(self) -> None:
@@ -97,7 +105,14 @@ class OutputFolder:
         remove(self.work)
 
     def _strangers(self) -> list[str]:
-        ours = {LOCK_NAME, PLAN_LOCK_NAME, *_WRITTEN, ENTRIES_NAME}  # an index that was killed left them
+        ours = {
+            LOCK_NAME,
+            PLAN_LOCK_NAME,
+            RECODE_NAME,
+            *_WRITTEN,
+            SECOND_INDEX,
+            ENTRIES_NAME,
+        }  # an index that was killed left them
         return sorted(n for n in os.listdir(self.path) if n not in ours and not n.startswith(".tmp-"))
 
     def _made(self) -> set[str]:
@@ -107,7 +122,7 @@ class OutputFolder:
         plan = PackPlan.read(self.work) if self.work.exists() else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
-        return names | self._announced()
+        return names | self._announced() | self.recoding._announced()
 
     def _announced(self) -> set[str]:
         try:

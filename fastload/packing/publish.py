@@ -98,10 +98,11 @@ def publish_index(
     records: Iterable[npt.NDArray[np.void]],
     keys: Iterable[list[bytes]],
     fields: bytes = b"",
+    name: str = INDEX_NAME,
 ) -> tuple[int, int]:
     """Write ``index.fli`` atomically, with the digest of the manifest's ``fields``. Returns its size in bytes
     and its own digest."""
-    final = output / INDEX_NAME
+    final = output / name
     temporary = temporary_of(final)
     write_index(temporary, records, keys, fields)
     publish(temporary, final)

@@ -38,6 +38,9 @@ class Observer(EntriesObserver):
     def compared(self, output: Path, compared: int, count: int) -> None:
         """What is there is taken for a pack of these samples: ``compared`` of ``count`` are the same."""
 
+    def recode_started(self, output: Path, samples: int, size: int, done: int, done_size: int) -> None:
+        """Recoding of so many samples and bytes begins; ``done`` and ``done_size`` were done before."""
+
     def waits(self, output: Place, reason: str) -> None:
         """Another pack has what this one needs next; it goes on when that one has come to its end."""
 

@@ -26,7 +26,7 @@ from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, Manifest
 from fastload.shard.node_copy import copy_as_it_is, read_manifest, shards_in_store
 from fastload.shard.opened import check_fields
 
@@ -126,9 +126,9 @@ class _Checks:
     def fields(self) -> None:
         """Another digest of the manifest's fields in the index; columns that are damaged or another's."""
         try:
-            check_fields(self.folder / INDEX_NAME, fields_digest(self.manifest.fields))
+            check_fields(self.folder / self.manifest.index_name, fields_digest(self.manifest.fields))
         except FastloadError as error:
-            self.found.add("", [Problem(str(error), INDEX_NAME)])
+            self.found.add("", [Problem(str(error), self.manifest.index_name)])
         for column in self.columns:
             column.open()
 
@@ -290,12 +290,12 @@ def _verified(
     stored: StoredShards | None = None,
 ) -> tuple[list[Problem], int]:
     manifest = Manifest.read(place)
-    path = place / INDEX_NAME
+    path = place / manifest.index_name
     try:
         index = _C.Index(str(path))
         index.verify()
     except FastloadError as error:
-        return [Problem(str(error), INDEX_NAME)], 0
+        return [Problem(str(error), manifest.index_name)], 0
     found = Problems()
     if (len(index), index.digest, path.stat().st_size) != (
         manifest.num_records, manifest.index_crc, manifest.index_size
@@ -304,7 +304,7 @@ def _verified(
             f"belongs to another manifest: {len(index)} records, digest {index.digest:#010x}; "
             f"the manifest says {manifest.num_records} and {manifest.index_crc:#010x}"
         )
-        found.add("", [Problem(reason, INDEX_NAME)])
+        found.add("", [Problem(reason, manifest.index_name)])
     checks = _Checks(place, manifest, index, found, stored)
     for check in (checks.sizes, checks.fields, checks.entries, checks.keys, checks.totals):
         check()

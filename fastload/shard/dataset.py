@@ -17,7 +17,7 @@ from fastload.machine.sizes import counted
 from fastload.shard.codecs import file_of
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import MANIFEST_NAME, Manifest
 from fastload.shard.opened import check_fields, checked_id, opened_entries
 from fastload.shard.paged import check_sizes
 
@@ -104,7 +104,7 @@ class PackedFiles:
             else:
                 shards = [(str(self.folder / shard.file), shard.size) for shard in self.manifest.shards]
                 check_sizes(shards)
-        path = self.folder / INDEX_NAME
+        path = self.folder / self.manifest.index_name
         self.index = _C.Index(str(path))
         if len(self.index) != self.manifest.num_records or self.index.digest != self.manifest.index_crc:
             raise FormatError(

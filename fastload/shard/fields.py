@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # an image and a label need none of it
     from fastload.sample.schema import Field, Schema
 
 __all__ = [
+    "SECOND",
     "ColumnFile",
     "Entries",
     "column_file",
@@ -22,6 +23,9 @@ __all__ = [
     "schema_of",
 ]
 
+#: Behind the names of a set's files that stand beside others until the manifest names them: of one that was
+#: recoded in place.
+SECOND = "-2"
 #: One JSON object a field.
 Entries = Sequence[Mapping[str, Any]]
 
@@ -35,9 +39,9 @@ class ColumnFile:
     digest: int  # CRC-32C of its header and page table
 
 
-def column_name(position: int) -> str:
-    """The file of the field that stands at ``position`` of the schema."""
-    return f"field-{position:02}.fli"
+def column_name(position: int, mark: str = "") -> str:
+    """The file of the field that stands at ``position`` of the schema; ``mark``: "" or :data:`SECOND`."""
+    return f"field-{position:02}{mark}.fli"
 
 
 def entries_of(schema: Schema, files: Mapping[str, ColumnFile]) -> list[dict[str, Any]]:
@@ -119,16 +123,16 @@ def column_file(number: int, entry: Mapping[str, Any]) -> ColumnFile:
     Raises:
         ValueError: its entry breaks a rule of FORMAT.md, in words.
     """
-    name, found = column_name(number), entry.get("file")
-    if found != name:
-        raise ValueError(f"the file of field {entry['name']!r} must be {name!r}. Found: {found!r}.")
+    names, found = [column_name(number, mark) for mark in ("", SECOND)], entry.get("file")
+    if found not in names:
+        raise ValueError(f"the file of field {entry['name']!r} must be {names[0]!r}. Found: {found!r}.")
     for key, most in (("size", 2**63 - 1), ("digest", 2**32 - 1)):
         value = entry.get(key)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
             raise ValueError(
                 f"{key!r} of field {entry['name']!r} must be an integer from 0 to {most}. Found: {value!r}."
             )
-    return ColumnFile(name, entry["size"], entry["digest"])
+    return ColumnFile(found, entry["size"], entry["digest"])
 
 
 def _field(number: int, entry: Any, classes: Sequence[str]) -> Field:

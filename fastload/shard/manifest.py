@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
-from fastload.shard.fields import Entries, fields_digest, minor_of, schema_of
+from fastload.shard.fields import SECOND, Entries, fields_digest, minor_of, schema_of
 
 if TYPE_CHECKING:
     from fastload.sample.schema import Schema
@@ -23,6 +23,7 @@ __all__ = [
     "MANIFEST_NAME",
     "MAX_BYTES",
     "MAX_NUMBERED",
+    "SECOND_INDEX",
     "Manifest",
     "Shard",
     "names_fit",
@@ -30,6 +31,7 @@ __all__ = [
 
 MANIFEST_NAME = "dataset.json"
 INDEX_NAME = "index.fli"
+SECOND_INDEX = f"index{SECOND}.fli"
 ENTRIES_NAME = "entries.fli"
 MAJOR = 1
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
@@ -76,6 +78,13 @@ class Manifest:
     writer: str = ""
     fields: Entries = ()  # version 1.1: the fields; (): an image and a label, version 1.0
     left_out: int = 0
+    index: str = ""  # the index's file, unless it is index.fli
+    same_as: tuple[str, ...] = ()  # ids of sets of the same samples, pixels and order: of before recoding
+
+    @property
+    def index_name(self) -> str:
+        """The file of its index."""
+        return self.index or INDEX_NAME
 
     @cached_property
     def schema(self) -> Schema:
@@ -95,7 +104,8 @@ class Manifest:
     @property
     def version(self) -> tuple[int, int]:
         """The format's version that it needs."""
-        return (MAJOR, minor_of(self.fields))
+        recoded = bool(self.index or "coefficients" in self.codecs or "coefficients" in self.options)
+        return (MAJOR, max(minor_of(self.fields), 3 * recoded))
 
     @property
     def id(self) -> str:
@@ -121,7 +131,7 @@ class Manifest:
         if wrong:
             raise FormatError(wrong)
         body = {"fastload": list(self.version), "id": self.id, **asdict(self)}
-        for name in ("fields", "left_out"):
+        for name in ("fields", "left_out", "index", "same_as"):
             if not body[name]:
                 del body[name]
         temporary = folder / f".tmp-{MANIFEST_NAME}"
@@ -193,11 +203,17 @@ class Manifest:
                 writer=str(body["writer"]),
                 fields=tuple(body.get("fields", ())),
                 left_out=int(body.get("left_out", 0)),
+                index=str(body.get("index", "")),
+                same_as=tuple(str(one) for one in body.get("same_as", ())),
             )
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             if isinstance(error, FormatError):
                 raise
             raise FormatError(f"{path} lacks or damages a field: {error!r}") from None
+        if manifest.index not in ("", SECOND_INDEX):
+            raise FormatError(
+                f"{path}: 'index' must be {SECOND_INDEX!r}, or not be there. Found: {manifest.index!r:.200}."
+            )
         if body.get("id") != manifest.id:
             raise FormatError(
                 f"{path} says id {body.get('id')!r}, its contents give {manifest.id!r}: it was changed."

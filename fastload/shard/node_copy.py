@@ -21,7 +21,7 @@ from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder
 from fastload.remote.opening import refuse_options, shared_store
 from fastload.remote.store import Store
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
 from fastload.shard.node_sets import NodeUse, write_source
 
 __all__ = ["NodeCopy", "copy_as_it_is", "copy_to_node", "read_manifest", "shards_in_store"]
@@ -161,7 +161,7 @@ def _shards(location: Location, manifest: Manifest) -> list[tuple[str, int]]:
 
 def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
     """The files of a set that are not its shards; the index first, which the others are checked against."""
-    found = [_Table(INDEX_NAME, manifest.index_size, partial(_check_index, manifest))]
+    found = [_Table(manifest.index_name, manifest.index_size, partial(_check_index, manifest))]
     if manifest.fields:
         from fastload.shard.columns import column_wrong, open_column
         from fastload.shard.fields import column_file
@@ -179,7 +179,7 @@ def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
 
             found.append(_Table(file.file, file.size, check))
     if entries:
-        found.append(_Table(ENTRIES_NAME, None, partial(_check_entries, folder / INDEX_NAME)))
+        found.append(_Table(ENTRIES_NAME, None, partial(_check_entries, folder / manifest.index_name)))
     return found
 
 

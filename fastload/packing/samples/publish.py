@@ -20,11 +20,11 @@ from fastload.packing.samples.shards import Shards
 from fastload.packing.summary import Summary
 from fastload.sample.schema import Field, Schema
 from fastload.shard.columns import write_column
-from fastload.shard.fields import ColumnFile, column_name, entries_of, fields_digest
+from fastload.shard.fields import ColumnFile, Entries, column_name, entries_of, fields_digest
 from fastload.shard.formats import FORMATS, format_of
-from fastload.shard.manifest import Manifest, Shard
+from fastload.shard.manifest import INDEX_NAME, SECOND_INDEX, Manifest, Shard
 
-__all__ = ["publish_samples"]
+__all__ = ["publish_samples", "write_tables"]
 
 T = TypeVar("T")
 
@@ -72,9 +72,7 @@ def publish_samples(
     about = sum(os.stat(path).st_size for path in parts)
     try:
         with failed_writes_reported(folder.path, about):
-            entries = entries_of(schema, _write_columns(folder.path, schema, parts, summary.records))
-            keys = _Each(lambda _, path: ShardPart.read(path).keys, parts)
-            index = publish_index(folder.path, _Each(_records, parts), keys, fields_digest(entries))
+            entries, index = write_tables(folder.path, schema, parts, summary.records)
             write_skipped(folder.path, skipped, left_out)
     except BaseException:
         for temporary in folder.path.glob(".tmp-*"):
@@ -96,6 +94,27 @@ def publish_samples(
     return manifest, summary
 
 
+def write_tables(
+    output: Path, schema: Schema, parts: list[Path], count: int, mark: str = ""
+) -> tuple[Entries, tuple[int, int]]:
+    """Write the columns and the index of finished shards, each atomically.
+
+    Args:
+        output: the dataset's folder.
+        schema: its fields.
+        parts: of its shards, in their order.
+        count: samples.
+        mark: behind the files' names, as :data:`fastload.shard.fields.SECOND`.
+
+    Returns:
+        What the manifest says of the fields, and of the index its size and digest.
+    """
+    entries = entries_of(schema, _write_columns(output, schema, parts, count, mark))
+    keys = _Each(lambda _, path: ShardPart.read(path).keys, parts)
+    name = SECOND_INDEX if mark else INDEX_NAME
+    return entries, publish_index(output, _Each(_records, parts), keys, fields_digest(entries), name)
+
+
 def _name(folder: OutputFolder, shards: Shards, kept: list[int], schema: Schema, suffix: str) -> list[str]:
     """Give the shards their names."""
     output = folder.path
@@ -115,12 +134,14 @@ def _records(place: int, path: Path) -> npt.NDArray[np.void]:
     return records
 
 
-def _write_columns(output: Path, schema: Schema, parts: list[Path], count: int) -> dict[str, ColumnFile]:
+def _write_columns(
+    output: Path, schema: Schema, parts: list[Path], count: int, mark: str
+) -> dict[str, ColumnFile]:
     """The files of the fields that have their own."""
     found = {}
     for at, (number, field) in enumerate(schema.columns):
         found[field.name] = write_column(
-            output / column_name(number), field, count, **_column(field, parts, at)
+            output / column_name(number, mark), field, count, **_column(field, parts, at)
         )
     return found
 

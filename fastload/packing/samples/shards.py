@@ -25,7 +25,7 @@ from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Format, ShardSpec, Writer
 from fastload.shard.index import RECORD
 
-__all__ = ["Shards"]
+__all__ = ["OpenShard", "Shards"]
 
 _SPOT_CHECKS = 16  # records of a field whose bytes are read back
 _NO_RECORDS = np.zeros(0, RECORD)
@@ -60,7 +60,7 @@ class Shards:
         self._failures: list[tuple[int, str, str]] = []
         self._left_out: list[tuple[int, str, str, str]] = []
         self._outcomes: list[tuple[int, str, Outcome]] = []
-        self._open: _Open | None = None
+        self._open: OpenShard | None = None
         self.number = 0  # of the shard that comes next
 
     def path(self, number: int) -> Path:
@@ -131,8 +131,8 @@ class Shards:
             assert self._open is not None
             self._open.take(piece.keys[begin:end], [chunk.slice(begin, end) for chunk in piece.fields])
 
-    def _begin(self) -> _Open:
-        return _Open(self.path(self.number), self._format, self._schema, self._shard_size, self._raw)
+    def _begin(self) -> OpenShard:
+        return OpenShard(self.path(self.number), self._format, self._schema, self._shard_size, self._raw)
 
     def _finish(self, stop: int) -> None:
         """End the shard: all positions before ``stop`` are in it, or in those before it, or failed."""
@@ -170,8 +170,16 @@ class Shards:
         return {FACTS: tally.to_json()}
 
 
-class _Open:
-    """A shard that is being written."""
+class OpenShard:
+    """A shard that is being written.
+
+    Args:
+        final: its place.
+        shards: the format.
+        schema: the fields.
+        about: its bytes, about.
+        raw: whether images are pixels, not files.
+    """
 
     def __init__(self, final: Path, shards: Format, schema: Schema, about: int, raw: bool) -> None:
         self._final, self._format, self._schema = final, shards, schema
@@ -181,7 +189,7 @@ class _Open:
         spec = ShardSpec(self._classes, 0, about, raw, schema=None if schema.is_plain else schema)
         self._about = about
         with failed_writes_reported(final, about):
-            self._spooled = _Spooled(final.parent, schema)
+            self._spooled = Spooled(final.parent, schema)
             self._writer: Writer = shards.Writer(self._temporary, spec)
         self._batch: list[tuple[list[bytes], list[Chunk]]] = []
         self._batch_samples = self._batch_bytes = 0
@@ -224,8 +232,9 @@ class _Open:
         self._keys += keys
         self._records.append(Chunk(_NOTHING, pictures.lengths, pictures.records))
 
-    def finish(self) -> tuple[ShardPart, _Spooled]:
-        """Write what is left, find the records in the file, and publish it in the work folder."""
+    def finish(self) -> tuple[ShardPart, Spooled]:
+        """Write what is left, find the records in the file, and give it its name. The part has all but the
+        bytes of columns without records: those are in the files, which are the caller's to close."""
         try:
             self.flush()
             with failed_writes_reported(self._final, self._about):
@@ -271,7 +280,7 @@ class _Open:
                 )
 
 
-class _Spooled:
+class Spooled:
     """The columns' values of an open shard: they wait for its part in files without names, not in memory."""
 
     def __init__(self, folder: Path, schema: Schema) -> None:

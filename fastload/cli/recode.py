@@ -1,0 +1,76 @@
+"""``fastload recode FOLDER``."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fastload.cli.arguments import at_least_one
+from fastload.cli.entry_rows import entry_json, entry_rows
+from fastload.cli.output import contents_json, contents_rows, human_bytes, print_json, print_table
+from fastload.cli.pack_progress import PackProgress
+from fastload.packing.coefficients import DEFAULT_FORM, FACTS, FORM_HELP, FORMS, NOTE, said_of
+from fastload.packing.recode.run import RecodeResult, recode
+
+__all__ = ["add", "run"]
+
+
+def add(verbs: Any) -> None:
+    """Declare the verb."""
+    parser = verbs.add_parser(
+        "recode",
+        help="a packed dataset's JPEGs as coefficient records, and back",
+        description="Write a packed dataset's JPEGs as coefficient records, or those as the identical JPEGs "
+        "again, in place of what is there. Interrupted at any moment, the set is whole, and the same command "
+        "goes on. Until it is done, old and new shards need room together.",
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, default=DEFAULT_FORM, help=FORM_HELP
+    )
+    what.add_argument("--jpeg", action="store_true", help="the identical JPEGs, with entry points as before")
+    parser.add_argument(
+        "--num-proc", type=at_least_one, metavar="N", help="default: one a CPU, fewer for small sets"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Recode, and print what came of it."""
+    form = None if arguments.jpeg else arguments.coefficients
+    with PackProgress(arguments.quiet or arguments.json) as progress:
+        result = recode(arguments.folder, form, arguments.num_proc, progress)
+    if arguments.json:
+        print_json({"dataset": _facts(result)})
+        return 0
+    title = f"{result.output}" + (" is so already" if result.was_so else "")
+    print_table(title, _rows(result, form))
+    return 0
+
+
+def _rows(result: RecodeResult, form: str | None) -> list[tuple[str, str]]:
+    manifest = result.manifest
+    rows = contents_rows(manifest, "shard") + said_of(manifest.options)
+    if form is not None:
+        rows.append(("", NOTE))
+    rows += entry_rows(result.entries)
+    if not result.was_so:
+        rate = result.bytes_before / max(result.seconds, 1e-9)
+        rows.append(("time", f"{result.seconds:.1f} s, {human_bytes(rate)}/s"))
+        rows.append(("id", f"{manifest.id}: caches of the set as it was are not this one's"))
+    return rows
+
+
+def _facts(result: RecodeResult) -> dict[str, Any]:
+    manifest = result.manifest
+    return {
+        "output": str(result.output),
+        **contents_json(manifest),
+        FACTS: manifest.options.get(FACTS),
+        "entries": entry_json(result.entries),
+        "bytes_before": result.bytes_before,
+        "was_so": result.was_so,
+        "seconds": round(result.seconds, 3),
+    }

@@ -1,0 +1,1 @@
+"""``fastload recode``: a packed dataset's JPEGs as coefficient records and back, in place."""
