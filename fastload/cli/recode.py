@@ -26,9 +26,7 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, default=DEFAULT_FORM, help=FORM_HELP
-    )
+    what.add_argument("--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, help=FORM_HELP)
     what.add_argument("--jpeg", action="store_true", help="the identical JPEGs, with entry points as before")
     parser.add_argument(
         "--num-proc", type=at_least_one, metavar="N", help="default: one a CPU, fewer for small sets"
@@ -39,7 +37,7 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Recode, and print what came of it."""
-    form = None if arguments.jpeg else arguments.coefficients
+    form = None if arguments.jpeg else arguments.coefficients or DEFAULT_FORM
     with PackProgress(arguments.quiet or arguments.json) as progress:
         result = recode(arguments.folder, form, arguments.num_proc, progress)
     if arguments.json:

@@ -95,8 +95,11 @@ def failed_writes_reported(path: Path, needed: int) -> Iterator[None]:
     except Exception as error:
         reason = full_disk_reason(error)
         if reason is None and isinstance(error, OSError) and not isinstance(error, FastloadError):
+            free = free_bytes(path.parent)
+            # A write that a full disk cuts short is an I/O error to LMDB.
+            room = f" About {needed:,} bytes needed, {free:,} free." if free < needed else ""
             raise PackError(
-                f"cannot write {path}: {error}. Run the same command again when that is mended; finished "
+                f"cannot write {path}: {error}.{room} Run the same command again when that is mended; finished "
                 f"shards are kept."
             ) from error
         if reason is None:

@@ -1,4 +1,4 @@
-"""Fails or kills a pack (or an index) at the k-th call of libc, and runs the same again.
+"""Fails or kills a pack (or an index, or a recode) at the k-th call of libc, and runs the same again.
 
 Run as a program with ``failing_calls.so`` preloaded: ``call_driver.py JSON``. It forks a child for each point
 (cheaper than a new interpreter), and prints one JSON object: how many points there were, at which of them the
@@ -25,6 +25,7 @@ from pack_trees import snapshot
 from fastload.errors import FastloadError
 from fastload.packing import PackOptions, pack
 from fastload.packing.foreign import IndexOptions, index_files
+from fastload.packing.recode.run import recode
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.formats import format_of
 
@@ -73,6 +74,8 @@ class Task:
         """What is there before the command."""
         shutil.rmtree(output.parent, ignore_errors=True)
         output.parent.mkdir(parents=True)
+        if self.given["command"] == "recode":
+            shutil.copytree(self.source, output)
         if self.given.get("again"):  # over an index that is there
             self.run(output, restart=False)
         if "begun" in self.given:  # over what a kill has left
@@ -88,8 +91,25 @@ class Task:
             index_files([self.source], output, IndexOptions(restart=restart))
             PackedFiles(output)
             return
+        if self.given["command"] == "recode":
+            recode(output, self.given["form"], 1)
+            return
         options: dict[str, Any] = self.given.get("options", {})
         pack(self.source, output, PackOptions(num_proc=1, restart=restart, **options))
+
+    def lost(self) -> str:
+        """Of a set that is recoded: why it is not whole, whatever has happened."""
+        if self.given["command"] != "recode":
+            return ""
+        try:
+            before, now = PackedFiles(self.source), PackedFiles(self.output)
+            for sample in range(len(before)):
+                for name in before.schema.names:
+                    if before.value_bytes(name, sample) != now.value_bytes(name, sample):
+                        return f"sample {sample} has another {name!r}"
+        except FastloadError as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
 
     def again(self) -> Outcome:
         """The same command, and, where it says that the set is there already, nothing more. Not in a child:
@@ -110,6 +130,8 @@ def kills(task: Task, expected: dict[str, bytes], points: range) -> Outcome:
         killed = in_child(lambda: task.run(task.output), arming(task, point // 2, how, CHANGES))
         if killed.get("signal") != signal.SIGKILL:
             found["wrong"].append([point, str(killed)])
+        if task.lost():
+            found["wrong"].append([point, task.lost()])
         after = task.again()
         judge(task, point, after, expected, found)
     return found
@@ -126,6 +148,8 @@ def failures(task: Task, expected: dict[str, bytes], points: range) -> Outcome:
             found["wrong"].append([point, failed.get("last"), failed.get("error"), str(failed)[:300]])
         elif failed["error"] is not None:
             found["words"].append(failed["words"])
+        if task.lost():
+            found["wrong"].append([point, task.lost()])
         after = task.again()
         judge(task, point, after, expected, found)
     return found
