@@ -93,7 +93,7 @@ def pack(
         quality: of those JPEGs, 1 to 100.
         baseline: progressive JPEGs are stored as baseline ones of the same pixels.
         coefficients: "fast" or "small": JPEGs are stored as coefficient records, which decode to the same
-            pixels in less than half of the time, and become the identical files again (docs/coefficients.md).
+            pixels in less than half of the time, and become the identical files again.
         raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
         size: with ``raw``, (width, height) that every image and mask is scaled to.
         as_: what a path is, where that is not found: "coco", "yolo", "voc", "pairs" (images beside masks)
