@@ -19,7 +19,7 @@ from test_kill_points import check, driven
 import fastload
 from fastload import Boxes, Bytes, DataLoader, Image, Label, Mask, PackedDataset, Text
 from fastload.cli import main
-from fastload.errors import ChecksumError, PackError, StateError
+from fastload.errors import ChecksumError, FormatError, PackError, StateError
 from fastload.packing import PackOptions, pack
 from fastload.packing.coefficients import FACTS, NOTE
 from fastload.packing.lock import folder_lock
@@ -369,6 +369,16 @@ def test_a_damaged_shard_stops_it(plain: Path) -> None:
     found = snapshot(plain)
     assert {name: found[name] for name in before} == before
     assert not (OutputFolder(plain).work).exists()
+
+
+@pytest.mark.parametrize("name", ["../index.fli", "index-3.fli", "/etc/passwd", 7])
+def test_another_name_of_the_index_is_refused(plain: Path, name: object) -> None:
+    recode(plain, "fast", 1)
+    body = json.loads((plain / "dataset.json").read_text())
+    assert body["index"] == "index-2.fli"
+    (plain / "dataset.json").write_text(json.dumps({**body, "index": name}))
+    with pytest.raises(FormatError, match="'index' must be 'index-2.fli', or not be there. Found: "):
+        PackedFiles(plain)
 
 
 def test_command_line(plain: Path, capsys: pytest.CaptureFixture[str]) -> None:

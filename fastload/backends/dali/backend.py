@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -25,12 +26,14 @@ from fastload.backends.options import Options
 from fastload.backends.shapes import planned_form
 from fastload.backends.stats import Counts
 from fastload.dataset.mixture import Packed
-from fastload.errors import StateError
+from fastload.errors import SlowPathWarning, StateError
 from fastload.machine.cpu_budget import ThreadPlan
+from fastload.machine.sizes import counted
 from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey
 from fastload.prefetch.read_ahead import plan_read_ahead
 from fastload.sampler import Sampler
+from fastload.shard.codecs import CODECS, COEFFICIENTS
 from fastload.transfer.augment import Augmenter
 from fastload.transfer.convert import crosses_as
 from fastload.transfer.streams import FORKED, Gpu, guarded
@@ -61,6 +64,22 @@ def share_threads(threads: ThreadPlan, options: Options, gpu: Gpu | None) -> tup
     return total - own, replace(threads, threads=own, most=own)
 
 
+def _tell_of_records(dataset: Packed) -> None:
+    """Say how many pictures are left to our own decoder because DALI knows no coefficient records."""
+    manifests = [part.manifest for part in dataset.parts]
+    found = sum(manifest.codecs.get(CODECS[COEFFICIENTS].name, 0) for manifest in manifests)
+    if not found:
+        return
+    total = sum(manifest.num_records for manifest in manifests)
+    warnings.warn(
+        f"Not by DALI, which does not know them: {counted(found, 'coefficient record')} of {total} pictures. "
+        "The native decoder reads them, on the CPU; pixels are right. backend='native' does the same without "
+        "DALI; 'fastload recode SET --jpeg' gives DALI JPEGs.",
+        SlowPathWarning,
+        stacklevel=4,
+    )
+
+
 class DaliBackend:
     """A packed dataset, decoded and resized by DALI, on the GPU where there is one.
 
@@ -87,6 +106,7 @@ class DaliBackend:
         augmenter: Augmenter | None = None,
     ) -> None:
         self._pid = os.getpid()
+        _tell_of_records(dataset)
         dali_threads, native_threads = share_threads(threads, options, gpu)
         own = plan if gpu is None else crosses_as(plan)
         host_options = options if gpu is None else replace(options, pin_memory=True)

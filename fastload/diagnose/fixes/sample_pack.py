@@ -21,7 +21,9 @@ def pack_sample(folder: Path, subject: Any, ids: npt.NDArray[np.int64], **option
     """A packed dataset of these samples, with the options of :func:`fastload.pack`."""
     from fastload.dataset.pictures import PackedDataset
 
-    schema = subject.parts[0].schema
+    schema, form = subject.parts[0].schema, subject.parts[0].manifest.options.get("coefficients")
+    if form is not None and not options.get("raw") and not options.get("baseline"):
+        options = {"coefficients": form, **options}  # as they are, but for what is tried
     pack(_samples(subject, ids, schema.names), folder, schema, on_error="skip", **options)
     return PackedDataset(folder)
 
