@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
@@ -234,6 +234,7 @@ def _write(job: Job, observer: Observer) -> int:
     size = sum(shards[number].bytes for number in finished)
     observer.started(job.output, job.plan, files, size)
     processes = job.options.num_proc or fitting_processes(sum(shards[number].bytes for number in missing))
+    job = replace(job, options=replace(job.options, num_proc=processes))  # so each knows of the others
     try:
         write_shards(job, missing, processes, observer.advanced)
     except BadFiles as error:

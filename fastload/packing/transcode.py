@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
@@ -15,7 +16,8 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
-from fastload.packing.coefficients import Tally, to_record
+from fastload.machine.threads import started_pool
+from fastload.packing.coefficients import Outcome, Tally, to_record
 from fastload.packing.ingest import Group, as_rows
 from fastload.packing.names import ESCAPED
 from fastload.packing.options import PackOptions
@@ -36,7 +38,8 @@ def transcoder(options: PackOptions) -> Callable[[Group], Group]:
     if options.baseline:
         steps.append(_baseline)
     if options.coefficients is not None:
-        steps.append(functools.partial(_coefficients, options.coefficients))
+        threads = len(os.sched_getaffinity(0)) // options.num_proc if options.num_proc else 1
+        steps.append(functools.partial(_coefficients, options.coefficients, max(1, threads)))
     return lambda group: functools.reduce(lambda made, step: step(made), steps, group)
 
 
@@ -87,16 +90,22 @@ def _baseline(group: Group) -> Group:
     return replace(_rebuild(group, records, pieces, {}), transcoded=done)
 
 
-def _coefficients(form: str, group: Group) -> Group:
-    """JPEGs become coefficient records; those that cannot stay as they are."""
+def _coefficients(form: str, threads: int, group: Group) -> Group:
+    """JPEGs become coefficient records, by some threads; those that cannot stay as they are."""
     tally, pieces = Tally(), []
-    for record, key in zip(group.records, group.keys, strict=True):
+
+    def made(record: np.void) -> tuple[Pixels, Outcome | None]:
         data = group.data[int(record["offset"]) : int(record["offset"]) + int(record["length"])]
-        if record["codec"] == JPEG:
-            made, outcome = to_record(data.tobytes(), form)
-            tally.add(key.decode(), outcome)
-            data = np.frombuffer(made, np.uint8)
-        pieces.append(data)
+        if record["codec"] != JPEG:
+            return data, None
+        found, outcome = to_record(data.tobytes(), form)
+        return np.frombuffer(found, np.uint8), outcome
+
+    with started_pool(threads, "fastload-records") as pool:
+        for key, (data, outcome) in zip(group.keys, pool.map(made, group.records), strict=True):
+            if outcome is not None:
+                tally.add(key.decode(), outcome)
+            pieces.append(data)
     records = group.records.copy()
     records["flags"] &= ESCAPED
     return replace(_rebuild(group, records, pieces, {}), coefficients=tally.to_json())
