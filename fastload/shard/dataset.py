@@ -138,7 +138,7 @@ class PackedFiles:
         self.__dict__.update(state)
         packed_as = self.__dict__.pop("_packed_as")
         self._open()
-        if self.id != packed_as:
+        if self.id != packed_as and packed_as not in self.manifest.same_as:
             raise FormatError(
                 f"{self.where} has dataset id {self.id}, and had {packed_as} when this object was pickled: "
                 "it was packed anew. Open it anew, too."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -298,6 +299,7 @@ def test_who_has_the_old_set_open_goes_on(plain: Path, files: dict[str, bytes]) 
         assert not list(plain.glob("set-00000-of-*[0-9].*-2*"))
         seen += [*batches]
     assert [old.read(i) for i in range(14)] == list(files.values())
+    assert pickle.loads(pickle.dumps(old)).read(3) == old.read(3)  # a worker's: it opens the new set
     # What the old set's loader has saved goes on with the new one: the same pixels.
     with loader(PackedDataset(plain)) as resumed:
         resumed.load_state_dict(state)
