@@ -14,8 +14,9 @@ sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[1] / "reference"))
 
 from pack_fixtures import format_name, tmp_path, unsynced
+from recode_sets import jpegs, plain
 
-__all__ = ["format_name", "tmp_path", "unsynced"]
+__all__ = ["format_name", "jpegs", "plain", "tmp_path", "unsynced"]
 
 
 @pytest.fixture
