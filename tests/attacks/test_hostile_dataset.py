@@ -67,7 +67,7 @@ def test_entries_that_lead_elsewhere(tmp_path: Path, field: str, value: int, rea
 
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
-    [("label", -2, "label outside"), ("label", 2**31 - 1, "label outside"), ("codec", 8, "unknown codec")],
+    [("label", -2, "label outside"), ("label", 2**31 - 1, "label outside"), ("codec", 9, "unknown codec")],
 )
 def test_entries_with_values_out_of_range(tmp_path: Path, field: str, value: int, reason: str) -> None:
     records = entries(BLOBS)
