@@ -60,9 +60,11 @@ struct SegmentSource {
 // block begin at starts[i][block], and 64 elements behind the last can be read.
 struct SegmentBlocks {
   static constexpr size_t kValues = kMaxSegmentBlocks * 63 + 64;
-  std::array<uint64_t, kMaxSegmentBlocks> masks;  // bit k, 1..63: coefficient k is not zero
-  std::array<uint64_t, kMaxSegmentBlocks> lows;   // those of them whose value is in list A
-  std::array<std::array<uint16_t, kMaxSegmentBlocks + 1>, 2> starts;
+  // Whole groups of blocks are read, so there is room behind the last.
+  static constexpr size_t kBlocks = kMaxSegmentBlocks + 4;
+  std::array<uint64_t, kBlocks> masks;  // bit k, 1..63: coefficient k is not zero
+  std::array<uint64_t, kBlocks> lows;   // those of them whose value is in list A
+  std::array<std::array<uint16_t, kBlocks>, 2> starts;
   std::array<int16_t, kMaxSegmentBlocks + 32> dc;
   std::array<bool, 2> is_wide;
   alignas(64) std::array<std::array<int8_t, kValues>, 2> bytes;
@@ -89,7 +91,20 @@ const SegmentKernels& segment_kernels(SimdLevel level);
 // The coefficients of one block in zig-zag order, DC first.
 void expand_block(const SegmentBlocks& blocks, size_t block, int16_t* coefs);
 
+// The reference, bit by bit as FORMAT.md says it.
 bool unpack_segments_scalar(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
                             SegmentBlocks* blocks);
+
+// The kernels of each instruction set; "words" for any CPU.
+bool unpack_segments_words(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
+                           SegmentBlocks* blocks);
+bool unpack_segments_avx2(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
+                          SegmentBlocks* blocks);
+bool unpack_segments_avx512(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
+                            SegmentBlocks* blocks);
+void transform_segment_avx2(const SegmentBlocks& blocks, size_t first, size_t count,
+                            const uint16_t* steps, uint8_t* out, size_t stride);
+void transform_segment_avx512(const SegmentBlocks& blocks, size_t first, size_t count,
+                              const uint16_t* steps, uint8_t* out, size_t stride);
 
 }  // namespace fastload

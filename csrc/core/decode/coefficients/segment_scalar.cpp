@@ -1,11 +1,9 @@
-// Segments read as FORMAT.md says it, bit by bit: the reference, and the path of CPUs without
-// vector kernels.
+// Segments read as FORMAT.md says it, bit by bit: the reference.
 #include <algorithm>
 #include <bit>
 
 #include "decode/coefficients/mask_codes.h"
 #include "decode/coefficients/segment.h"
-#include "decode/jpeg/idct.h"
 
 namespace fastload {
 namespace {
@@ -176,18 +174,6 @@ bool unpack(const SegmentCoding& coding, const SegmentSource& source, SegmentBlo
   return bits.is_at_end();
 }
 
-void transform_scalar(const SegmentBlocks& blocks, size_t first, size_t count,
-                      const uint16_t* steps, uint8_t* out, size_t stride) {
-  std::array<int16_t, 64> zigzag, natural;
-  for (size_t block = first; block < first + count; ++block, out += 8) {
-    expand_block(blocks, block, zigzag.data());
-    for (size_t k = 0; k < 64; ++k) natural[kZigzag[k]] = zigzag[k];
-    idct_scalar(natural.data(), steps, out, stride, 1);
-  }
-}
-
-constexpr SegmentKernels kScalar{unpack_segments_scalar, transform_scalar};
-
 }  // namespace
 
 bool unpack_segments_scalar(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
@@ -197,7 +183,5 @@ bool unpack_segments_scalar(const SegmentCoding& coding, const SegmentSource* so
   }
   return true;
 }
-
-const SegmentKernels& segment_kernels(SimdLevel) { return kScalar; }
 
 }  // namespace fastload

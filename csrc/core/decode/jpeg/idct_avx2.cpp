@@ -1,71 +1,8 @@
 #if defined(__x86_64__)
 
-#include "base/vectors.h"
-#include "decode/jpeg/idct_simd.h"
+#include "decode/jpeg/idct_v256.h"
 
 namespace fastload {
-namespace {
-
-struct V256 {
-  using T = __m256i;
-  static constexpr int kBlocks = 2;
-  static T load(const int16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const T*>(p)); }
-  static void store(int16_t* p, T v) { _mm256_storeu_si256(reinterpret_cast<T*>(p), v); }
-  static T repeat_lane(const uint16_t* p) {
-    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-  }
-  static T zero() { return _mm256_setzero_si256(); }
-  static T set32(int32_t v) { return _mm256_set1_epi32(v); }
-  static T set8(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }
-  static T add16(T a, T b) { return _mm256_add_epi16(a, b); }
-  static T sub16(T a, T b) { return _mm256_sub_epi16(a, b); }
-  static T mul16(T a, T b) { return _mm256_mullo_epi16(a, b); }
-  template <int kCount>
-  static T shift_left16(T a) {
-    return _mm256_slli_epi16(a, kCount);
-  }
-  static T add32(T a, T b) { return _mm256_add_epi32(a, b); }
-  static T sub32(T a, T b) { return _mm256_sub_epi32(a, b); }
-  template <int kCount>
-  static T shift32(T a) {
-    return _mm256_srai_epi32(a, kCount);
-  }
-  static T mul_pairs(T a, T b) { return _mm256_madd_epi16(a, b); }
-  static T madd(T sum, T a, T b) { return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b)); }
-  static T or_bits(T a, T b) { return _mm256_or_si256(a, b); }
-  static T xor_bits(T a, T b) { return _mm256_xor_si256(a, b); }
-  static T pack32(T a, T b) { return _mm256_packs_epi32(a, b); }
-  static T pack16(T a, T b) { return _mm256_packs_epi16(a, b); }
-  static T unpack_low8(T a, T b) { return _mm256_unpacklo_epi8(a, b); }
-  static T unpack_high8(T a, T b) { return _mm256_unpackhi_epi8(a, b); }
-  static T unpack_low16(T a, T b) { return _mm256_unpacklo_epi16(a, b); }
-  static T unpack_high16(T a, T b) { return _mm256_unpackhi_epi16(a, b); }
-  static T unpack_low32(T a, T b) { return _mm256_unpacklo_epi32(a, b); }
-  static T unpack_high32(T a, T b) { return _mm256_unpackhi_epi32(a, b); }
-  static T unpack_low64(T a, T b) { return _mm256_unpacklo_epi64(a, b); }
-  static T unpack_high64(T a, T b) { return _mm256_unpackhi_epi64(a, b); }
-
-  using Lanes = T;  // all ones in a chosen lane
-  static Lanes zero_lanes(T a) {
-    const T empty = _mm256_cmpeq_epi64(a, zero());
-    return _mm256_and_si256(empty, _mm256_shuffle_epi32(empty, _MM_SHUFFLE(1, 0, 3, 2)));
-  }
-  static bool all(Lanes m) { return _mm256_movemask_epi8(m) == -1; }
-  static bool any(Lanes m) { return _mm256_testz_si256(m, m) == 0; }
-  static T select(Lanes m, T otherwise, T chosen) {
-    return _mm256_blendv_epi8(otherwise, chosen, m);
-  }
-
-  // Each lane holds 8 samples of two rows.
-  static void store_row_pair(T v, uint8_t* first, uint8_t* second) {
-    const T rows = _mm256_permute4x64_epi64(v, _MM_SHUFFLE(3, 1, 2, 0));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(first), _mm256_castsi256_si128(rows));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(second), _mm256_extracti128_si256(rows, 1));
-  }
-};
-
-}  // namespace
-
 void idct_avx2(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count) {
   transform_groups<V256>(coefs, steps, out, stride, count);
 }

@@ -111,33 +111,39 @@ void store_samples(const typename V::T* x, uint8_t* out, size_t stride) {
   V::store_row_pair(V::unpack_high32(b1, b3), out + 6 * stride, out + 7 * stride);
 }
 
+// The rows of a group, not yet multiplied by the steps, to samples.
 template <class V>
-void transform_group(int16_t* coefs, const typename V::T* steps, uint8_t* out, size_t stride) {
+void transform_rows(typename V::T* x, const typename V::T* steps, uint8_t* out, size_t stride) {
   using T = typename V::T;
-  T x[8];
-  T used = V::zero();
-  for (int row = 0; row < 8; ++row) {
-    int16_t* const at = coefs + row * 8 * V::kBlocks;
-    x[row] = V::load(at);
-    V::store(at, V::zero());
-    if (row > 0) used = V::or_bits(used, x[row]);
-    x[row] = V::mul16(x[row], steps[row]);
-  }
+  T used = x[1];
+  for (int row = 2; row < 8; ++row) used = V::or_bits(used, x[row]);
+  for (int row = 0; row < 8; ++row) x[row] = V::mul16(x[row], steps[row]);
   // libjpeg-turbo's short cut for blocks whose rows below the first are zero; it differs from the
   // transform where 16 bits overflow.
   const auto flat = V::zero_lanes(used);
   const T flat_value = V::template shift_left16<2>(x[0]);
   if (V::all(flat)) {
-    for (T& row : x) row = flat_value;
+    for (int row = 0; row < 8; ++row) x[row] = flat_value;
   } else {
     pass<V, 11>(x);
     if (V::any(flat)) {
-      for (T& row : x) row = V::select(flat, row, flat_value);
+      for (int row = 0; row < 8; ++row) x[row] = V::select(flat, x[row], flat_value);
     }
   }
   transpose<V>(x);
   pass<V, 18>(x);
   store_samples<V>(x, out, stride);
+}
+
+template <class V>
+void transform_group(int16_t* coefs, const typename V::T* steps, uint8_t* out, size_t stride) {
+  typename V::T x[8];
+  for (int row = 0; row < 8; ++row) {
+    int16_t* const at = coefs + row * 8 * V::kBlocks;
+    x[row] = V::load(at);
+    V::store(at, V::zero());
+  }
+  transform_rows<V>(x, steps, out, stride);
 }
 
 template <class V>

@@ -1,0 +1,203 @@
+#if defined(__x86_64__)
+
+#include "base/vectors.h"
+#include "decode/coefficients/segment_reader.h"
+#include "decode/jpeg/idct_v256.h"
+
+namespace fastload {
+namespace {
+
+struct Avx2Ops {
+  static uint64_t deposit(uint64_t bits, uint64_t mask) { return _pdep_u64(bits, mask); }
+  static void add_offsets(uint64_t offsets, int16_t least, int16_t* to) {
+    const __m128i sum =
+        _mm_add_epi16(_mm_cvtsi64_si128(static_cast<int64_t>(offsets)), _mm_set1_epi16(least));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), sum);
+  }
+  static void values8(const ValuePlanes& planes, size_t w, int8_t* to) {
+    for (int half = 0; half < 2; ++half) {
+      __m256i sum = _mm256_set1_epi8(1);
+      add_planes(planes, w, [&sum, half](uint64_t plane, int shift) {
+        const __m256i weight = _mm256_set1_epi8(static_cast<char>(1 << shift));
+        sum = _mm256_add_epi8(sum, _mm256_and_si256(byte_mask(plane >> (32 * half)), weight));
+      });
+      const __m256i sign = byte_mask(planes.sign[w] >> (32 * half));
+      store(to + 32 * half, _mm256_sub_epi8(_mm256_xor_si256(sum, sign), sign));
+    }
+  }
+  static void values16(const ValuePlanes& planes, size_t w, int16_t* to) {
+    for (int part = 0; part < 4; ++part) {
+      __m256i sum = _mm256_set1_epi16(1);
+      add_planes(planes, w, [&sum, part](uint64_t plane, int shift) {
+        const __m256i weight = _mm256_set1_epi16(static_cast<int16_t>(1 << shift));
+        sum = _mm256_add_epi16(sum, _mm256_and_si256(word_mask(plane >> (16 * part)), weight));
+      });
+      const __m256i sign = word_mask(planes.sign[w] >> (16 * part));
+      store(to + 16 * part, _mm256_sub_epi16(_mm256_xor_si256(sum, sign), sign));
+    }
+  }
+
+ private:
+  static void store(void* to, __m256i values) {
+    _mm256_storeu_si256(static_cast<__m256i*>(to), values);
+  }
+  // All ones for each of the lowest 32 bits that is one.
+  static __m256i byte_mask(uint64_t bits) {
+    const __m256i all = _mm256_set1_epi32(static_cast<int32_t>(bits));
+    const __m256i spread = _mm256_shuffle_epi8(
+        all, _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303));
+    const __m256i one = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201u));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(spread, one), one);
+  }
+  // The same for 16 bits and words.
+  static __m256i word_mask(uint64_t bits) {
+    const __m256i one = _mm256_setr_epi16(1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096,
+                                          8192, 16384, static_cast<int16_t>(0x8000));
+    const __m256i all = _mm256_set1_epi16(static_cast<int16_t>(bits));
+    return _mm256_cmpeq_epi16(_mm256_and_si256(all, one), one);
+  }
+  template <class Add>
+  static void add_planes(const ValuePlanes& planes, size_t w, Add add) {
+    for (int bit = 0; bit < planes.rice; ++bit) add(planes.raw[static_cast<size_t>(bit)][w], bit);
+    for (int bit = 0; bit < planes.deepest; ++bit) {
+      const auto index = static_cast<size_t>(bit);
+      add(planes.deep[index + 1][w], planes.rice + bit);
+      add(planes.low[index][w], planes.rice + bit);
+    }
+  }
+};
+
+// From zig-zag to natural order: output i (two rows) takes bytes of source j by shuffle [i][j];
+// 0x80 takes none.
+struct Shuffles {
+  alignas(16) std::array<std::array<std::array<uint8_t, 16>, 4>, 4> take;
+  std::array<std::array<bool, 4>, 4> any{};
+};
+constexpr std::array<uint8_t, 64> kOrder{
+    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
+    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
+    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+constexpr Shuffles kShuffles = [] {
+  Shuffles shuffles{};
+  for (auto& output : shuffles.take) {
+    for (auto& source : output) source.fill(0x80);
+  }
+  for (size_t k = 0; k < 64; ++k) {
+    const size_t to = kOrder[k];
+    shuffles.take[to / 16][k / 16][to % 16] = static_cast<uint8_t>(k % 16);
+    shuffles.any[to / 16][k / 16] = true;
+  }
+  return shuffles;
+}();
+
+template <size_t kOutput, size_t kSource>
+__m128i take(__m128i sum, const __m128i* zigzag) {
+  if constexpr (kShuffles.any[kOutput][kSource]) {
+    const __m128i shuffle =
+        _mm_load_si128(reinterpret_cast<const __m128i*>(kShuffles.take[kOutput][kSource].data()));
+    return _mm_or_si128(sum, _mm_shuffle_epi8(zigzag[kSource], shuffle));
+  }
+  return sum;
+}
+
+template <size_t kOutput>
+__m128i rows_of(const __m128i* zigzag) {
+  __m128i sum = _mm_setzero_si128();
+  sum = take<kOutput, 0>(sum, zigzag);
+  sum = take<kOutput, 1>(sum, zigzag);
+  sum = take<kOutput, 2>(sum, zigzag);
+  return take<kOutput, 3>(sum, zigzag);
+}
+
+// Eight ones become eight bytes of ones.
+inline uint64_t bytes_of(uint64_t mask) { return _pdep_u64(mask, 0x0101010101010101u) * 0xFF; }
+
+inline uint64_t load64(const int8_t* from) {
+  uint64_t word;
+  std::memcpy(&word, from, 8);
+  return word;
+}
+
+// The AC coefficients of a block in natural order, a byte each: rows 2i and 2i + 1 in rows[i].
+void spread_bytes(const SegmentBlocks& blocks, size_t block, __m128i* rows) {
+  uint64_t lows = blocks.lows[block], highs = blocks.masks[block] & ~lows;
+  const int8_t* a = blocks.bytes[0].data() + blocks.starts[0][block];
+  const int8_t* b = blocks.bytes[1].data() + blocks.starts[1][block];
+  __m128i zigzag[4];
+  for (__m128i& half : zigzag) {
+    uint64_t words[2];
+    for (uint64_t& word : words) {
+      word = _pdep_u64(load64(a), bytes_of(lows & 0xFF)) |
+             _pdep_u64(load64(b), bytes_of(highs & 0xFF));
+      a += std::popcount(lows & 0xFF);
+      b += std::popcount(highs & 0xFF);
+      lows >>= 8;
+      highs >>= 8;
+    }
+    half = _mm_set_epi64x(static_cast<int64_t>(words[1]), static_cast<int64_t>(words[0]));
+  }
+  rows[0] = rows_of<0>(zigzag);
+  rows[1] = rows_of<1>(zigzag);
+  rows[2] = rows_of<2>(zigzag);
+  rows[3] = rows_of<3>(zigzag);
+}
+
+void load_bytes(const SegmentBlocks& blocks, size_t first, __m256i* x) {
+  __m128i left[4], right[4];
+  spread_bytes(blocks, first, left);
+  spread_bytes(blocks, first + 1, right);
+  for (size_t i = 0; i < 4; ++i) {
+    x[2 * i] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(left[i], right[i]));
+    x[2 * i + 1] = _mm256_cvtepi8_epi16(_mm_unpackhi_epi64(left[i], right[i]));
+  }
+}
+
+// The same where a list has words.
+void load_words(const SegmentBlocks& blocks, size_t first, __m256i* x) {
+  alignas(32) std::array<int16_t, 8 * 16> rows{};
+  for (size_t i = 0; i < 2; ++i) {
+    const uint64_t lows = blocks.lows[first + i];
+    size_t next[2] = {blocks.starts[1][first + i], blocks.starts[0][first + i]};
+    for (uint64_t left = blocks.masks[first + i]; left != 0; left &= left - 1) {
+      const int k = std::countr_zero(left);
+      const auto is_low = static_cast<size_t>(lows >> k & 1);
+      const size_t list = 1 - is_low, at = next[is_low]++;
+      const size_t natural = kOrder[static_cast<size_t>(k)];
+      rows[natural / 8 * 16 + 8 * i + natural % 8] =
+          blocks.is_wide[list] ? blocks.words[list][at] : int16_t{blocks.bytes[list][at]};
+    }
+  }
+  for (size_t row = 0; row < 8; ++row) {
+    x[row] = _mm256_load_si256(reinterpret_cast<const __m256i*>(&rows[row * 16]));
+  }
+}
+
+}  // namespace
+
+bool unpack_segments_avx2(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
+                          SegmentBlocks* blocks) {
+  return unpack_segments<Avx2Ops>(coding, sources, count, blocks);
+}
+
+void transform_segment_avx2(const SegmentBlocks& blocks, size_t first, size_t count,
+                            const uint16_t* steps, uint8_t* out, size_t stride) {
+  __m256i step_rows[8];
+  for (int row = 0; row < 8; ++row) step_rows[row] = V256::repeat_lane(steps + row * 8);
+  const bool has_words = blocks.is_wide[0] || blocks.is_wide[1];
+  for (size_t block = first; block < first + count; block += 2, out += 16) {
+    __m256i x[8];
+    if (has_words) {
+      load_words(blocks, block, x);
+    } else {
+      load_bytes(blocks, block, x);
+    }
+    const __m256i dcs = _mm256_setr_epi64x(static_cast<uint16_t>(blocks.dc[block]), 0,
+                                           static_cast<uint16_t>(blocks.dc[block + 1]), 0);
+    x[0] = _mm256_or_si256(x[0], dcs);
+    transform_rows<V256>(x, step_rows, out, stride);
+  }
+}
+
+}  // namespace fastload
+
+#endif

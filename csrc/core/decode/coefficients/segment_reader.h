@@ -1,0 +1,256 @@
+// Segments read 64 bits at a time. Included by one source file for each instruction set, which
+// names its operations in a type Ops; everything here has internal linkage.
+//
+//   Ops::deposit(bits, mask)   the lowest bits of `bits`, one after another, at the ones of `mask`
+//   Ops::add_offsets(offsets, least, to)   four 16-bit offsets + least, to to[0..4)
+//   Ops::values8(planes, word, to), values16(...)   64 values of a list
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "decode/coefficients/mask_codes.h"
+#include "decode/coefficients/segment.h"
+
+namespace fastload {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// At least 57 bits from bit `at` on.
+inline uint64_t word_at(const uint8_t* data, size_t at) {
+  uint64_t word;
+  std::memcpy(&word, data + at / 8, 8);
+  return word >> (at % 8);
+}
+// 64 bits.
+inline uint64_t whole_word_at(const uint8_t* data, size_t at) {
+  return word_at(data, at) | uint64_t{data[at / 8 + 8]} << 1 << (63 - at % 8);
+}
+inline uint64_t lowest(uint64_t word, size_t count) {
+  return word & ((uint64_t{1} << count) - 1);  // count < 64
+}
+
+// The place in a segment. Whoever reads asks has() first; up to kSegmentSlack bytes more are there.
+struct BitPlace {
+  const uint8_t* data;
+  size_t bits;
+  size_t at;
+  [[nodiscard]] bool has(size_t count) const { return at + count <= bits; }
+};
+
+// The planes of a list, one bit for each value: 64 to a word.
+struct ValuePlanes {
+  static constexpr size_t kWords = kMaxSegmentBlocks * 63 / 64 + 1;
+  static constexpr int kMostDepth = 15;
+  using Plane = std::array<uint64_t, kWords>;
+  size_t words;
+  int rice;
+  int deepest;  // the last S_j with a one; deep[0] has all values
+  Plane sign;
+  std::array<Plane, kMaxRice> raw;
+  std::array<Plane, kMostDepth + 1> deep;
+  std::array<Plane, kMostDepth> low;
+};
+
+template <class Ops>
+bool read_dc(BitPlace& place, const SegmentShape& shape, SegmentBlocks& blocks) {
+  const uint64_t head = word_at(place.data, 0);
+  place.at = 16 * shape.rows;
+  if (!place.has(0)) return false;
+  uint64_t minima = head >> (4 * shape.rows);
+  size_t block = 0;
+  for (size_t row = 0; row < shape.rows; ++row, minima >>= 12) {
+    const size_t width = head >> (4 * row) & 15;
+    if (width > 12 || !place.has(width * shape.blocks[row])) return false;
+    const auto least = static_cast<int16_t>(static_cast<int32_t>((minima & 0xFFF) ^ 0x800) - 0x800);
+    const uint64_t lanes = ((uint64_t{1} << width) - 1) * 0x0001000100010001u;
+    for (size_t i = 0; i < shape.blocks[row]; i += 4) {
+      const uint64_t offsets = Ops::deposit(word_at(place.data, place.at + i * width), lanes);
+      Ops::add_offsets(offsets, least, &blocks.dc[block + i]);
+    }
+    block += shape.blocks[row];
+    place.at += width * shape.blocks[row];
+  }
+  return true;
+}
+
+// A block's mask is known: which values are in which list, and where they begin.
+struct ListEnds {
+  size_t low = 0, high = 0;
+  void add(const std::array<uint64_t, kMaskBytes + 1>& positions, uint64_t mask, size_t block,
+           SegmentBlocks& blocks) {
+    const size_t count = (static_cast<size_t>(std::bit_width(mask >> 1)) + 7) / 8;
+    const uint64_t lows = mask & positions[count];
+    blocks.masks[block] = mask;
+    blocks.lows[block] = lows;
+    blocks.starts[0][block] = static_cast<uint16_t>(low);
+    blocks.starts[1][block] = static_cast<uint16_t>(high);
+    const auto in_low = static_cast<size_t>(std::popcount(lows));
+    low += in_low;
+    high += static_cast<size_t>(std::popcount(mask)) - in_low;
+  }
+  void close(size_t block, SegmentBlocks& blocks) const {
+    blocks.starts[0][block] = static_cast<uint16_t>(low);
+    blocks.starts[1][block] = static_cast<uint16_t>(high);
+  }
+};
+
+inline bool read_fixed_masks(BitPlace& place, const SegmentCoding& coding,
+                             const SegmentShape& shape, SegmentBlocks& blocks) {
+  if (!place.has(4 * shape.block_count)) return false;
+  const size_t classes_at = place.at;
+  size_t at = classes_at + 4 * shape.block_count;
+  ListEnds ends;
+  size_t block = 0;
+  uint64_t classes = 0;
+  for (size_t row = 0; row < shape.rows; ++row) {
+    const auto& positions = coding.low[shape.component[row] > 0 ? 1 : 0];
+    for (size_t i = 0; i < shape.blocks[row]; ++i, ++block, classes >>= 4) {
+      if (block % 16 == 0) classes = whole_word_at(place.data, classes_at + 4 * block);
+      const size_t length = coding.mask_lengths[classes & 15];
+      if (at + length > place.bits) return false;
+      const uint64_t word = length > 57 ? whole_word_at(place.data, at) : word_at(place.data, at);
+      at += length;
+      ends.add(positions, lowest(word, length) << 1, block, blocks);
+    }
+  }
+  ends.close(block, blocks);
+  place.at = at;
+  return true;
+}
+
+inline bool read_coded_masks(BitPlace& place, const SegmentCoding& coding,
+                             const SegmentShape& shape, SegmentBlocks& blocks) {
+  const MaskCodes& codes = mask_codes();
+  size_t at = place.at;
+  ListEnds ends;
+  size_t block = 0;
+  for (size_t row = 0; row < shape.rows; ++row) {
+    const bool is_chroma = shape.component[row] > 0;
+    const auto& positions = coding.low[is_chroma ? 1 : 0];
+    int count = kFirstCount;
+    for (size_t i = 0; i < shape.blocks[row]; ++i, ++block) {
+      if (at > place.bits) return false;  // a block takes less than the slack
+      const auto& counts = codes.counts[count_context(is_chroma, count)];
+      uint64_t word = word_at(place.data, at);
+      const uint32_t first = counts[lowest(word, kCountBits)];
+      count = static_cast<int>(first & 0xFF);
+      word >>= first >> 8;
+      at += first >> 8;
+      uint64_t mask = 0;
+      for (int byte = 0; byte < count; ++byte) {
+        if (byte == 4) word = word_at(place.data, at);  // 7 + 4 * 10 bits are used at most
+        const uint32_t entry = codes.bytes[byte_context(byte, count)][lowest(word, kByteBits)];
+        mask |= uint64_t{entry & 0xFF} << (8 * byte);
+        word >>= entry >> 8;
+        at += entry >> 8;
+      }
+      if (mask >> 63 != 0) return false;
+      ends.add(positions, mask << 1, block, blocks);
+    }
+  }
+  ends.close(block, blocks);
+  place.at = at;
+  return place.has(0);
+}
+
+// One bit for each value of `outer`, at its places.
+template <class Ops>
+size_t read_plane(BitPlace& place, const ValuePlanes::Plane& outer, size_t words,
+                  ValuePlanes::Plane& plane) {
+  size_t at = place.at, ones = 0;
+  for (size_t w = 0; w < words; ++w) {
+    const uint64_t members = outer[w];
+    plane[w] = Ops::deposit(whole_word_at(place.data, at), members);
+    at += static_cast<size_t>(std::popcount(members));
+    ones += static_cast<size_t>(std::popcount(plane[w]));
+  }
+  place.at = at;
+  return ones;
+}
+
+// False: damaged. The list is not empty.
+template <class Ops>
+bool read_planes(BitPlace& place, size_t count, int rice, ValuePlanes& planes) {
+  planes.words = (count + 63) / 64;
+  planes.rice = rice;
+  for (size_t w = 0; w < planes.words; ++w) planes.deep[0][w] = ~uint64_t{0};
+  if (count % 64 != 0) planes.deep[0][planes.words - 1] = lowest(~uint64_t{0}, count % 64);
+  const auto& all = planes.deep[0];
+  if (!place.has(count * (1 + static_cast<size_t>(rice)))) return false;
+  read_plane<Ops>(place, all, planes.words, planes.sign);
+  for (int bit = 0; bit < rice; ++bit) {
+    read_plane<Ops>(place, all, planes.words, planes.raw[static_cast<size_t>(bit)]);
+  }
+  std::array<size_t, ValuePlanes::kMostDepth + 1> members;
+  members[0] = count;
+  size_t deepest = 0;
+  while (true) {  // S_1, S_2, ...
+    if (!place.has(members[deepest])) return false;
+    const size_t ones =
+        read_plane<Ops>(place, planes.deep[deepest], planes.words, planes.deep[deepest + 1]);
+    if (ones == 0) break;
+    members[++deepest] = ones;
+    if (deepest + static_cast<size_t>(rice) >= ValuePlanes::kMostDepth) return false;
+  }
+  for (size_t bit = 0; bit < deepest; ++bit) {  // low_0, low_1, ...
+    if (!place.has(members[bit + 1])) return false;
+    read_plane<Ops>(place, planes.deep[bit + 1], planes.words, planes.low[bit]);
+  }
+  planes.deepest = static_cast<int>(deepest);
+  return true;
+}
+
+template <class Ops>
+bool read_list(BitPlace& place, const SegmentCoding& coding, size_t list, size_t count,
+               SegmentBlocks& blocks) {
+  blocks.is_wide[list] = false;
+  if (count == 0) return true;
+  ValuePlanes planes;
+  if (!read_planes<Ops>(place, count, coding.rice[list], planes)) return false;
+  // The largest magnitude that the planes can say is 2^(rice + deepest + 1) - 2^rice.
+  blocks.is_wide[list] = planes.rice + planes.deepest > 6;
+  for (size_t w = 0; w < planes.words; ++w) {
+    if (blocks.is_wide[list]) {
+      Ops::values16(planes, w, blocks.words[list].data() + 64 * w);
+    } else {
+      Ops::values8(planes, w, blocks.bytes[list].data() + 64 * w);
+    }
+  }
+  return true;
+}
+
+template <class Ops>
+bool unpack_segment(const SegmentCoding& coding, const SegmentSource& source,
+                    SegmentBlocks& blocks) {
+  const SegmentShape& shape = *source.shape;
+  BitPlace place{source.data, source.size * 8, 0};
+  if (!read_dc<Ops>(place, shape, blocks)) return false;
+  const bool is_fast = coding.form == CoefficientForm::kFast;
+  if (is_fast ? !read_fixed_masks(place, coding, shape, blocks)
+              : !read_coded_masks(place, coding, shape, blocks)) {
+    return false;
+  }
+  for (size_t list = 0; list < 2; ++list) {
+    if (!read_list<Ops>(place, coding, list, blocks.starts[list][shape.block_count], blocks)) {
+      return false;
+    }
+  }
+  // What is left is less than a byte of zeros.
+  const size_t left = place.bits - place.at;
+  return left < 8 && lowest(word_at(place.data, place.at), left) == 0;
+}
+
+template <class Ops>
+bool unpack_segments(const SegmentCoding& coding, const SegmentSource* sources, size_t count,
+                     SegmentBlocks* blocks) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!unpack_segment<Ops>(coding, sources[i], blocks[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace fastload
