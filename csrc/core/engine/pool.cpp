@@ -77,7 +77,7 @@ Error cannot_start(size_t started, int wanted, const std::exception& why) {
 
 }  // namespace
 
-Pool::Client::Client(int limit, int seats) : limit_(limit) {
+Pool::Client::Client(int limit, int seats, bool behind) : limit_(limit), behind_(behind) {
   if (limit < 1 || limit > seats || seats > kMaxThreads) {
     throw Error(ErrorKind::kValue,
                 "The number of threads must be 1 to " + std::to_string(kMaxThreads) +
@@ -241,15 +241,18 @@ void Pool::wake() {
   if (wanted) work_.notify_one();
 }
 
-// Who gets the next thread: the client that has fewest, in turn among equals; null if none wants
-// one.
+// Who gets the next thread: the client that has fewest, in turn among equals, of those that stand
+// behind the others only where these want none; null if none wants one.
 Pool::Client* Pool::next_client() {
+  const auto is_before = [](const Client& one, const Client& other) {
+    return one.behind_ != other.behind_ ? other.behind_ : one.active_ < other.active_;
+  };
   Client* best = nullptr;
   size_t place = 0;
   for (size_t i = 0; i < clients_.size(); ++i) {
     const size_t at = (turn_ + i) % clients_.size();
     Client* client = clients_[at];
-    if (!client->wants_thread() || (best != nullptr && client->active_ >= best->active_)) continue;
+    if (!client->wants_thread() || (best != nullptr && !is_before(*client, *best))) continue;
     best = client;
     place = at;
   }
@@ -262,7 +265,7 @@ void Pool::update() {
   for (Client* client : clients_) {
     bool leave = ending_ > 0 || client->active_ > client->limit_;
     for (const Client* other : clients_) {
-      leave = leave || (other->active_ < client->active_ && other->wants_thread());
+      leave = leave || client->yields_to(*other);
     }
     if (client->should_leave() != leave) client->leave_.store(leave, std::memory_order_relaxed);
   }

@@ -7,6 +7,9 @@
 // turn among equals. So loaders that are busy at the same time get equal shares of the threads, and
 // a loader that is alone gets all of them and pays nothing: one relaxed load for each claim.
 //
+// A client may stand behind the others: it gets threads that no other wants, and gives them back
+// when one does.
+//
 // One mutex guards the pool and the queues of all engines. Whoever makes a client's work available
 // (a batch, a free seat, a higher limit) wakes one thread, and a thread that takes a seat wakes the
 // next while there is more to take. After fork() the child has no threads: it gets a pool of its
@@ -36,8 +39,8 @@ class Pool {
   class Client {
    public:
     // `limit` threads at once, never more than `seats`; 1 <= limit <= seats <= kMaxThreads, else
-    // Error(kValue).
-    Client(int limit, int seats);
+    // Error(kValue). `behind`: the others.
+    Client(int limit, int seats, bool behind = false);
     virtual ~Client() = default;
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
@@ -62,11 +65,17 @@ class Pool {
     virtual void work(int seat, Scratch& scratch) noexcept = 0;
 
     [[nodiscard]] bool wants_thread() const { return active_ < limit_ && has_work(); }
+    // Whether a thread that works for this client is wanted more by the other.
+    [[nodiscard]] bool yields_to(const Client& other) const {
+      if (behind_ != other.behind_) return behind_ && other.wants_thread();
+      return other.active_ < active_ && other.wants_thread();
+    }
     int sit();
     void rise(int seat);
     void change_limit(int limit);
 
     int limit_;
+    const bool behind_;
     int active_ = 0;
     std::vector<char> taken_;          // by seat
     std::vector<uint64_t> idle_;       // ns, of the times that are over
