@@ -54,6 +54,11 @@ nb::dict counts(const CacheFile& file) {
   result["stored"] = counts.stored;
   result["damaged"] = counts.damaged;
   result["failed"] = counts.failed;
+  if (file.has_shorter()) {
+    result["transcoded"] = counts.transcoded;
+    result["as_they_are"] = counts.as_they_are;
+    result["transcode_seconds"] = static_cast<double>(counts.transcode_ns) * 1e-9;
+  }
   result["ready_records"] = counts.ready_records;
   result["ready_bytes"] = counts.ready_bytes;
   result["reserved_bytes"] = counts.reserved_bytes;
@@ -113,7 +118,8 @@ void register_cache(nb::module_& m) {
           "Writes bytes of the copy, under a claim of its range; the last ones make it complete. "
           "False if it cannot be written.")
       .def("counts", &counts,
-           "Of this process: hits, misses, stored, damaged, failed records. Of the node: "
+           "Of this process: hits, misses, stored, damaged, failed records; of a file of coefficient "
+           "records also transcoded, as_they_are, and the threads' transcode_seconds. Of the node: "
            "ready_records, ready_bytes, reserved_bytes.")
       .def("count_ready", &CacheFile::count_ready, nb::call_guard<GilRelease>(),
            "The ready records, counted one by one.");

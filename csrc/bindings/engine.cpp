@@ -66,6 +66,16 @@ nb::dict kept_counts(const PyEngine& self) {
   return result;
 }
 
+nb::dict transcoding_counts(const PyEngine& self) {
+  const Transcoder::Counts counts = self.engine->transcoding();
+  nb::dict result;
+  result["waiting_records"] = counts.waiting_records;
+  result["waiting_bytes"] = counts.waiting_bytes;
+  result["in_spare_time"] = counts.spare;
+  result["at_once"] = counts.at_once;
+  return result;
+}
+
 nb::dict thread_stats(PyEngine& self, int seat) {
   const ThreadStats& stats = self.engine->thread_stats(seat);
   static constexpr const char* kStageNames[kStages] = {"shard", "decode", "transform", "idle"};
@@ -81,16 +91,31 @@ nb::dict thread_stats(PyEngine& self, int seat) {
   return result;
 }
 
+// What an engine has counted.
+void add_counts(nb::class_<PyEngine>& engine) {
+  engine
+      .def("read_ahead", &read_ahead_counts,
+           "Counts of records (resident, ahead, late, waits), requests and bytes to storage, bytes "
+           "of buffers now and at most, threads.")
+      .def("kept", &kept_counts,
+           "Pictures of mosaics that were kept and used again, and bytes of those kept now.")
+      .def("transcoding", &transcoding_counts,
+           "Records that wait to become coefficients (their bytes, too), that became them, or were "
+           "stored as they are, by threads without other work, and by those that had decoded them.");
+}
+
 }  // namespace
 
 void register_engine(nb::module_& m) {
   m.attr("IGNORE_LABEL") = kIgnoreLabel;
   m.attr("UNBOUNDED") = kUnbounded;
+  m.attr("WAITING_BYTES") = Transcoder::kMostBytes;  // of records that wait to become coefficients
   nb::class_<PyAnnounced>(m, "Announced", "A batch whose records are read ahead.");
   nb::class_<PyEngine> engine(m, "Engine",
                               "Decoding threads that fill batches; see "
                               "csrc/core/engine/engine.h.");
   add_fields(engine);
+  add_counts(engine);
   engine
       .def(
           "__init__",
@@ -121,7 +146,7 @@ void register_engine(nb::module_& m) {
           "cache once "
           "read. decoded_side: crops are cut from the picture scaled to this longest side; 0 for "
           "as it is, UNBOUNDED for no scaling. pixels: a CacheFile of that tier, or None, for each "
-          "source. operations: on the pixels, between resize and store; source: on those of whole "
+          "source; with decoded_side 0 one of coefficient records. operations: on the pixels, between resize and store; source: on those of whole "
           "pictures, before the crop. mosaic, kept: as for fields.")
       .def(
           "submit", &submit, nb::arg("images"), nb::arg("labels"), nb::arg("ids"),
@@ -142,11 +167,6 @@ void register_engine(nb::module_& m) {
             self.engine->forget(announced.group);
           },
           nb::arg("announced"), "An announced batch will not be submitted.")
-      .def("read_ahead", &read_ahead_counts,
-           "Counts of records (resident, ahead, late, waits), requests and bytes to storage, bytes "
-           "of buffers now and at most, threads.")
-      .def("kept", &kept_counts,
-           "Pictures of mosaics that were kept and used again, and bytes of those kept now.")
       .def(
           "wait",
           [](PyEngine& self, uint64_t ticket, double seconds) {

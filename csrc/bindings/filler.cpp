@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "cache/cache_file.h"
+#include "cache/coefficient_target.h"
 #include "cache/pixel_target.h"
 #include "fallback.h"
 #include "gil.h"
@@ -83,6 +84,17 @@ void register_filler(nb::module_& m) {
           nb::arg("cache"), nb::arg("decoded_side"), nb::arg("max_pixels"),
           nb::arg("fallback").none(), nb::keep_alive<1, 2>(),
           "Decodes and scales each record; decoded_side, max_pixels and fallback as Engine's.");
+  nb::class_<CoefficientTarget, FillTarget>(m, "CoefficientTarget",
+                                            "A node cache of coefficient records.")
+      .def(
+          "__init__",
+          [](CoefficientTarget* self, CacheFile& cache, uint64_t max_pixels) {
+            DecodeLimits limits;
+            limits.max_pixels = max_pixels;
+            new (self) CoefficientTarget(cache, limits);
+          },
+          nb::arg("cache"), nb::arg("max_pixels"), nb::keep_alive<1, 2>(),
+          "Transcodes each JPEG of at most max_pixels; other records stay as they are.");
   nb::class_<Filler>(m, "Filler", "Threads that fill a cache; see csrc/core/cache/filler.h.")
       .def(
           "__init__",

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cache/bounded.h"
+#include "cache/coefficient_cache.h"
 #include "engine/sources.h"
 #include "read_ahead/read_ahead.h"
 
@@ -30,8 +31,8 @@ inline std::vector<Source> source_list(const nanobind::sequence& list) {
 
 inline Sources read_sources(const nanobind::sequence& list) { return Sources(source_list(list)); }
 
-// The same with a decoded tier: for each source a CacheFile or None, or no list of them. `side` as
-// SamplePlan::decoded_side. `parts`: for each source (the Readers of its further streams of
+// The same with caches of pictures: for each source a CacheFile or None, or no list of them. `side`
+// as SamplePlan::decoded_side; 0: the files hold coefficient records. `parts`: for each source (the Readers of its further streams of
 // records, its Columns), or no list of them.
 inline Sources read_sources(const nanobind::sequence& list, const nanobind::sequence& caches,
                             uint32_t side, const nanobind::list& parts = nanobind::list()) {
@@ -44,8 +45,13 @@ inline Sources read_sources(const nanobind::sequence& list, const nanobind::sequ
   for (size_t i = 0; i < nanobind::len(caches); ++i) {
     auto* const file = nanobind::cast<CacheFile*>(caches[i]);
     if (file == nullptr) continue;
-    sources[i].pixels =
-        std::make_shared<PixelCache>(*file, decoded_tier(side), sources[i].reader->index().size());
+    const RecordTable& index = sources[i].reader->index();
+    if (side == 0) {
+      sources[i].coefficients =
+          std::make_shared<CoefficientCache>(*file, index.size(), index.digest());
+    } else {
+      sources[i].pixels = std::make_shared<PixelCache>(*file, decoded_tier(side), index.size());
+    }
   }
   for (size_t i = 0; i < parts.size(); ++i) {
     std::tie(sources[i].further, sources[i].columns) =

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fastload._native import _C
 from fastload.backends.erasing import batch_parts, of_core
 from fastload.backends.native import NativeBackend, host_memory
 from fastload.backends.options import Options
@@ -174,7 +175,13 @@ def plan_memory(
     if options.backend == "dali":
         ahead *= 2  # for each of the two decoders
     streams = record_streams(dataset, options.fields)
-    cache = planned_bytes(dataset.parts, options.cache, tier_of(options.cache_decoded), streams)
+    tiers, waiting = [tier_of(options.cache_decoded)], 0
+    if options.cache_format != "jpeg":
+        from fastload.cache.coefficients import COEFFICIENTS
+
+        tiers = [COEFFICIENTS] if options.cache_format == "coefficients" else [COEFFICIENTS, *tiers]
+        waiting = _C.WAITING_BYTES
+    cache = max(planned_bytes(dataset.parts, options.cache, tier, streams) for tier in tiers)
     source = 0
     if any(view.source for view in plan.every) or plan.scheduled:
         from fastload.backends.bounds import whole_picture_bytes
@@ -185,12 +192,13 @@ def plan_memory(
         from fastload.backends.kept_pictures import mosaic_bytes
 
         together = mosaic_bytes(dataset, plan, sampler, options, threads.most)
-    total = found["total"] + ahead + source + together
+    total = found["total"] + ahead + source + together + waiting
     found = {
         **found,
         "read_ahead_bytes": ahead,
         "source_bytes": source,
         **({"mosaic_bytes": together} if together else {}),
+        **({"waiting_bytes": waiting} if waiting else {}),
         "total": total,
         "cache_bytes": cache,
     }

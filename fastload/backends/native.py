@@ -208,11 +208,15 @@ class NativeBackend:
             self._upcoming.close()
         self._reading.close()
 
+    def _transcoding(self) -> dict[str, int]:
+        """Of a cache of coefficients: what waits, and who did the rest."""
+        return dict(self._engine.transcoding()) if self._reading.keeps_coefficients else {}
+
     def counts(self) -> Counts:
         """What was counted so far."""
         return Counts(
             threads=list(self._engine.stats()),
             read_ahead=dict(self._engine.read_ahead()),
-            cache=self._reading.counts(),
+            cache=self._reading.counts() | self._transcoding(),
             kept=dict(self._engine.kept()) if self._mosaics else {},
         )

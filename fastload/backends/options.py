@@ -64,6 +64,7 @@ class Options:
     decode_share: float | str = 0.0
     gpu_memory_limit: int | None = None
     cache_decoded: int | str | None = None
+    cache_format: str = "jpeg"  # what the cache keeps of JPEGs: "jpeg", "coefficients" or "auto"
     unbatched: bool = False  # samples one by one; batch_size is 1
     drop_padding: bool = False
     local_ranks: tuple[int, int] = (0, 1)  # rank and number of ranks on this node

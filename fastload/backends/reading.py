@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +10,18 @@ from fastload._native import _C
 from fastload.backends.options import Options
 from fastload.backends.pairs import record_streams
 from fastload.cache.decoded import tier_of
-from fastload.cache.opening import no_cache, open_cache
+from fastload.cache.opening import CacheUse, files_there, no_cache, open_cache
 from fastload.cache.streams import Streams, kept_of
 from fastload.cache.tables import start_copies
 from fastload.dataset.mixture import Packed
 
 if TYPE_CHECKING:  # most have none
     from fastload.cache.disk import DiskUse
+    from fastload.cache.format import Choice
 
 __all__ = ["Reading"]
+
+_log = logging.getLogger("fastload")
 
 
 class Reading:
@@ -36,7 +40,8 @@ class Reading:
         self._own = dataset
         #: The dataset, to be read through caches of records.
         self.dataset = dataset
-        #: Files of decoded pictures, one for each part of the dataset; none where records are cached.
+        #: Files of decoded pictures or of coefficients, one for each part of the dataset; none where records
+        #: are cached as they are.
         self.pixels: list[_C.CacheFile | None] = []
         streams = record_streams(dataset, options.fields)
         #: The tiers below memory; None: there are none.
@@ -45,7 +50,14 @@ class Reading:
             from fastload.cache.disk import open_disk
 
             self.disk = open_disk(dataset.parts, options.cache.disk, streams)
+        self._choice: Choice | None = None
+        self._use: CacheUse
         if options.cache_decoded is None:
+            if options.cache_format != "jpeg" and self._open_coefficients(options, streams, by_engine):
+                # Of records that lie in memory as they are, coefficients are made without reading the set.
+                self.dataset = self._through_records(streams, files_there(dataset.parts, options.cache))
+                self.pixels = self._use.of(None)
+                return
             self._use = open_cache(dataset.parts, options.cache, streams=streams)
             self.dataset = self._through_records(streams, self._use.of(None))
             return
@@ -59,6 +71,36 @@ class Reading:
             if self.disk is not None:
                 self.dataset = self._through_records((), [])
         self.pixels = self._use.of(None)
+
+    @property
+    def keeps_coefficients(self) -> bool:
+        """Whether ``pixels`` are files of coefficients."""
+        return self._choice is not None and self._choice.format == "coefficients"
+
+    def _open_coefficients(self, options: Options, streams: Streams, by_engine: bool) -> bool:
+        """Whether the cache keeps coefficients; opens it then. Where no file can be had, it keeps JPEGs: a
+        file of those may be there."""
+        from fastload.cache.coefficients import COEFFICIENTS
+        from fastload.cache.format import Choice, choose
+
+        parts, why_not = self._own.parts, ""
+        if not by_engine:
+            why_not = "samples of different sizes are decoded one by one, for Python callables"
+        elif options.backend != "native":
+            why_not = f"backend={options.backend!r} decodes JPEGs"
+        elif None not in streams:
+            why_not = "the loader reads no pictures of the index"
+        self._choice = choose(options.cache_format, parts, options.cache, why_not)
+        kept = self._choice.format == "coefficients"
+        if kept:
+            self._use = open_cache(parts, options.cache, COEFFICIENTS, streams)
+            kept = any(file is not None for file in self._use.of(None))
+            if not kept:
+                self._choice = Choice("jpeg", self._use.stats()["reason"], self._choice.facts)
+                self._use.close()
+        chosen = self._choice
+        _log.info("cache_format=%r keeps %s: %s", options.cache_format, chosen.format, chosen.reason)
+        return kept
 
     def _through_records(self, streams: Streams, first: Sequence[_C.CacheFile | None]) -> Packed:
         """``first``: the files of the index's records, for each part of the dataset; none: []."""
@@ -78,6 +120,9 @@ class Reading:
     def counts(self) -> dict[str, Any]:
         """See :meth:`fastload.cache.opening.CacheUse.stats`."""
         found = self._use.stats()
+        if self._choice is not None:
+            kept, reason, facts = self._choice.format, self._choice.reason, self._choice.facts
+            found = {**found, "format": kept, "format_reason": reason, "format_facts": facts}
         return found if self.disk is None else {**found, "disk": self.disk.stats()}
 
     def close(self) -> None:

@@ -90,7 +90,7 @@ ENTRY = np.dtype(
         ("place_crc", "<u4"),  # CRC-32C of the 16 bytes before and the sample id as u64
         ("crc32c", "<u4"),  # of the record's bytes
         ("state", "<u4"),  # 0: not there, 1: ready
-        ("reserved", "<u4"),
+        ("stored", "<u4"),  # tier "coefficients": bytes of what is there; else 0
     ]
 )
 assert ENTRY.itemsize == 32

@@ -33,7 +33,16 @@ from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME
 
-__all__ = ["CacheUse", "PartUse", "no_cache", "open_cache", "planned_bytes"]
+__all__ = [
+    "CacheUse",
+    "PartUse",
+    "file_bytes",
+    "files_there",
+    "has_file",
+    "no_cache",
+    "open_cache",
+    "planned_bytes",
+]
 
 _log = logging.getLogger("fastload")
 
@@ -88,9 +97,9 @@ class CacheUse:
         counts = [
             {**file.counts(), "bytes": file.file_bytes, "room_records": file.room_records} for file in files
         ]
-        names = counts[0] if counts else ()
+        names = dict.fromkeys(name for count in counts for name in count)
         return {
-            **{name: sum(count[name] for count in counts) for name in names},
+            **{name: sum(count.get(name, 0) for count in counts) for name in names},
             "tier": self.tier,
             "paths": [file.path for file in files],
             "reason": "; ".join(dict.fromkeys(part.reason for part in self.parts)),
@@ -157,6 +166,34 @@ def planned_bytes(
         if setting.mode != "auto":
             raise
         return 0
+
+
+def files_there(
+    datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier = ENCODED
+) -> list[_C.CacheFile | None]:
+    """The file of a tier of each dataset, if there is one, to be read from only."""
+    try:
+        with PrivateFolder(setting.folder) as folder:
+            return [_there(folder, set_name(dataset, tier.name)) for dataset in datasets]
+    except (CacheError, OSError):
+        return [None] * len(datasets)
+
+
+def _there(folder: PrivateFolder, name: str) -> _C.CacheFile | None:
+    try:
+        return attach(folder, name, write=False)
+    except (FileNotFoundError, CacheError):
+        return None
+
+
+def has_file(datasets: Sequence[PackedFiles], setting: CacheSetting, tier: Tier) -> bool:
+    """Whether each dataset has a file of a tier that a loader may use as it is."""
+    try:
+        with PrivateFolder(setting.folder) as folder:
+            infos = [_inspect(folder, set_name(dataset, tier.name)) for dataset in datasets]
+    except (CacheError, OSError):
+        return False
+    return bool(infos) and all(info is not None for info in infos)
 
 
 class _Opening:
@@ -314,10 +351,10 @@ def _place(dataset: PackedFiles) -> dict[str, bool]:
 def _describe(dataset: PackedFiles, tier: Tier, place: dict[str, bool]) -> Candidate:
     name = dataset.where if tier.field is None else f"{dataset.where}, field {tier.field!r}"
     form = tier.name if tier.field is None else ENCODED.name
-    return Candidate(name, _file_bytes(dataset, tier), tier=form, **place)
+    return Candidate(name, file_bytes(dataset, tier), tier=form, **place)
 
 
-def _file_bytes(dataset: PackedFiles, tier: Tier) -> int:
+def file_bytes(dataset: PackedFiles, tier: Tier) -> int:
     """A file with all records, at most."""
     manifest = dataset.manifest
     entries = dataset.folder / ENTRIES_NAME

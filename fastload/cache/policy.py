@@ -114,7 +114,7 @@ def _auto(part: Candidate, room: Room, local: int, share: float) -> Decision:
             0, f"no cache: {room.limit} leaves {human_bytes(limit)}, less than 5% of the set ({size})"
         )
     if part.tier != ENCODED_TIER:
-        why = "pictures are kept decoded"
+        why = "JPEGs are kept as coefficients" if part.tier == "coefficients" else "pictures are kept decoded"
     elif part.remote:
         why = "it is on a network file system or in a store"
     else:

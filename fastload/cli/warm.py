@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.cache.coefficients import COEFFICIENTS, coefficient_target
 from fastload.cache.decoded import fill_target, tier_of
 from fastload.cache.settings import CacheSetting
 from fastload.cache.streams import Streams, all_streams
@@ -62,6 +63,12 @@ def add(verbs: Any) -> None:
         "DataLoader(cache_decoded=SIDE) uses",
     )
     parser.add_argument(
+        "--coefficients",
+        action="store_true",
+        help="keep JPEGs as coefficient records, which decode faster to the same pixels: what "
+        "DataLoader(cache_format='coefficients') uses",
+    )
+    parser.add_argument(
         "--fields",
         metavar="NAME,...",
         type=lambda text: text.split(","),
@@ -81,7 +88,7 @@ def add(verbs: Any) -> None:
         "--threads",
         metavar="N",
         type=_threads,
-        help=f"that read (default {_READERS}), or decode (default: the CPU budget)",
+        help=f"that read (default {_READERS}), or decode or transcode (default: the CPU budget)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
 
@@ -131,8 +138,13 @@ def run(arguments: argparse.Namespace) -> int:
     side = arguments.decoded
     if side is not None and arguments.page_cache:
         raise SystemExit("fastload warm: --decoded is for the node cache; leave out --page-cache.")
+    if arguments.coefficients and (side is not None or arguments.page_cache):
+        other = "--decoded" if side is not None else "--page-cache"
+        raise SystemExit(f"fastload warm: --coefficients and {other} exclude each other. Leave one out.")
     streams = _streams(datasets, arguments.fields)
-    threads = arguments.threads or (_READERS if side is None else find_budget().threads)
+    makes = side is not None or arguments.coefficients
+    threads = arguments.threads or (find_budget().threads if makes else _READERS)
+    tier = COEFFICIENTS if arguments.coefficients else tier_of(side)
     chosen = arguments.to is not None or arguments.limit is not None
     root = arguments.to.absolute() if arguments.to is not None else None
     asked = [f"--to {arguments.to}"] * (root is not None)
@@ -145,9 +157,10 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.monotonic()
     results = []
     with WarmProgress(quiet=arguments.json) as progress:
-        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier_of(side), streams):
-            if side is not None and job.cache is not None and job.field is None:
-                job.target = fill_target(job.cache, side)
+        for job in plan_jobs(datasets, setting, wanted, arguments.page_cache, tier, streams):
+            if makes and job.cache is not None and job.field is None:
+                coefficients = arguments.coefficients
+                job.target = coefficient_target(job.cache) if coefficients else fill_target(job.cache, side)
             line = f"{_name(job)} into {job.place or 'nothing'} ({job.reason})"
             progress.started(_short_name(job), job.data_bytes, line)
             results.append((job, run_job(job, threads, progress.advanced)))

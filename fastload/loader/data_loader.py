@@ -106,13 +106,16 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         cache: keep the set, or the part that fits, once in the node's memory, for all processes and later
             jobs (``docs/cache.md``): "auto" where that is of use; "off"; a size, "64GB"; a share of the
             available memory, "50%"; a folder in memory: all that fits there; or :class:`fastload.Cache`,
-            whose ``decoded`` is ``cache_decoded``. Ranks may differ in it. What happens is in
-            ``stats()["cache"]``. For packed datasets.
+            whose ``decoded`` is ``cache_decoded``, and ``format`` ``cache_format``. Ranks may differ in it.
+            What happens is in ``stats()["cache"]``. For packed datasets.
         backend: what decodes packed data: "native", or :class:`fastload.Dali` (NVIDIA DALI). "dali" with
             ``decode_share`` and ``gpu_memory_limit`` is short for that. Samples, crops, flips, labels, state
             and error policy are the same, pixels nearly so.
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
             or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
+        cache_format: what the node cache keeps of JPEGs: "jpeg"; "coefficients": records of which crops are
+            decoded about twice as fast, to the same pixels, made while the first epoch runs; "auto": these
+            where they pay, by arithmetic that ``stats()["cache"]`` and the log show (``docs/cache.md``).
         text: of fields of texts, by name: a callable that is given a batch's texts, a list of str, and
             returns what the batch has of them; or :class:`fastload.Captions`. It runs in threads of its own,
             batches ahead (``docs/text.md``). For packed datasets.
@@ -202,6 +205,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         decode_share: float | Literal["auto"] = 0.0,
         gpu_memory_limit: int | None = None,
         cache_decoded: int | Literal["full"] | None = None,
+        cache_format: Literal["jpeg", "coefficients", "auto"] = "jpeg",
         fields: Sequence[str] | None = None,
         sizes: Literal["stack", "pad", "list"] | tuple[int, int] = "stack",
         storage_options: Mapping[str, Any] | None = None,

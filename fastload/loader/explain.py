@@ -109,6 +109,9 @@ def _of_packed(
         cut = "what the crop needs, or the whole picture where an operation before it does"
     if len(plan.views) > 1:
         cut += " for each view, all of them at once where that is cheaper"
+    if options.cache_format != "jpeg":
+        when = "" if options.cache_format == "coefficients" else " and where that pays"
+        cut += f"; of JPEGs from coefficients, once the node cache has them{when}"
     pairs = delivers_pairs(dataset, options.fields, options.sizes, plan)
     if pairs and runs_python(plan, options) and plan.output_size is None:
         cut += ", one by one, because they may differ in size"

@@ -101,6 +101,18 @@ def _beyond_dali(plan: Plan) -> list[str]:
     return operations + [use.name for use in (*filled, *boxed, *turned)]
 
 
+def _check_kept(kind: Kind, options: Options) -> None:
+    """What the node cache is to keep."""
+    if kind is Kind.PACKED:
+        return
+    if options.cache_decoded is not None:
+        raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
+    if options.cache_format == "coefficients":
+        raise ValueError(
+            'cache_format="coefficients" is for packed datasets; torch Datasets decode by themselves.'
+        )
+
+
 def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
     if kind is Kind.PACKED and any(view.picture for view in plan.every) and runs_python(plan, options):
         require_pil(f"{name_of(plan.tail[0])} in transform" if plan.tail else "collate_fn")
@@ -138,8 +150,7 @@ def _check_placement(kind: Kind, plan: Plan, options: Options) -> None:
             f"device_memory={options.device_memory!r} is for batches that the core alone makes: a packed "
             f"dataset, and neither callables in transform nor a collate_fn."
         )
-    if options.cache_decoded is not None and kind is not Kind.PACKED:
-        raise ValueError("cache_decoded is for packed datasets; a torch Dataset decodes by itself.")
+    _check_kept(kind, options)
     if options.batch_transform is None:
         return
     from fastload.transfer.augment import check_parts, parts_of

@@ -28,6 +28,7 @@ _MODES = {
     "device_memory": ("fresh", "reuse", "poison"),  # fastload.transfer.outputs says what they mean
     "backend": ("native", "dali"),
     "masks": ("packed", "dense"),
+    "cache_format": ("jpeg", "coefficients", "auto"),
 }
 _COLLATES = ("list", "detr", "yolo", "stack", "pad")  # words that ``collate=`` may be
 _FLAGS = ("drop_last", "drop_padding", "pin_memory", "persistent_workers", "autotune", "in_order")
@@ -131,11 +132,30 @@ def _check_modes(given: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} must be one of {', '.join(modes)}. Found: {given[name]!r}.")
     parse_setting(given["cache"])
     check_decoded(given["cache_decoded"])
+    _check_format(given)
     if given["device_memory"] != "fresh" and given["batch_transform"] is not None:
         raise ValueError(
             f"device_memory={given['device_memory']!r} and batch_transform exclude each other: transforms of "
             f"batches make memory of their own."
         )
+
+
+def _check_format(given: Mapping[str, Any]) -> None:
+    wanted = given["cache_format"]
+    if wanted == "jpeg":
+        return
+    if given["cache_decoded"] is not None:
+        raise ValueError(
+            f"cache_format={wanted!r} and cache_decoded={given['cache_decoded']!r} exclude each other: the "
+            "cache keeps records, or decoded pictures. Leave one out."
+        )
+    if wanted == "coefficients" and parse_setting(given["cache"]).mode == "off":
+        raise ValueError(
+            'cache_format="coefficients" is about what the cache keeps, and cache="off" keeps nothing. Give '
+            'the cache a size, or leave cache_format out; cache_format="auto" goes with any cache.'
+        )
+    if wanted == "coefficients" and given["backend"] == "dali":
+        raise ValueError("cache_format=\"coefficients\" is for backend='native': DALI decodes JPEGs.")
 
 
 def _check_backend(given: Mapping[str, Any]) -> None:

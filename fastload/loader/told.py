@@ -54,7 +54,8 @@ class Told:
         """Bytes that iterating allocates: ``slot_bytes`` each for at most ``slots`` batches,
         ``read_ahead_bytes`` at most for records that are not in memory, ``source_bytes`` at most for whole
         pictures that operations before the crop work on, in all threads, ``mosaic_bytes`` at most for what
-        mosaics keep and are made in, where there are any, and ``total``.
+        mosaics keep and are made in, where there are any, ``waiting_bytes`` at most for records that wait to
+        become coefficients, where the cache keeps those, and ``total``.
 
         Where batches differ in size, ``slot_bytes`` is a bound, of the set's longest values and largest
         pictures, whose sizes are all looked at. Batches take what they need; smaller ones may be more, but

@@ -72,6 +72,7 @@ class Cache:
         decoded: pictures instead of records, the longer side scaled to this many pixels at most, or not
             scaled ("full"); crops are cut from those. None: records.
         disk: a folder on a local disk and the size of a tier below memory, "/nvme/fastload:800GB".
+        format: what is kept of JPEGs: "jpeg", "coefficients" or "auto".
 
     Raises:
         TypeError, ValueError: out of range, or not understood.
@@ -81,6 +82,7 @@ class Cache:
     folder: str | os.PathLike[str] | None = None
     decoded: int | Literal["full"] | None = None
     disk: str | None = None
+    format: Literal["jpeg", "coefficients", "auto"] = "jpeg"
 
     def __post_init__(self) -> None:
         check_decoded(self.decoded)
@@ -124,7 +126,7 @@ def check_share(name: str, share: Any) -> None:
 _SETTINGS: dict[str, tuple[type, dict[str, tuple[str, Any]]]] = {
     "shuffle": (Block, {"shuffle_block": ("size", None), "shuffle_window": ("window", None)}),
     "backend": (Dali, {"decode_share": ("decode_share", 0.0), "gpu_memory_limit": ("memory_limit", None)}),
-    "cache": (Cache, {"cache_decoded": ("decoded", None)}),
+    "cache": (Cache, {"cache_decoded": ("decoded", None), "cache_format": ("format", "jpeg")}),
 }
 _SHORT: dict[Any, str] = {Block: "block", Dali: "dali"}
 

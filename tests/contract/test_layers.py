@@ -79,7 +79,7 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "shard": {"base", "io"},
     "remote": {"base", "io"},
     "transcode": {"base", "decode"},
-    "cache": {"base", "io", "decode", "transform", "shard"},
+    "cache": {"base", "io", "decode", "transform", "shard", "transcode"},
     "sample": {"base", "io", "shard", "transform"},
     "read_ahead": {"base", "io", "shard", "cache"},
     "engine": {"base", "io", "decode", "transform", "collate", "shard", "cache", "sample", "read_ahead"},

@@ -75,6 +75,7 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"backend": "dali", "decode_share": 2}, ValueError, "decode_share must be <= 1"),
     ({"backend": "dali", "gpu_memory_limit": 0}, ValueError, "gpu_memory_limit must be >= 1"),
     ({"cache_decoded": 0}, ValueError, "cache_decoded must be 1 to 65500"),
+    ({"cache_format": "raw"}, ValueError, "cache_format must be one of jpeg, coefficients, auto"),
     ({"text": ["caption"]}, TypeError, "text must be a dict of callables"),
     ({"text": {"caption": 5}}, TypeError, "text must be a dict of callables"),
     ({"text": {"caption": len}, "batch_size": None}, ValueError, "samples one by one"),
@@ -139,6 +140,7 @@ def _is_literal(hint: Any) -> bool:
             {"backend": "dali", "decode_share": "auto", "gpu_memory_limit": 9},
         ),
         ({"cache": Cache(decoded=64)}, {"cache": CacheSetting(), "cache_decoded": 64}),
+        ({"cache": Cache(format="auto")}, {"cache": CacheSetting(), "cache_format": "auto"}),
         ({"cache": Cache("64GB")}, {"cache": CacheSetting("on", limit=64 * 10**9)}),
         ({"cache": Cache("50%")}, {"cache": CacheSetting("on", share=0.5)}),
         (

@@ -214,6 +214,21 @@ def test_a_cache_keeps_whole_records(large: PackedDataset, server: FaultServer, 
 
 
 @pytest.mark.usefixtures("memory")
+@pytest.mark.parametrize(("cache", "whole"), [("30MB", True), ("7MB", False)])
+def test_a_cache_of_coefficients_keeps_whole_records(
+    large: PackedDataset, server: FaultServer, cache: str, whole: bool
+) -> None:
+    """What has no room there is read in parts."""
+    wanted, _ = epochs(large.folder, 4)
+    found, stats = epochs(f"{server.url}/a", 4, cache=cache, cache_format="coefficients")
+    assert same(found, wanted)
+    assert (stats["read_ahead"]["parts"] == 0) == whole
+    assert stats["read_ahead"]["parts_whole"] == 0
+    assert stats["cache"]["transcoded"] > 0, str(stats["cache"])
+    assert stats["cache"]["hits"] > 0
+
+
+@pytest.mark.usefixtures("memory")
 def test_what_a_cache_has_no_room_for_is_read_in_parts(large: PackedDataset, server: FaultServer) -> None:
     wanted, _ = epochs(large.folder, 2)
     found, stats = epochs(f"{server.url}/a", 2, cache="6MB")

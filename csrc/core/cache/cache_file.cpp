@@ -11,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <system_error>
 
 #include "base/crc32c.h"
@@ -178,6 +179,8 @@ void CacheFile::read_header(int file, uint64_t size) {
                                           ": the header's CRC-32C differs. Remove it with "
                                           "'fastload cache clear'.");
   }
+  has_shorter_ = std::string_view(header_.tier, ::strnlen(header_.tier, sizeof(header_.tier))) ==
+                 kCoefficientTier;
   if (header_.major != 1) {
     damaged("format version " + std::to_string(header_.major) + ", this fastload reads 1");
   }
@@ -253,11 +256,18 @@ CacheFile::Place CacheFile::place(uint64_t id) const noexcept {
   return {entry.offset, entry.length, entry.width, entry.height};
 }
 
+// Bytes of what is in the place, once it is ready; 0: the entry is damaged.
+uint32_t CacheFile::stored_length(uint64_t id, const Place& place) const noexcept {
+  if (!has_shorter_) return place.length;
+  const uint32_t length = std::atomic_ref(table_[id].stored).load(std::memory_order_relaxed);
+  return length <= place.length ? length : 0;
+}
+
 CacheFile::Found CacheFile::look(uint64_t id) const noexcept {
   if (!is_ready(id)) return {};
   const Place place = this->place(id);
   const uint32_t crc = std::atomic_ref(table_[id].crc32c).load(std::memory_order_relaxed);
-  const Bytes bytes{data_ + place.offset, place.length};
+  const Bytes bytes{data_ + place.offset, stored_length(id, place)};
   if (is_lost(bytes)) return {};
   return {bytes, crc, place.width, place.height};
 }
@@ -297,35 +307,27 @@ bool CacheFile::write(uint64_t offset, Bytes bytes) noexcept {
 void CacheFile::store(uint64_t id, Bytes bytes, uint32_t crc) noexcept {
   if (!is_writable() || is_ready(id)) return;
   const Place place = this->place(id);
-  if (place.length == 0 || place.length != bytes.size()) return;
+  const bool fits = has_shorter_ ? bytes.size() <= place.length : bytes.size() == place.length;
+  if (place.length == 0 || bytes.empty() || !fits) return;
   if (!write(place.offset, bytes)) {
     write_error_ = errno;
     add(failed_, 1);
     return;
   }
   std::atomic_ref(table_[id].crc32c).store(crc, std::memory_order_relaxed);
+  const auto length = static_cast<uint32_t>(bytes.size());
+  if (has_shorter_) std::atomic_ref(table_[id].stored).store(length, std::memory_order_relaxed);
   if (state(id).exchange(1, std::memory_order_acq_rel) == 1) return;  // somebody else's, the same
   add(stored_, 1);
-  add_ready(1, place.length);
-}
-
-void CacheFile::check_stored(uint64_t id) const {
-  if (is_ready(id)) return;
-  const int error = write_error_;
-  const std::string reason =
-      error == 0 ? ". Is the file writable, and of this set?"
-                 : ": " + std::generic_category().message(error) +
-                       ". Others have taken the memory: 'df' and 'fastload cache ls' show what is "
-                       "held.";
-  throw Error(ErrorKind::kIo,
-              "sample " + std::to_string(id) + " cannot be written to " + path_ + reason);
+  add_ready(1, length);
 }
 
 void CacheFile::reject(uint64_t id) noexcept {
   add(damaged_, 1);
+  const uint32_t length = stored_length(id, place(id));
   uint32_t ready = 1;
   if (!is_writable() || !state(id).compare_exchange_strong(ready, 0)) return;
-  add_ready(-1, -static_cast<int64_t>(place(id).length));
+  add_ready(-1, -static_cast<int64_t>(length));
 }
 
 void CacheFile::add_ready(int64_t records, int64_t bytes) noexcept {
@@ -364,33 +366,6 @@ bool CacheFile::write_copy(Table table, uint64_t offset, Bytes bytes) noexcept {
     std::atomic_ref(live().copied[which]).store(1, std::memory_order_release);
   }
   return true;
-}
-
-CacheFile::Tally& CacheFile::tally() noexcept {
-  static std::atomic<size_t> threads{0};
-  thread_local const size_t mine = threads.fetch_add(1, std::memory_order_relaxed);
-  return tallies_[mine % tallies_.size()];
-}
-
-CacheFile::Counts CacheFile::counts() const {
-  Counts counts;
-  for (const Tally& tally : tallies_) {
-    counts.hits += tally.hits;
-    counts.misses += tally.misses;
-  }
-  counts.stored = stored_;
-  counts.damaged = damaged_;
-  counts.failed = failed_;
-  counts.ready_records = std::atomic_ref(live().ready_records).load();
-  counts.ready_bytes = std::atomic_ref(live().ready_bytes).load();
-  counts.reserved_bytes = std::min(header_.file_size, std::atomic_ref(live().reserved).load());
-  return counts;
-}
-
-uint64_t CacheFile::count_ready() const noexcept {
-  uint64_t ready = 0;
-  for (uint64_t id = 0; id < size(); ++id) ready += is_ready(id) ? 1 : 0;
-  return ready;
 }
 
 }  // namespace fastload

@@ -18,6 +18,9 @@
 // says that the file is in use (and the claims): both end with the process, and a forked child,
 // which keeps the mapping, closes the descriptor.
 //
+// A record's place is as long as the record, but in a file of coefficient records, whose lengths
+// nobody knows beforehand: a place there is longer, and the entry says how much of it is used.
+//
 // What somebody cuts off is not there any more (io/guarded_range.h), and nothing is stored then,
 // which would make the file as long as it was, with holes in place of records.
 #pragma once
@@ -53,6 +56,8 @@ class CacheFile final : public KeptTables, public KeptRecords {
   [[nodiscard]] const CacheHeader& header() const { return header_; }
   [[nodiscard]] uint64_t size() const override { return header_.num_records; }
   [[nodiscard]] uint32_t index_digest() const override { return header_.index_digest; }
+  // Whether records may be shorter than their places.
+  [[nodiscard]] bool has_shorter() const { return has_shorter_; }
   [[nodiscard]] bool is_writable() const { return descriptor_ >= 0 && writable_ && !cut_; }
 
   struct Found {
@@ -93,7 +98,8 @@ class CacheFile final : public KeptTables, public KeptRecords {
     return !is_lost(bytes);
   }
 
-  // Puts a record into its place, if it has one of that length and is not there yet.
+  // Puts a record into its place, if it has one of that length, or in a file with shorter records
+  // one that is not shorter, and is not there yet.
   void store(uint64_t id, Bytes bytes, uint32_t crc) noexcept override;
   // The record that was found is not what it should be: as if it were not there, until somebody
   // stores it again.
@@ -117,12 +123,25 @@ class CacheFile final : public KeptTables, public KeptRecords {
   void count_hit() noexcept override { add(tally().hits, 1); }
   void count_miss() noexcept override { add(tally().misses, 1); }
 
+  // A record became coefficients, or was stored as it is, in so many nanoseconds of a thread.
+  void count_transcoded(uint64_t ns) noexcept {
+    add(transcoded_, 1);
+    add(transcode_ns_, ns);
+  }
+  void count_as_it_is(uint64_t ns) noexcept {
+    add(as_they_are_, 1);
+    add(transcode_ns_, ns);
+  }
+
   struct Counts {
     uint64_t hits = 0;                            // records read from here
     uint64_t misses = 0;                          // records read from elsewhere
     uint64_t stored = 0;                          // records put here
     uint64_t damaged = 0;                         // records that were not what they should be
     uint64_t failed = 0;                          // records that could not be written
+    uint64_t transcoded = 0;     // records that this process stored as coefficients,
+    uint64_t as_they_are = 0;    // that it stored as they are in a file of coefficients
+    uint64_t transcode_ns = 0;   // threads' time for both
     uint64_t ready_records = 0, ready_bytes = 0;  // what all processes have put here
     uint64_t reserved_bytes = 0;                  // of the file, that surely have memory
   };
@@ -150,6 +169,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
   [[nodiscard]] std::atomic_ref<uint32_t> state(uint64_t id) const noexcept {
     return std::atomic_ref(table_[id].state);
   }
+  [[nodiscard]] uint32_t stored_length(uint64_t id, const Place& place) const noexcept;
   [[nodiscard]] CacheLive& live() const noexcept;
   bool write(uint64_t offset, Bytes bytes) noexcept;
   bool is_whole(const Segment& segment) noexcept;
@@ -162,6 +182,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
   std::atomic<int> descriptor_;  // -1 in a forked child
   const std::string path_;
   bool writable_ = false;
+  bool has_shorter_ = false;
   uint8_t* data_ = nullptr;  // the mapping; from live() to the table's end also for writing
   CacheHeader header_{};
   std::vector<Segment> segments_;     // the file itself, then its stripes
@@ -170,6 +191,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
   CacheEntry* table_ = nullptr;
   std::array<Tally, 16> tallies_;
   std::atomic<uint64_t> stored_{0}, damaged_{0}, failed_{0};
+  std::atomic<uint64_t> transcoded_{0}, as_they_are_{0}, transcode_ns_{0};
   std::atomic<int> write_error_{0};  // errno of the last record that could not be written
   std::unique_ptr<Reservation> reservation_;
 

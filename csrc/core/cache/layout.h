@@ -10,6 +10,7 @@ inline constexpr uint64_t kCacheHeaderBytes = 8192;  // CacheHeader, the source 
 inline constexpr uint64_t kCacheLiveBytes = 4096;    // CacheLive
 inline constexpr size_t kMaxStripes = 8;
 inline constexpr uint64_t kStripeAlignment = 65536;  // of stripes' offsets: the largest page size
+inline constexpr char kCoefficientTier[] = "coefficients";  // CacheHeader::tier
 inline constexpr uint64_t kNoRoom = ~uint64_t{0};    // CacheEntry::offset: the record has no place
 
 struct CacheHeader {
@@ -53,7 +54,7 @@ struct CacheEntry {
   uint32_t place_crc;      // CRC-32C of the 16 bytes before and the sample id as u64
   uint32_t crc32c;         // of the record's bytes
   uint32_t state;          // 0: not there, 1: ready
-  uint32_t reserved;
+  uint32_t stored;         // tier "coefficients": bytes of what is there; else 0
 };
 static_assert(sizeof(CacheEntry) == 32);
 

@@ -244,17 +244,23 @@ void Pictures::cut_tile(Job& job, const FieldsPlan::Stream& stream, uint32_t slo
   const bool first = stream.number == 0;
   std::shared_ptr<const void> held;
   const uint64_t before = now_ns();
-  const Bytes bytes = ahead_.read(job.batch.ahead().get(), request(job, tile, slot),
-                                  origin_of(tile.home, stream.number), scratch_, held, nullptr);
+  Bytes bytes = first ? find_coefficients(tile.home, tile.record) : Bytes{};
+  if (!bytes.empty()) {
+    ahead_.skip(job.batch.ahead().get(), request(job, tile, slot));
+  } else {
+    bytes = ahead_.read(job.batch.ahead().get(), request(job, tile, slot),
+                        origin_of(tile.home, stream.number), scratch_, held, nullptr);
+  }
   job.start += count_read(before, bytes.size()) - before;  // what follows is decoding's
   const Record& record =
       first ? tile.record : tile.home.source->stream(stream.number).index().record(tile.home.id);
   const ImageInfo info = open(bytes, record, spec.format);
-  const EntryPoints entries = first ? entries_of(tile.home) : EntryPoints{};
+  const EntryPoints entries = first ? entries_of(tile.home, bytes) : EntryPoints{};
   const OpenTile open{tile, spec, scaled(view, tile.drawn, {info.width, info.height}), entries};
   KeptPictures::Use whole = whole_tile(open);
   if (!whole) decode_tile(open, open.view.window, out);
   confirm(tile.home, stream.number, bytes, held != nullptr, entries);
+  if (first) keep_coefficients(tile.home, tile.record, bytes);
   if (!whole) return;
   give_window(whole, view.window, spec.format.pixel_bytes(), out);
   if (loss_count() == losses_) kept_.keep(key, whole);

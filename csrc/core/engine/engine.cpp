@@ -71,6 +71,10 @@ Engine::Engine(Sources sources, SamplePlan plan, const ThreadPlan& threads, Fall
       stats_(std::make_unique<ThreadStats[]>(static_cast<size_t>(seats()))) {
   check_parts(sources_, plan_.fields, plan_.decoded_side);
   check_mosaic(plan_);
+  const auto has_cache = [](const Source& source) { return source.coefficients != nullptr; };
+  if (std::ranges::any_of(sources_.all(), has_cache)) {
+    transcoder_ = std::make_unique<Transcoder>(pool_, plan_.limits, limit(), seats());
+  }
   pool_.attach(*this, threads.cpus);
 }
 
@@ -318,6 +322,7 @@ void Engine::close() {
   }
   done_.notify_all();
   ahead_.stop();
+  if (transcoder_ != nullptr) transcoder_->close();
   pool_.detach(*this);
   ahead_.close();
   kept_.clear();
@@ -338,6 +343,12 @@ int Engine::threads() {
 void Engine::set_threads(int threads) {
   check_usable();
   pool_.set_limit(*this, threads);
+  if (transcoder_ != nullptr) transcoder_->set_limit(threads);
+}
+
+Transcoder::Counts Engine::transcoding() {
+  if (transcoder_ == nullptr || ::getpid() != pool_.owner()) return {};
+  return transcoder_->counts();
 }
 
 const ThreadStats& Engine::thread_stats(int seat) {
@@ -360,7 +371,7 @@ void Engine::work(int seat, Scratch& scratch) noexcept {
   ThreadStats& stats = stats_[static_cast<size_t>(seat)];
   std::optional<Producer> producer;
   try {
-    producer.emplace(sources_, plan_, fallback_, stats, scratch, ahead_, kept_);
+    producer.emplace(sources_, plan_, fallback_, stats, scratch, ahead_, kept_, transcoder_.get());
   } catch (const std::exception&) {
     producer.reset();  // no memory: that is what becomes of the samples, see below
   }

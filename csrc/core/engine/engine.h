@@ -27,6 +27,7 @@
 #include "engine/producer.h"
 #include "engine/sources.h"
 #include "engine/stats.h"
+#include "engine/transcoder.h"
 #include "read_ahead/read_ahead.h"
 
 namespace fastload {
@@ -78,6 +79,8 @@ class Engine final : public Pool::Client {
   [[nodiscard]] const SamplePlan& plan() const { return plan_; }
   [[nodiscard]] ReadAhead::Counts read_ahead() const { return ahead_.counts(); }
   [[nodiscard]] KeptPictures::Counts kept() const { return kept_.counts(); }
+  // All 0 where no source has a cache of coefficients.
+  [[nodiscard]] Transcoder::Counts transcoding();
   // The clocks of a seat in [0, seats()): of the threads that had it, one after the other.
   const ThreadStats& thread_stats(int seat);
 
@@ -121,6 +124,7 @@ class Engine final : public Pool::Client {
   bool closing_ = false;
   std::atomic<bool> closed_{false};
   std::unique_ptr<ThreadStats[]> stats_;  // by seat
+  std::unique_ptr<Transcoder> transcoder_;  // nullptr: no source has a cache of coefficients
 };
 
 // Deletes an engine in the process that made it; leaks it in a forked child, and where a thread

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "decode/coefficients/record.h"
 #include "decode/rows.h"
 #include "engine/views.h"
 #include "io/guarded_range.h"
@@ -21,7 +22,8 @@ WholeSize whole_size(Extent size, Extent drawn) {
 }  // namespace
 
 Pictures::Pictures(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
-                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept)
+                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept,
+                   Transcoder* transcoder)
     : sources_(sources),
       plan_(plan),
       stats_(stats),
@@ -36,6 +38,7 @@ Pictures::Pictures(const Sources& sources, const SamplePlan& plan, const Fallbac
       compose_(scratch.compose),
       ahead_(ahead),
       kept_(kept),
+      transcoder_(transcoder),
       counted_(scratch.decoder.counts()) {
   decoder_.configure(plan.limits, fallback);
 }
@@ -78,6 +81,19 @@ bool Pictures::open_stored(Job& job, ImageInfo& info, Bytes& pixels) {
   return true;
 }
 
+// What is kept in place of the first stream's record; empty: nothing, it is read.
+Bytes Pictures::find_coefficients(const Sources::Home& home, const Record& record) {
+  CoefficientCache* const cache = home.source->coefficients.get();
+  return cache == nullptr ? Bytes{} : cache->find(home.id, record);
+}
+
+// Has that made of the record, which was read whole and has been used.
+void Pictures::keep_coefficients(const Sources::Home& home, const Record& record, Bytes bytes) {
+  const auto& cache = home.source->coefficients;
+  if (cache == nullptr || transcoder_ == nullptr || cache->has(bytes)) return;
+  if (loss_count() == losses_) transcoder_->offer(cache, home.id, record, bytes);
+}
+
 // Opens the record; true if the bounded picture is open in its place, false where that is the same
 // and has no room.
 bool Pictures::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format,
@@ -95,14 +111,14 @@ bool Pictures::open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat&
   if (target == size && !keep) return false;
   Bytes pixels;
   try {
-    pixels = bounded_.make(size, target, entries_of(job.home), resize_ns_);
+    pixels = bounded_.make(size, target, entries_of(job.home, bytes), resize_ns_);
   } catch (const Error&) {
     if (target != size) throw;
     info = open(bytes, record, format);  // the crop may do without what is damaged
     return false;
   }
   if (keep) {
-    confirm(job.home, 0, bytes, held, entries_of(job.home));
+    confirm(job.home, 0, bytes, held, entries_of(job.home, bytes));
     if (loss_count() == losses_) cache->store(own, pixels);
   }
   info = decoder_.open_raw(pixels, target.width, target.height);
@@ -135,6 +151,11 @@ void Pictures::produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot
   if (first && open_stored(job, info, bytes)) {
     ahead_.skip(ahead, request);
     job.start = count_read(job.start, 0);
+  } else if (first && !(bytes = find_coefficients(job.home, job.record)).empty()) {
+    ahead_.skip(ahead, request);
+    job.start = count_read(job.start, bytes.size());
+    info = open(bytes, job.record, format);
+    job.stored = {info.width, info.height};
   } else {
     const ReadAhead::Origin origin = origin_of(job.home, stream.number);
     std::optional<LoadedBytes> loaded;
@@ -152,10 +173,11 @@ void Pictures::produce(Job& job, const FieldsPlan::Stream& stream, uint32_t slot
       info = open(bytes, source->stream(stream.number).index().record(own), format);
     }
   }
-  const EntryPoints entries = first ? entries_of(job.home) : EntryPoints{};
+  const EntryPoints entries = first ? entries_of(job.home, bytes) : EntryPoints{};
   if (first) draw(job, {info.width, info.height});
   cut_fields(job, stream, info, bytes, entries);
   confirm(job.home, stream.number, bytes, held != nullptr, entries);
+  if (first) keep_coefficients(job.home, job.record, bytes);
   if (recut) ++recut_;
 }
 
@@ -166,7 +188,7 @@ bool Pictures::produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes b
   const PixelFormat& format = plan_.fields.fields()[stream.fields.front()].picture.format;
   const ImageInfo info = decoder_.open_part(bytes, loaded, format);
   job.stored = {info.width, info.height};
-  const EntryPoints entries = entries_of(job.home);
+  const EntryPoints entries = entries_of(job.home, bytes);
   draw(job, job.stored);
   cut_fields(job, stream, info, bytes, entries);
   static_cast<void>(source->entries->is_there(entries.packed));
@@ -179,9 +201,16 @@ bool Pictures::produce_parts(Job& job, const FieldsPlan::Stream& stream, Bytes b
 void Pictures::confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
                        const EntryPoints& entries) {
   const auto& [source, own] = home;
-  const bool stored = stream == 0 && source->pixels != nullptr && source->pixels->has(bytes);
-  static_cast<void>(stored ? source->pixels->is_there(bytes)
-                           : held || source->stream(stream).is_there(own, bytes, scratch_));
+  const auto has = [&](const auto& cache) {
+    return stream == 0 && cache != nullptr && cache->has(bytes);
+  };
+  if (has(source->pixels)) {
+    static_cast<void>(source->pixels->is_there(bytes));
+  } else if (has(source->coefficients)) {
+    static_cast<void>(source->coefficients->is_there(bytes));
+  } else {
+    static_cast<void>(held || source->stream(stream).is_there(own, bytes, scratch_));
+  }
   if (stream == 0 && source->entries != nullptr) {
     static_cast<void>(source->entries->is_there(entries.packed));
   }
@@ -264,9 +293,11 @@ void Pictures::cut(const Job& job, uint32_t field, Extent size, const Decode& de
   fill_padding(place, plan, job.position, {view.made().height, view.made().width});
 }
 
-EntryPoints Pictures::entries_of(const Sources::Home& home) {
+// The entry points of the set's record; coefficients that are there in its place have none.
+EntryPoints Pictures::entries_of(const Sources::Home& home, Bytes bytes) {
   const auto& [source, id] = home;
   if (source->entries == nullptr) return {};
+  if (source->coefficients != nullptr && begins_coefficients(bytes)) return {};
   return {source->entries->find(id, entries_), static_cast<int>(source->entries->spacing())};
 }
 

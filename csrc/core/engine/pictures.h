@@ -10,6 +10,7 @@
 #include "engine/shared_picture.h"
 #include "engine/stats.h"
 #include "engine/tiles.h"
+#include "engine/transcoder.h"
 #include "read_ahead/read_ahead.h"
 #include "transform/cut.h"
 
@@ -18,9 +19,11 @@ namespace fastload {
 // Not thread-safe. Cheap to make: its memory is in the thread's scratch.
 class Pictures {
  public:
-  // All must outlive it; `scratch` is used by nobody else meanwhile.
+  // All must outlive it; `scratch` is used by nobody else meanwhile. `transcoder`: where a source
+  // has a cache of coefficients.
   Pictures(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
-           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept);
+           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept,
+           Transcoder* transcoder);
 
   // Before a sample; `losses`: loss_count().
   void begin(uint64_t losses);
@@ -43,6 +46,8 @@ class Pictures {
                      const LoadedBytes& loaded);
   ImageInfo open(Bytes bytes, const Record& record, const PixelFormat& format);
   bool open_stored(Job& job, ImageInfo& info, Bytes& pixels);
+  static Bytes find_coefficients(const Sources::Home& home, const Record& record);
+  void keep_coefficients(const Sources::Home& home, const Record& record, Bytes bytes);
   bool open_bounded(Job& job, Bytes bytes, bool held, const PixelFormat& format, ImageInfo& info);
   void confirm(const Sources::Home& home, uint32_t stream, Bytes bytes, bool held,
                const EntryPoints& entries);
@@ -54,7 +59,7 @@ class Pictures {
                      Bytes bytes, const EntryPoints& entries);
   template <class Decode>
   void cut(const Job& job, uint32_t field, Extent size, const Decode& decode);
-  EntryPoints entries_of(const Sources::Home& home);
+  EntryPoints entries_of(const Sources::Home& home, Bytes bytes);
   [[nodiscard]] uint32_t request(const Job& job, const Tile& tile, uint32_t slot) const;
   void skip(const Job& job, std::span<const Tile> tiles, uint32_t slot);
   void place_tiles(Job& job, const FieldsPlan::Stream& stream, uint32_t slot,
@@ -88,6 +93,7 @@ class Pictures {
   std::vector<Rect> parts_;  // of the picture in work, one a field
   ReadAhead& ahead_;
   KeptPictures& kept_;
+  Transcoder* const transcoder_;
   DecodeCounts counted_;
   uint64_t recut_ = 0;      // pictures that were opened a second time, as raw pixels, to cut from
   uint64_t resize_ns_ = 0;  // of the sample in work

@@ -12,11 +12,12 @@
 namespace fastload {
 
 Producer::Producer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
-                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept)
+                   ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept,
+                   Transcoder* transcoder)
     : sources_(sources),
       plan_(plan),
       stats_(stats),
-      pictures_(sources, plan, fallback, stats, scratch, ahead, kept),
+      pictures_(sources, plan, fallback, stats, scratch, ahead, kept, transcoder),
       samples_(plan.fields.views().size()) {}
 
 void Producer::produce(Batch& batch, uint32_t position, uint64_t id) {

@@ -20,7 +20,8 @@ class Producer {
  public:
   // All must outlive it; `scratch` is used by nobody else meanwhile.
   Producer(const Sources& sources, const SamplePlan& plan, const FallbackDecode& fallback,
-           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept);
+           ThreadStats& stats, Scratch& scratch, ReadAhead& ahead, KeptPictures& kept,
+           Transcoder* transcoder);
 
   // Fills one position of the batch. A sample that cannot be produced becomes a fault of the batch
   // and a blank position.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cache/coefficient_cache.h"
 #include "cache/pixel_cache.h"
 #include "sample/column.h"
 #include "shard/entries.h"
@@ -21,10 +22,12 @@ struct Source {
   uint64_t first = 0;           // id of its first sample
   std::shared_ptr<PixelCache> pixels =
       nullptr;                        // decoded pictures by the dataset's own ids; nullptr: none
+  std::shared_ptr<CoefficientCache> coefficients =
+      nullptr;                        // records by the dataset's own ids; nullptr: none
   std::vector<Reader*> further = {};  // of the second stream of records, and so on; borrowed
   std::vector<Column*> columns = {};  // borrowed
 
-  // Entry points and decoded pictures are the first stream's.
+  // Entry points, decoded pictures and coefficients are the first stream's.
   [[nodiscard]] Reader& stream(uint32_t number) const {
     return number == 0 ? *reader : *further[number - 1];
   }

@@ -45,7 +45,9 @@ void check_objects(const std::vector<Column*>& columns, const ObjectsPlan& objec
 // Where the reading ahead finds a sample's record of a stream.
 inline ReadAhead::Origin origin_of(const Sources::Home& home, uint32_t stream) {
   const Source& source = *home.source;
-  if (stream == 0) return {source.reader, source.entries, home.id, source.pixels.get()};
+  if (stream == 0) {
+    return {source.reader, source.entries, home.id, source.pixels.get(), source.coefficients.get()};
+  }
   return {&source.stream(stream), nullptr, home.id, nullptr};
 }
 

@@ -105,18 +105,13 @@ bool ReadAhead::look_at(Job& job) {
     const Record record = job.origin.reader->locate(job.origin.id);
     first.id = job.origin.id;
     first.record = record;
-    if (!needs_none(job.origin) && !is_hot(job.origin, record)) return true;
+    if (!job.origin.needs_none() && !is_hot(job.origin, record)) return true;
     int state = kQueued;
     first.request->state.compare_exchange_strong(state, kResident);
   } catch (const Error&) {
     return false;
   }
   return false;
-}
-
-// Whether decoding will not ask for the record.
-bool ReadAhead::needs_none(const Origin& origin) {
-  return origin.pixels != nullptr && origin.pixels->is_ready(origin.id);
 }
 
 // Where everything has been in the page cache for a while, a look now and then is enough.
@@ -256,7 +251,7 @@ std::optional<LoadedBytes> ReadAhead::worth(const Group& group, uint32_t positio
   const ByteSource::Joins joins = source.joins();
   if (group.needs == nullptr || record.length <= joins.split || origin.entries == nullptr)
     return {};
-  if (origin.reader->has_tier() || origin.reader->wants(origin.id)) return {};
+  if (origin.reader->has_tier() || origin.is_wanted()) return {};
   const std::optional<LoadedBytes> loaded = group.needs(position, origin, record, joins.gap);
   if (!loaded || loaded->size() + joins.split > record.length) return {};
   return loaded;
@@ -285,7 +280,7 @@ void ReadAhead::extend(Job& job, uint64_t sample, int step) try {
     }
     const Origin origin = find_(sample);
     if (origin.reader != job.origin.reader || origin.reader->is_ready(origin.id)) return;
-    if (needs_none(origin)) return;
+    if (origin.needs_none()) return;
     const Record record = origin.reader->locate(origin.id);
     if (origin.reader->find_in_tier(origin.id, record)) return;
     if (groups_.front()->needs != nullptr && has_parts(origin, record)) return;

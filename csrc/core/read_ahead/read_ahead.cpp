@@ -249,8 +249,10 @@ void ReadAhead::ask(Jobs& jobs) {
     }
     // What goes into the node's cache has no need of the page cache.
     const Job::Wanted& first = job.wanted.front();
+    Origin origin = job.origin;
+    origin.id = first.id;
     // Parts need no room for what reading past it takes.
-    job.keep = job.loaded || (!job.origin.reader->wants(first.id) &&
+    job.keep = job.loaded || (!origin.is_wanted() &&
                               is_kept(first.record.shard, job.begin, plan_.keep));
   }
   std::vector<RangeRequest> ranges;

@@ -51,6 +51,7 @@
 #include <vector>
 
 #include "base/loaded_bytes.h"
+#include "cache/coefficient_cache.h"
 #include "cache/pixel_cache.h"
 #include "io/buffer_pool.h"
 #include "io/read_scope.h"
@@ -73,6 +74,18 @@ class ReadAhead {
     uint64_t id;       // in that reader
     // Records whose pixels are there need not be read; nullptr: none.
     const PixelCache* pixels = nullptr;
+    // Likewise, records that are kept as coefficients; what it wants is read whole.
+    const CoefficientCache* coefficients = nullptr;
+
+    // Whether decoding will not ask for the record.
+    [[nodiscard]] bool needs_none() const {
+      return (pixels != nullptr && pixels->is_ready(id)) ||
+             (coefficients != nullptr && coefficients->is_ready(id));
+    }
+    // Whether a cache in memory keeps the record once it has been read.
+    [[nodiscard]] bool is_wanted() const {
+      return reader->wants(id) || (coefficients != nullptr && coefficients->wants(id));
+    }
   };
   using Find = std::function<Origin(uint64_t)>;
 
@@ -144,7 +157,6 @@ class ReadAhead {
   bool next(Jobs& jobs);
   void add_together(Jobs& jobs) noexcept;
   bool look_at(Job& job);
-  static bool needs_none(const Origin& origin);
   static void let_go(Request& request) noexcept;
   bool take_announced();
   bool wait_for_space(uint64_t releases);
