@@ -104,6 +104,13 @@ Packed drawn_segments(Random& random, CoefficientForm form, size_t count) {
     for (const Block& block : blocks) pointers.push_back(block.data());
     auto& bytes = packed.bytes.emplace_back();
     pack_segment_scalar(packed.coding, packed.shapes.back(), pointers.data(), bytes);
+    const MaskClasses classes(packed.coding);
+    for (const SimdLevel level : test::machine_levels()) {
+      std::vector<uint8_t> same(kMostSegmentBytes);
+      const PackSegment pack = pack_segment(level);
+      same.resize(pack(packed.coding, classes, packed.shapes.back(), pointers.data(), same.data()));
+      CHECK(same == bytes);
+    }
     packed.sizes.push_back(bytes.size());
     for (size_t b = 0; b < kSegmentSlack; ++b) bytes.push_back(random.sample());
     bytes.shrink_to_fit();

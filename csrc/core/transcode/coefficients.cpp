@@ -67,16 +67,20 @@ std::vector<uint8_t> write(const JpegParts& parts, CoefficientForm form) {
   record.coding.form = form;
   lay_out_segments(record);
   choose_coding(parts, record);
+  const MaskClasses classes(record.coding);
+  const PackSegment pack = pack_segment(simd_level());
   std::vector<uint16_t> lengths(record.segment_count());
-  std::vector<uint8_t> segments;
+  std::vector<uint8_t> segments(parts.rest.size() + kMostSegmentBytes);
+  size_t used = 0;
   for_each_segment(record, [&](size_t segment, int row, int mcu, const SegmentShape& shape) {
     std::array<const int16_t*, kMaxSegmentBlocks> blocks;
     locate_segment(parts, row, mcu, shape, blocks.data());
-    const size_t before = segments.size();
-    pack_segment(record.coding, shape, blocks.data(), segments);
-    lengths[segment] = static_cast<uint16_t>(segments.size() - before);
+    if (segments.size() < used + kMostSegmentBytes) segments.resize(2 * used + kMostSegmentBytes);
+    const size_t size = pack(record.coding, classes, shape, blocks.data(), &segments[used]);
+    lengths[segment] = static_cast<uint16_t>(size);
+    used += size;
   });
-  return write_record(record, lengths, segments, parts.rest);
+  return write_record(record, lengths, Bytes(segments).first(used), parts.rest);
 }
 
 // The record's coefficients, where split_jpeg() had them.

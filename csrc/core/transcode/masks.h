@@ -6,6 +6,7 @@
 #include <cstdint>
 
 namespace fastload {
+namespace {  // compiled for several instruction sets
 
 // Bit k - 1: coefficient k of the block (64 in zig-zag order) is not zero.
 inline uint64_t mask_of(const int16_t* block) {
@@ -22,4 +23,5 @@ inline uint64_t mask_of(const int16_t* block) {
 // Bytes of such a mask up to its last nonzero one.
 inline size_t mask_bytes(uint64_t mask) { return (std::bit_width(mask) + 7u) / 8; }
 
+}  // namespace
 }  // namespace fastload

@@ -1,154 +1,60 @@
 #include "transcode/segment_writer.h"
 
-#include <algorithm>
-#include <array>
-#include <bit>
-#include <cstdlib>
-
-#include "base/error.h"
-#include "decode/coefficients/mask_codes.h"
-#include "transcode/masks.h"
+#include "transcode/segment_packer.h"
 
 namespace fastload {
 namespace {
 
-// Bits from the lowest on, appended to a vector.
-class BitWriter {
- public:
-  explicit BitWriter(std::vector<uint8_t>& out) : out_(out) {}
-  void put(uint64_t value, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      if (at_ % 8 == 0) out_.push_back(0);
-      out_.back() |= static_cast<uint8_t>((value >> i & 1) << (at_ % 8));
-      ++at_;
+// For any CPU.
+struct WordOps {
+  static uint64_t extract(uint64_t bits, uint64_t mask) {
+    if ((mask & (mask + 1)) == 0) return bits & mask;
+    uint64_t result = 0;
+    for (int at = 0; mask != 0; mask &= mask - 1, ++at) {
+      result |= (bits >> std::countr_zero(mask) & 1) << at;
     }
+    return result;
   }
-
- private:
-  std::vector<uint8_t>& out_;
-  size_t at_ = 0;
+  static uint64_t with_bit(const int16_t* values, int bit) {
+    uint64_t word = 0;
+    for (int i = 0; i < 64; ++i)
+      word |= uint64_t{static_cast<uint16_t>(values[i]) >> bit & 1u} << i;
+    return word;
+  }
+  static uint64_t at_least(const int16_t* values, int limit) {
+    uint64_t word = 0;
+    for (int i = 0; i < 64; ++i) word |= uint64_t{values[i] >= limit} << i;
+    return word;
+  }
+  static void gather(const int16_t* block, uint64_t mask, PackedList& list) {
+    gather_by_bits(block, mask, list);
+  }
 };
-
-void put_dc(BitWriter& bits, const SegmentShape& shape, const int16_t* const* blocks) {
-  std::array<int, kMaxSegmentRows> least{}, widths{};
-  size_t block = 0;
-  for (size_t row = 0; row < shape.rows; ++row) {
-    int most = kLeastDc;
-    least[row] = kMostDc;
-    for (size_t i = 0; i < shape.blocks[row]; ++i, ++block) {
-      least[row] = std::min<int>(least[row], blocks[block][0]);
-      most = std::max<int>(most, blocks[block][0]);
-    }
-    widths[row] = std::bit_width(static_cast<unsigned>(most - least[row]));
-  }
-  for (size_t row = 0; row < shape.rows; ++row) bits.put(static_cast<uint64_t>(widths[row]), 4);
-  for (size_t row = 0; row < shape.rows; ++row) {
-    bits.put(static_cast<uint64_t>(static_cast<int64_t>(least[row])), 12);
-  }
-  block = 0;
-  for (size_t row = 0; row < shape.rows; ++row) {
-    for (size_t i = 0; i < shape.blocks[row]; ++i, ++block) {
-      bits.put(static_cast<uint64_t>(blocks[block][0] - least[row]),
-               static_cast<size_t>(widths[row]));
-    }
-  }
-}
-
-// The shortest class that holds the mask; the first of equals.
-size_t class_of(const SegmentCoding& coding, uint64_t mask) {
-  const auto needed = static_cast<uint8_t>(std::bit_width(mask));
-  size_t best = kMaskClasses;
-  for (size_t i = 0; i < kMaskClasses; ++i) {
-    const uint8_t length = coding.mask_lengths[i];
-    if (length < needed) continue;
-    if (best == kMaskClasses || length < coding.mask_lengths[best]) best = i;
-  }
-  if (best == kMaskClasses) throw Error(ErrorKind::kValue, "a mask is longer than every class");
-  return best;
-}
-
-void put_masks(BitWriter& bits, const SegmentCoding& coding, const SegmentShape& shape,
-               const uint64_t* masks) {
-  if (coding.form == CoefficientForm::kFast) {
-    for (size_t block = 0; block < shape.block_count; ++block) {
-      bits.put(class_of(coding, masks[block]), 4);
-    }
-    for (size_t block = 0; block < shape.block_count; ++block) {
-      bits.put(masks[block], coding.mask_lengths[class_of(coding, masks[block])]);
-    }
-    return;
-  }
-  const MaskCodes& codes = mask_codes();
-  size_t block = 0;
-  for (size_t row = 0; row < shape.rows; ++row) {
-    int before = kFirstCount;
-    for (size_t i = 0; i < shape.blocks[row]; ++i, ++block) {
-      const int count = (std::bit_width(masks[block]) + 7) / 8;
-      const size_t context = count_context(shape.component[row] > 0, before);
-      const MaskCode& first = codes.write_counts[context][static_cast<size_t>(count)];
-      bits.put(first.code, first.length);
-      for (int byte = 0; byte < count; ++byte) {
-        const MaskCode& code =
-            codes.write_bytes[byte_context(byte, count)][masks[block] >> (8 * byte) & 0xFF];
-        bits.put(code.code, code.length);
-      }
-      before = count;
-    }
-  }
-}
-
-void put_values(BitWriter& bits, const std::vector<int16_t>& values, int rice) {
-  if (values.empty()) return;
-  for (const int value : values) bits.put(value < 0 ? 1 : 0, 1);
-  std::vector<uint32_t> quotients;  // q of FORMAT.md
-  for (const int value : values) {
-    quotients.push_back((static_cast<uint32_t>(std::abs(value) - 1) >> rice) + 1);
-  }
-  for (int bit = 0; bit < rice; ++bit) {
-    for (const int value : values) bits.put(static_cast<uint64_t>(std::abs(value) - 1) >> bit, 1);
-  }
-  const auto depth = [](uint32_t q) { return static_cast<int>(std::bit_width(q)) - 1; };
-  int deepest = 0;
-  for (const uint32_t q : quotients) deepest = std::max<int>(deepest, depth(q));
-  for (int plane = 1; plane <= deepest + 1; ++plane) {
-    for (const uint32_t q : quotients) {
-      if (depth(q) >= plane - 1) bits.put(depth(q) >= plane ? 1 : 0, 1);
-    }
-  }
-  for (int bit = 0; bit < deepest; ++bit) {
-    for (const uint32_t q : quotients) {
-      if (depth(q) > bit) bits.put(q >> bit, 1);
-    }
-  }
-}
 
 }  // namespace
 
-void pack_segment_scalar(const SegmentCoding& coding, const SegmentShape& shape,
-                         const int16_t* const* blocks, std::vector<uint8_t>& out) {
-  BitWriter bits(out);
-  put_dc(bits, shape, blocks);
-  std::array<uint64_t, kMaxSegmentBlocks> masks{};
-  for (size_t block = 0; block < shape.block_count; ++block) masks[block] = mask_of(blocks[block]);
-  put_masks(bits, coding, shape, masks.data());
-  std::array<std::vector<int16_t>, 2> lists;
-  size_t block = 0;
-  for (size_t row = 0; row < shape.rows; ++row) {
-    const auto& positions = coding.low[shape.component[row] > 0 ? 1 : 0];
-    for (size_t i = 0; i < shape.blocks[row]; ++i, ++block) {
-      const auto count = static_cast<size_t>((std::bit_width(masks[block]) + 7) / 8);
-      for (size_t k = 1; k < 64; ++k) {
-        if (blocks[block][k] == 0) continue;
-        lists[(positions[count] >> k & 1) != 0 ? 0 : 1].push_back(blocks[block][k]);
-      }
+MaskClasses::MaskClasses(const SegmentCoding& coding) : lengths(coding.mask_lengths) {
+  for (size_t bits = 0; bits < 64; ++bits) {
+    size_t best = kMaskClasses;
+    for (size_t i = 0; i < kMaskClasses; ++i) {
+      if (lengths[i] < bits) continue;
+      if (best == kMaskClasses || lengths[i] < lengths[best]) best = i;
     }
+    of[bits] = static_cast<uint8_t>(best);
   }
-  for (size_t list = 0; list < 2; ++list) put_values(bits, lists[list], coding.rice[list]);
 }
 
-void pack_segment(const SegmentCoding& coding, const SegmentShape& shape,
-                  const int16_t* const* blocks, std::vector<uint8_t>& out) {
-  pack_segment_scalar(coding, shape, blocks, out);
+size_t pack_segment_words(const SegmentCoding& coding, const MaskClasses& classes,
+                          const SegmentShape& shape, const int16_t* const* blocks, uint8_t* to) {
+  return pack_segment_by<WordOps>(coding, classes, shape, blocks, to);
+}
+
+PackSegment pack_segment(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::kAvx512) return pack_segment_avx512;
+  if (level >= SimdLevel::kAvx2) return pack_segment_avx2;
+#endif
+  return pack_segment_words;
 }
 
 }  // namespace fastload

@@ -1,9 +1,11 @@
 // Blocks to a segment of a coefficient record. FORMAT.md, "Coefficient records", is normative.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "base/cpu.h"
 #include "decode/coefficients/segment.h"
 
 namespace fastload {
@@ -12,14 +14,37 @@ constexpr int kLeastDc = -2048;  // 12 bits
 constexpr int kMostDc = 2047;
 constexpr int kMostMagnitude = (1 << 15) - (1 << kMaxRice);  // of an AC coefficient
 
-// Appends the segment of the blocks (64 coefficients each, zig-zag, in the segment's order). The
-// coefficients are inside the bounds above. Throws Error(kValue) for a mask that is longer than
-// every class of coding.mask_lengths (form kFast).
-void pack_segment(const SegmentCoding& coding, const SegmentShape& shape,
-                  const int16_t* const* blocks, std::vector<uint8_t>& out);
+// For masks of each length (bits, 0..63) the shortest class that holds them, the first of equals;
+// kMaskClasses: none does.
+struct MaskClasses {
+  explicit MaskClasses(const SegmentCoding& coding);
+  std::array<uint8_t, kMaskClasses> lengths;
+  std::array<uint8_t, 64> of;
+};
 
-// The same, bit by bit: the reference.
+// The longest segment: the rows' heads, and for each block 12 bits of DC, at most 87 of mask and 63
+// values of at most 32 bits.
+constexpr size_t kMostSegmentBytes = 8 + kMaxSegmentBlocks * (2 + 12 + 63 * 4) + 16;
+
+// Writes the segment of the blocks (64 coefficients each, zig-zag, in the segment's order) to `to`,
+// where kMostSegmentBytes can be written, and returns its bytes; 0 where a mask is longer than
+// every class (form kFast). The coefficients are inside the bounds above. `classes` are the
+// coding's.
+using PackSegment = size_t (*)(const SegmentCoding& coding, const MaskClasses& classes,
+                               const SegmentShape& shape, const int16_t* const* blocks,
+                               uint8_t* to);
+
+PackSegment pack_segment(SimdLevel level);
+
+// The reference, bit by bit as FORMAT.md says it; appends. Throws Error(kValue) for such a mask.
 void pack_segment_scalar(const SegmentCoding& coding, const SegmentShape& shape,
                          const int16_t* const* blocks, std::vector<uint8_t>& out);
+// The writers of each instruction set; "words" for any CPU.
+size_t pack_segment_words(const SegmentCoding& coding, const MaskClasses& classes,
+                          const SegmentShape& shape, const int16_t* const* blocks, uint8_t* to);
+size_t pack_segment_avx2(const SegmentCoding& coding, const MaskClasses& classes,
+                         const SegmentShape& shape, const int16_t* const* blocks, uint8_t* to);
+size_t pack_segment_avx512(const SegmentCoding& coding, const MaskClasses& classes,
+                           const SegmentShape& shape, const int16_t* const* blocks, uint8_t* to);
 
 }  // namespace fastload

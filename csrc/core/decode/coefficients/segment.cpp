@@ -42,8 +42,7 @@ void transform_by_idct(const SegmentBlocks& blocks, size_t first, size_t count,
       const int k = std::countr_zero(left);
       const auto is_low = static_cast<size_t>(lows >> k & 1);
       const size_t list = 1 - is_low, at = next[is_low]++;
-      block[place[k + 1]] =
-          blocks.is_wide[list] ? blocks.words[list][at] : int16_t{blocks.bytes[list][at]};
+      block[place[k + 1]] = value_at(blocks, list, at);
     }
   }
   kernel.transform(coefs.data(), steps, out, stride, static_cast<int>(count));
@@ -77,7 +76,7 @@ void expand_block(const SegmentBlocks& blocks, size_t block, int16_t* coefs) {
     if ((blocks.masks[block] >> k & 1) == 0) continue;
     const size_t list = (blocks.lows[block] >> k & 1) != 0 ? 0 : 1;
     const size_t at = next[list]++;
-    coefs[k] = blocks.is_wide[list] ? blocks.words[list][at] : int16_t{blocks.bytes[list][at]};
+    coefs[k] = value_at(blocks, list, at);
   }
 }
 

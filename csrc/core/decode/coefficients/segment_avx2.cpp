@@ -25,19 +25,39 @@ struct Avx2Ops {
       store(to + 32 * half, _mm256_sub_epi8(_mm256_xor_si256(sum, sign), sign));
     }
   }
-  static void values16(const ValuePlanes& planes, size_t w, int16_t* to) {
-    for (int part = 0; part < 4; ++part) {
-      __m256i sum = _mm256_set1_epi16(1);
-      add_planes(planes, w, [&sum, part](uint64_t plane, int shift) {
-        const __m256i weight = _mm256_set1_epi16(static_cast<int16_t>(1 << shift));
-        sum = _mm256_add_epi16(sum, _mm256_and_si256(word_mask(plane >> (16 * part)), weight));
-      });
-      const __m256i sign = word_mask(planes.sign[w] >> (16 * part));
-      store(to + 16 * part, _mm256_sub_epi16(_mm256_xor_si256(sum, sign), sign));
+  static void values16(const ValuePlanes& planes, size_t w, int8_t* low, int8_t* high) {
+    for (int half = 0; half < 2; ++half) {
+      const __m256i first = words(planes, w, 2 * half), second = words(planes, w, 2 * half + 1);
+      const __m256i byte = _mm256_set1_epi16(0xFF);
+      const __m256i lows =
+          _mm256_packus_epi16(_mm256_and_si256(first, byte), _mm256_and_si256(second, byte));
+      const __m256i highs =
+          _mm256_packs_epi16(_mm256_srai_epi16(first, 8), _mm256_srai_epi16(second, 8));
+      store(low + 32 * half, _mm256_permute4x64_epi64(lows, 0xD8));
+      store(high + 32 * half, _mm256_permute4x64_epi64(highs, 0xD8));
     }
+  }
+  static void extend(const int8_t* low, int8_t* high) {
+    for (int half = 0; half < 2; ++half) {
+      const __m256i values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(low + 32 * half));
+      store(high + 32 * half, _mm256_cmpgt_epi8(_mm256_setzero_si256(), values));
+    }
+  }
+  static void copy(const uint8_t* data, size_t at, size_t words, uint64_t* plane) {
+    for (size_t w = 0; w < words; ++w) plane[w] = whole_word_at(data, at + 64 * w);
   }
 
  private:
+  // Sixteen values of a word.
+  static __m256i words(const ValuePlanes& planes, size_t w, int part) {
+    __m256i sum = _mm256_set1_epi16(1);
+    add_planes(planes, w, [&sum, part](uint64_t plane, int shift) {
+      const __m256i weight = _mm256_set1_epi16(static_cast<int16_t>(1 << shift));
+      sum = _mm256_add_epi16(sum, _mm256_and_si256(word_mask(plane >> (16 * part)), weight));
+    });
+    const __m256i sign = word_mask(planes.sign[w] >> (16 * part));
+    return _mm256_sub_epi16(_mm256_xor_si256(sum, sign), sign);
+  }
   static void store(void* to, __m256i values) {
     _mm256_storeu_si256(static_cast<__m256i*>(to), values);
   }
@@ -118,11 +138,14 @@ inline uint64_t load64(const int8_t* from) {
   return word;
 }
 
-// The AC coefficients of a block in natural order, a byte each: rows 2i and 2i + 1 in rows[i].
-void spread_bytes(const SegmentBlocks& blocks, size_t block, __m128i* rows) {
+using ListBytes = std::array<std::array<int8_t, SegmentBlocks::kValues>, 2>;
+
+// The values of a block's AC coefficients in natural order, a byte each: rows 2i and 2i + 1 in
+// rows[i]. `values` are the lists'.
+void spread(const SegmentBlocks& blocks, const ListBytes& values, size_t block, __m128i* rows) {
   uint64_t lows = blocks.lows[block], highs = blocks.masks[block] & ~lows;
-  const int8_t* a = blocks.bytes[0].data() + blocks.starts[0][block];
-  const int8_t* b = blocks.bytes[1].data() + blocks.starts[1][block];
+  const int8_t* a = values[0].data() + blocks.starts[0][block];
+  const int8_t* b = values[1].data() + blocks.starts[1][block];
   __m128i zigzag[4];
   for (__m128i& half : zigzag) {
     uint64_t words[2];
@@ -142,33 +165,25 @@ void spread_bytes(const SegmentBlocks& blocks, size_t block, __m128i* rows) {
   rows[3] = rows_of<3>(zigzag);
 }
 
-void load_bytes(const SegmentBlocks& blocks, size_t first, __m256i* x) {
+void load_group(const SegmentBlocks& blocks, size_t first, __m256i* x) {
   __m128i left[4], right[4];
-  spread_bytes(blocks, first, left);
-  spread_bytes(blocks, first + 1, right);
-  for (size_t i = 0; i < 4; ++i) {
-    x[2 * i] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(left[i], right[i]));
-    x[2 * i + 1] = _mm256_cvtepi8_epi16(_mm_unpackhi_epi64(left[i], right[i]));
-  }
-}
-
-// The same where a list has words.
-void load_words(const SegmentBlocks& blocks, size_t first, __m256i* x) {
-  alignas(32) std::array<int16_t, 8 * 16> rows{};
-  for (size_t i = 0; i < 2; ++i) {
-    const uint64_t lows = blocks.lows[first + i];
-    size_t next[2] = {blocks.starts[1][first + i], blocks.starts[0][first + i]};
-    for (uint64_t left = blocks.masks[first + i]; left != 0; left &= left - 1) {
-      const int k = std::countr_zero(left);
-      const auto is_low = static_cast<size_t>(lows >> k & 1);
-      const size_t list = 1 - is_low, at = next[is_low]++;
-      const size_t natural = kOrder[static_cast<size_t>(k)];
-      rows[natural / 8 * 16 + 8 * i + natural % 8] =
-          blocks.is_wide[list] ? blocks.words[list][at] : int16_t{blocks.bytes[list][at]};
+  spread(blocks, blocks.bytes, first, left);
+  spread(blocks, blocks.bytes, first + 1, right);
+  if (!blocks.is_wide) {
+    for (size_t i = 0; i < 4; ++i) {
+      x[2 * i] = _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(left[i], right[i]));
+      x[2 * i + 1] = _mm256_cvtepi8_epi16(_mm_unpackhi_epi64(left[i], right[i]));
     }
+    return;
   }
-  for (size_t row = 0; row < 8; ++row) {
-    x[row] = _mm256_load_si256(reinterpret_cast<const __m256i*>(&rows[row * 16]));
+  __m128i left_high[4], right_high[4];
+  spread(blocks, blocks.highs, first, left_high);
+  spread(blocks, blocks.highs, first + 1, right_high);
+  for (size_t i = 0; i < 4; ++i) {
+    x[2 * i] = _mm256_setr_m128i(_mm_unpacklo_epi8(left[i], left_high[i]),
+                                 _mm_unpacklo_epi8(right[i], right_high[i]));
+    x[2 * i + 1] = _mm256_setr_m128i(_mm_unpackhi_epi8(left[i], left_high[i]),
+                                     _mm_unpackhi_epi8(right[i], right_high[i]));
   }
 }
 
@@ -183,14 +198,9 @@ void transform_segment_avx2(const SegmentBlocks& blocks, size_t first, size_t co
                             const uint16_t* steps, uint8_t* out, size_t stride) {
   __m256i step_rows[8];
   for (int row = 0; row < 8; ++row) step_rows[row] = V256::repeat_lane(steps + row * 8);
-  const bool has_words = blocks.is_wide[0] || blocks.is_wide[1];
   for (size_t block = first; block < first + count; block += 2, out += 16) {
     __m256i x[8];
-    if (has_words) {
-      load_words(blocks, block, x);
-    } else {
-      load_bytes(blocks, block, x);
-    }
+    load_group(blocks, block, x);
     const __m256i dcs = _mm256_setr_epi64x(static_cast<uint16_t>(blocks.dc[block]), 0,
                                            static_cast<uint16_t>(blocks.dc[block + 1]), 0);
     x[0] = _mm256_or_si256(x[0], dcs);

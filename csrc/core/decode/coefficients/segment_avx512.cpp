@@ -1,5 +1,7 @@
 #if defined(__x86_64__)
 
+#include <algorithm>
+
 #include "base/vectors.h"
 #include "decode/coefficients/segment_reader.h"
 #include "decode/jpeg/idct_v512.h"
@@ -23,7 +25,8 @@ struct Avx512Ops {
     const __m512i zero = _mm512_setzero_si512();
     _mm512_storeu_si512(to, _mm512_mask_sub_epi8(sum, planes.sign[w], zero, sum));
   }
-  static void values16(const ValuePlanes& planes, size_t w, int16_t* to) {
+  static void values16(const ValuePlanes& planes, size_t w, int8_t* low, int8_t* high) {
+    __m512i halves[2];
     for (int half = 0; half < 2; ++half) {
       __m512i sum = _mm512_set1_epi16(1);
       const auto add = [&sum, half](uint64_t plane, int shift) {
@@ -32,8 +35,37 @@ struct Avx512Ops {
       };
       add_planes(planes, w, add);
       const auto sign = static_cast<__mmask32>(planes.sign[w] >> (32 * half));
-      _mm512_storeu_si512(to + 32 * half,
-                          _mm512_mask_sub_epi16(sum, sign, _mm512_setzero_si512(), sum));
+      halves[half] = _mm512_mask_sub_epi16(sum, sign, _mm512_setzero_si512(), sum);
+    }
+    // The even bytes of both halves, and the odd ones.
+    alignas(64) static constexpr std::array<uint8_t, 64> kEven = [] {
+      std::array<uint8_t, 64> places{};
+      for (size_t i = 0; i < 64; ++i) places[i] = static_cast<uint8_t>(2 * i);
+      return places;
+    }();
+    const __m512i even = _mm512_load_si512(kEven.data());
+    const __m512i odd = _mm512_add_epi8(even, _mm512_set1_epi8(1));
+    _mm512_storeu_si512(low, _mm512_permutex2var_epi8(halves[0], even, halves[1]));
+    _mm512_storeu_si512(high, _mm512_permutex2var_epi8(halves[0], odd, halves[1]));
+  }
+  static void extend(const int8_t* low, int8_t* high) {
+    _mm512_storeu_si512(high, _mm512_movm_epi8(_mm512_movepi8_mask(_mm512_loadu_si512(low))));
+  }
+  // Eight words at a time: a word is the lowest bits of two at the byte that it begins in.
+  static void copy(const uint8_t* data, size_t at, size_t words, uint64_t* plane) {
+    const __m512i shift = _mm512_set1_epi64(static_cast<int64_t>(at % 8));
+    for (size_t w = 0; w < words; w += 8) {
+      const uint8_t* const from = data + at / 8 + 8 * w;
+      // Only bytes that belong to the words, and one more: the slack has no room for whole vectors.
+      const auto used = static_cast<__mmask8>((1u << std::min<size_t>(words - w, 8)) - 1);
+      const __m512i first = _mm512_maskz_loadu_epi64(used, from);
+      const __m512i next = _mm512_maskz_loadu_epi64(used, from + 1);
+      // The upper bits of the next byte: what the first word's shift leaves free.
+      const __m512i word =
+          _mm512_or_si512(_mm512_srlv_epi64(first, shift),
+                          _mm512_sllv_epi64(_mm512_srli_epi64(next, 56),
+                                            _mm512_sub_epi64(_mm512_set1_epi64(64), shift)));
+      _mm512_mask_storeu_epi64(plane + w, used, word);
     }
   }
 
@@ -50,87 +82,65 @@ struct Avx512Ops {
 };
 
 // For each place in natural order its zig-zag position.
-struct NaturalOrder {
-  alignas(64) std::array<uint8_t, 64> bytes{};
-  alignas(64) std::array<uint16_t, 64> words{};
-};
-const NaturalOrder kNatural = [] {
-  NaturalOrder order;
-  for (size_t k = 0; k < 64; ++k) {
-    order.bytes[kZigzag[k]] = static_cast<uint8_t>(k);
-    order.words[kZigzag[k]] = static_cast<uint16_t>(k);
-  }
+alignas(64) const std::array<uint8_t, 64> kNatural = [] {
+  std::array<uint8_t, 64> order{};
+  for (size_t k = 0; k < 64; ++k) order[kZigzag[k]] = static_cast<uint8_t>(k);
   return order;
 }();
 
-// The AC coefficients of a block in natural order, a byte each.
-__m512i spread_bytes(const SegmentBlocks& blocks, size_t block, __m512i order) {
+// The values of a block's AC coefficients in natural order, a byte each; `values` are the lists'.
+__m512i spread(const SegmentBlocks& blocks,
+               const std::array<std::array<int8_t, SegmentBlocks::kValues>, 2>& values,
+               size_t block, __m512i order) {
   const uint64_t lows = blocks.lows[block], highs = blocks.masks[block] & ~lows;
-  const __m512i a = _mm512_loadu_si512(blocks.bytes[0].data() + blocks.starts[0][block]);
-  const __m512i b = _mm512_loadu_si512(blocks.bytes[1].data() + blocks.starts[1][block]);
+  const __m512i a = _mm512_loadu_si512(values[0].data() + blocks.starts[0][block]);
+  const __m512i b = _mm512_loadu_si512(values[1].data() + blocks.starts[1][block]);
   const __m512i zigzag = _mm512_mask_expand_epi8(_mm512_maskz_expand_epi8(lows, a), highs, b);
   return _mm512_permutexvar_epi8(order, zigzag);
 }
 
-// Of rows with the four blocks' bytes, `pair` has one in each half.
-void widen_rows(__m512i pair, __m512i& first, __m512i& second) {
-  first = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(pair));
-  second = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(pair, 1));
-}
+// Rows of bytes of four blocks side by side: rows[i] has the rows kFirst[i] and kFirst[i] + 2.
+constexpr std::array<size_t, 4> kFirst{0, 1, 4, 5};
 
-void load_bytes(const SegmentBlocks& blocks, size_t first, __m512i* x) {
-  const __m512i order = _mm512_load_si512(kNatural.bytes.data());
-  const __m512i b0 = spread_bytes(blocks, first, order);
-  const __m512i b1 = spread_bytes(blocks, first + 1, order);
-  const __m512i b2 = spread_bytes(blocks, first + 2, order);
-  const __m512i b3 = spread_bytes(blocks, first + 3, order);
-  // Rows of blocks side by side: 8 bytes are a row.
+void load_rows(const SegmentBlocks& blocks,
+               const std::array<std::array<int8_t, SegmentBlocks::kValues>, 2>& values,
+               size_t first, __m512i* rows) {
+  const __m512i order = _mm512_load_si512(kNatural.data());
+  const __m512i b0 = spread(blocks, values, first, order);
+  const __m512i b1 = spread(blocks, values, first + 1, order);
+  const __m512i b2 = spread(blocks, values, first + 2, order);
+  const __m512i b3 = spread(blocks, values, first + 3, order);
   const __m512i even01 = _mm512_unpacklo_epi64(b0, b1), odd01 = _mm512_unpackhi_epi64(b0, b1);
   const __m512i even23 = _mm512_unpacklo_epi64(b2, b3), odd23 = _mm512_unpackhi_epi64(b2, b3);
   const __m512i upper = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
   const __m512i lower = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
-  widen_rows(_mm512_permutex2var_epi64(even01, upper, even23), x[0], x[2]);
-  widen_rows(_mm512_permutex2var_epi64(odd01, upper, odd23), x[1], x[3]);
-  widen_rows(_mm512_permutex2var_epi64(even01, lower, even23), x[4], x[6]);
-  widen_rows(_mm512_permutex2var_epi64(odd01, lower, odd23), x[5], x[7]);
+  rows[0] = _mm512_permutex2var_epi64(even01, upper, even23);
+  rows[1] = _mm512_permutex2var_epi64(odd01, upper, odd23);
+  rows[2] = _mm512_permutex2var_epi64(even01, lower, even23);
+  rows[3] = _mm512_permutex2var_epi64(odd01, lower, odd23);
 }
 
-// 32 values of a list, as words, at the ones of `mask`.
-__m512i spread_words(const SegmentBlocks& blocks, size_t list, size_t at, uint32_t mask) {
-  const __m512i values =
-      blocks.is_wide[list] ? _mm512_loadu_si512(blocks.words[list].data() + at)
-                           : _mm512_cvtepi8_epi16(_mm256_loadu_si256(
-                                 reinterpret_cast<const __m256i*>(blocks.bytes[list].data() + at)));
-  return _mm512_maskz_expand_epi16(mask, values);
-}
-
-// The same as load_bytes() where a list has words.
-void load_words(const SegmentBlocks& blocks, size_t first, __m512i* x) {
-  alignas(64) std::array<int16_t, 8 * 32> rows;
-  const __m512i upper = _mm512_load_si512(kNatural.words.data());
-  const __m512i lower = _mm512_load_si512(kNatural.words.data() + 32);
-  for (size_t i = 0; i < 4; ++i) {
-    const uint64_t lists[2] = {blocks.lows[first + i],
-                               blocks.masks[first + i] & ~blocks.lows[first + i]};
-    __m512i halves[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    for (size_t list = 0; list < 2; ++list) {
-      const size_t at = blocks.starts[list][first + i];
-      const auto low = static_cast<uint32_t>(lists[list]);
-      const auto high = static_cast<uint32_t>(lists[list] >> 32);
-      const size_t next = at + static_cast<size_t>(std::popcount(low));
-      halves[0] = _mm512_or_si512(halves[0], spread_words(blocks, list, at, low));
-      halves[1] = _mm512_or_si512(halves[1], spread_words(blocks, list, next, high));
+void load_group(const SegmentBlocks& blocks, size_t first, __m512i* x) {
+  __m512i low[4];
+  load_rows(blocks, blocks.bytes, first, low);
+  if (!blocks.is_wide) {
+    for (size_t i = 0; i < 4; ++i) {
+      x[kFirst[i]] = _mm512_cvtepi8_epi16(_mm512_castsi512_si256(low[i]));
+      x[kFirst[i] + 2] = _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64(low[i], 1));
     }
-    const __m512i natural[2] = {_mm512_permutex2var_epi16(halves[0], upper, halves[1]),
-                                _mm512_permutex2var_epi16(halves[0], lower, halves[1])};
-    alignas(64) std::array<int16_t, 64> block;
-    _mm512_store_si512(block.data(), natural[0]);
-    _mm512_store_si512(block.data() + 32, natural[1]);
-    for (size_t row = 0; row < 8; ++row) {
-      std::memcpy(&rows[row * 32 + i * 8], &block[row * 8], 16);
-    }
+    return;
   }
-  for (size_t row = 0; row < 8; ++row) x[row] = _mm512_load_si512(&rows[row * 32]);
+  __m512i high[4];
+  load_rows(blocks, blocks.highs, first, high);
+  // Bytes side by side, eight of each in a lane: a row of a block.
+  const __m512i pairs_low = _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3);
+  const __m512i pairs_high = _mm512_setr_epi64(4, 4, 5, 5, 6, 6, 7, 7);
+  for (size_t i = 0; i < 4; ++i) {
+    x[kFirst[i]] = _mm512_unpacklo_epi8(_mm512_permutexvar_epi64(pairs_low, low[i]),
+                                        _mm512_permutexvar_epi64(pairs_low, high[i]));
+    x[kFirst[i] + 2] = _mm512_unpacklo_epi8(_mm512_permutexvar_epi64(pairs_high, low[i]),
+                                            _mm512_permutexvar_epi64(pairs_high, high[i]));
+  }
 }
 
 }  // namespace
@@ -144,14 +154,9 @@ void transform_segment_avx512(const SegmentBlocks& blocks, size_t first, size_t 
                               const uint16_t* steps, uint8_t* out, size_t stride) {
   __m512i step_rows[8];
   for (int row = 0; row < 8; ++row) step_rows[row] = V512::repeat_lane(steps + row * 8);
-  const bool has_words = blocks.is_wide[0] || blocks.is_wide[1];
   for (size_t block = first; block < first + count; block += 4, out += 32) {
     __m512i x[8];
-    if (has_words) {
-      load_words(blocks, block, x);
-    } else {
-      load_bytes(blocks, block, x);
-    }
+    load_group(blocks, block, x);
     const __m128i dc = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&blocks.dc[block]));
     const __m512i dcs = _mm512_maskz_expand_epi16(0x01010101, _mm512_castsi128_si512(dc));
     x[0] = _mm512_or_si512(x[0], dcs);

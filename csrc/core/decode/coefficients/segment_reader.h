@@ -3,7 +3,10 @@
 //
 //   Ops::deposit(bits, mask)   the lowest bits of `bits`, one after another, at the ones of `mask`
 //   Ops::add_offsets(offsets, least, to)   four 16-bit offsets + least, to to[0..4)
-//   Ops::values8(planes, word, to), values16(...)   64 values of a list
+//   Ops::copy(data, at, words, plane)      64 bits a word, one word after another
+//   Ops::values8(planes, word, to)         64 values of a list
+//   Ops::values16(planes, word, low, high) the same in two bytes each
+//   Ops::extend(low, high)                 the high bytes of 64 values that fit into one
 #pragma once
 
 #include <array>
@@ -42,15 +45,16 @@ struct BitPlace {
 
 // The planes of a list, one bit for each value: 64 to a word.
 struct ValuePlanes {
-  static constexpr size_t kWords = kMaxSegmentBlocks * 63 / 64 + 1;
+  static constexpr size_t kWords =
+      kMaxSegmentBlocks * 63 / 64 + 8;  // copy() writes eight at a time
   static constexpr int kMostDepth = 15;
   using Plane = std::array<uint64_t, kWords>;
   size_t words;
   int rice;
-  int deepest;  // the last S_j with a one; deep[0] has all values
+  int deepest;  // the last S_j with a one
   Plane sign;
   std::array<Plane, kMaxRice> raw;
-  std::array<Plane, kMostDepth + 1> deep;
+  std::array<Plane, kMostDepth + 1> deep;  // [j]: S_j
   std::array<Plane, kMostDepth> low;
 };
 
@@ -176,24 +180,28 @@ template <class Ops>
 bool read_planes(BitPlace& place, size_t count, int rice, ValuePlanes& planes) {
   planes.words = (count + 63) / 64;
   planes.rice = rice;
-  for (size_t w = 0; w < planes.words; ++w) planes.deep[0][w] = ~uint64_t{0};
-  if (count % 64 != 0) planes.deep[0][planes.words - 1] = lowest(~uint64_t{0}, count % 64);
-  const auto& all = planes.deep[0];
-  if (!place.has(count * (1 + static_cast<size_t>(rice)))) return false;
-  read_plane<Ops>(place, all, planes.words, planes.sign);
-  for (int bit = 0; bit < rice; ++bit) {
-    read_plane<Ops>(place, all, planes.words, planes.raw[static_cast<size_t>(bit)]);
+  const uint64_t last = ~uint64_t{0} >> (64 * planes.words - count);
+  // Planes that have a bit of every value are whole runs of bits. What their last words have behind
+  // the list's end becomes values that nobody reads.
+  if (!place.has(count * (2 + static_cast<size_t>(rice)))) return false;
+  Ops::copy(place.data, place.at, planes.words, planes.sign.data());
+  place.at += count;
+  for (int bit = 0; bit < rice; ++bit, place.at += count) {
+    Ops::copy(place.data, place.at, planes.words, planes.raw[static_cast<size_t>(bit)].data());
   }
   std::array<size_t, ValuePlanes::kMostDepth + 1> members;
-  members[0] = count;
   size_t deepest = 0;
-  while (true) {  // S_1, S_2, ...
-    if (!place.has(members[deepest])) return false;
-    const size_t ones =
-        read_plane<Ops>(place, planes.deep[deepest], planes.words, planes.deep[deepest + 1]);
-    if (ones == 0) break;
+  auto& first = planes.deep[1];
+  Ops::copy(place.data, place.at, planes.words, first.data());  // S_1
+  place.at += count;
+  first[planes.words - 1] &= last;
+  size_t ones = 0;
+  for (size_t w = 0; w < planes.words; ++w) ones += static_cast<size_t>(std::popcount(first[w]));
+  while (ones > 0) {  // S_2, S_3, ...
     members[++deepest] = ones;
     if (deepest + static_cast<size_t>(rice) >= ValuePlanes::kMostDepth) return false;
+    if (!place.has(ones)) return false;
+    ones = read_plane<Ops>(place, planes.deep[deepest], planes.words, planes.deep[deepest + 1]);
   }
   for (size_t bit = 0; bit < deepest; ++bit) {  // low_0, low_1, ...
     if (!place.has(members[bit + 1])) return false;
@@ -204,19 +212,32 @@ bool read_planes(BitPlace& place, size_t count, int rice, ValuePlanes& planes) {
 }
 
 template <class Ops>
-bool read_list(BitPlace& place, const SegmentCoding& coding, size_t list, size_t count,
-               SegmentBlocks& blocks) {
-  blocks.is_wide[list] = false;
-  if (count == 0) return true;
-  ValuePlanes planes;
-  if (!read_planes<Ops>(place, count, coding.rice[list], planes)) return false;
-  // The largest magnitude that the planes can say is 2^(rice + deepest + 1) - 2^rice.
-  blocks.is_wide[list] = planes.rice + planes.deepest > 6;
-  for (size_t w = 0; w < planes.words; ++w) {
-    if (blocks.is_wide[list]) {
-      Ops::values16(planes, w, blocks.words[list].data() + 64 * w);
-    } else {
-      Ops::values8(planes, w, blocks.bytes[list].data() + 64 * w);
+bool read_lists(BitPlace& place, const SegmentCoding& coding, size_t blocks_end,
+                SegmentBlocks& blocks) {
+  std::array<bool, 2> is_wide{};
+  std::array<size_t, 2> words{};
+  for (size_t list = 0; list < 2; ++list) {
+    const size_t count = blocks.starts[list][blocks_end];
+    if (count == 0) continue;
+    ValuePlanes planes;
+    if (!read_planes<Ops>(place, count, coding.rice[list], planes)) return false;
+    words[list] = planes.words;
+    // The largest magnitude that the planes can say is 2^(rice + deepest + 1) - 2^rice.
+    is_wide[list] = planes.rice + planes.deepest > 6;
+    int8_t* const low = blocks.bytes[list].data();
+    for (size_t w = 0; w < planes.words; ++w) {
+      if (is_wide[list]) {
+        Ops::values16(planes, w, low + 64 * w, blocks.highs[list].data() + 64 * w);
+      } else {
+        Ops::values8(planes, w, low + 64 * w);
+      }
+    }
+  }
+  blocks.is_wide = is_wide[0] || is_wide[1];
+  for (size_t list = 0; list < 2; ++list) {
+    if (!blocks.is_wide || is_wide[list]) continue;
+    for (size_t w = 0; w < words[list]; ++w) {
+      Ops::extend(blocks.bytes[list].data() + 64 * w, blocks.highs[list].data() + 64 * w);
     }
   }
   return true;
@@ -233,11 +254,7 @@ bool unpack_segment(const SegmentCoding& coding, const SegmentSource& source,
               : !read_coded_masks(place, coding, shape, blocks)) {
     return false;
   }
-  for (size_t list = 0; list < 2; ++list) {
-    if (!read_list<Ops>(place, coding, list, blocks.starts[list][shape.block_count], blocks)) {
-      return false;
-    }
-  }
+  if (!read_lists<Ops>(place, coding, shape.block_count, blocks)) return false;
   // What is left is less than a byte of zeros.
   const size_t left = place.bits - place.at;
   return left < 8 && lowest(word_at(place.data, place.at), left) == 0;

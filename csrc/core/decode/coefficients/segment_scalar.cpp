@@ -114,7 +114,7 @@ void split_lists(const SegmentCoding& coding, const SegmentShape& shape, Segment
   blocks.starts[1][block] = static_cast<uint16_t>(high);
 }
 
-bool read_values(BitReader& bits, size_t count, int rice, int16_t* values) {
+bool read_values(BitReader& bits, size_t count, int rice, int8_t* lows, int8_t* highs) {
   if (count == 0) return true;
   std::array<uint8_t, SegmentBlocks::kValues> depth{};
   std::array<uint16_t, SegmentBlocks::kValues> quotient{}, raw{}, sign{};
@@ -147,7 +147,9 @@ bool read_values(BitReader& bits, size_t count, int rice, int16_t* values) {
   for (size_t i = 0; i < count; ++i) {
     const int q = (1 << depth[i] | quotient[i]) - 1;
     const int magnitude = 1 + raw[i] + (q << rice);
-    values[i] = static_cast<int16_t>(sign[i] != 0 ? -magnitude : magnitude);
+    const int value = sign[i] != 0 ? -magnitude : magnitude;
+    lows[i] = static_cast<int8_t>(value);
+    highs[i] = static_cast<int8_t>(value >> 8);
   }
   return true;
 }
@@ -164,10 +166,10 @@ bool unpack(const SegmentCoding& coding, const SegmentSource& source, SegmentBlo
   }
   if (!ok || !bits.has(0)) return false;
   split_lists(coding, shape, blocks);
+  blocks.is_wide = true;
   for (size_t list = 0; list < 2; ++list) {
-    blocks.is_wide[list] = true;
     if (!read_values(bits, blocks.starts[list][shape.block_count], coding.rice[list],
-                     blocks.words[list].data())) {
+                     blocks.bytes[list].data(), blocks.highs[list].data())) {
       return false;
     }
   }

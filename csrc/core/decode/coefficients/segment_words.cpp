@@ -19,12 +19,14 @@ struct WordOps {
       to[i] = static_cast<int16_t>(least + static_cast<int>(offsets >> (16 * i) & 0xFFFF));
     }
   }
-  template <class Value>
-  static void values(const ValuePlanes& planes, size_t w, Value* to) {
-    std::array<uint16_t, 64> sums;
+  static void copy(const uint8_t* data, size_t at, size_t words, uint64_t* plane) {
+    for (size_t w = 0; w < words; ++w) plane[w] = whole_word_at(data, at + 64 * w);
+  }
+  static std::array<int, 64> values(const ValuePlanes& planes, size_t w) {
+    std::array<int, 64> sums;
     sums.fill(1);
     const auto add = [&sums](uint64_t plane, int shift) {
-      for (size_t i = 0; i < 64; ++i) sums[i] += static_cast<uint16_t>((plane >> i & 1) << shift);
+      for (size_t i = 0; i < 64; ++i) sums[i] += static_cast<int>(plane >> i & 1) << shift;
     };
     for (int bit = 0; bit < planes.rice; ++bit) add(planes.raw[static_cast<size_t>(bit)][w], bit);
     for (int bit = 0; bit < planes.deepest; ++bit) {
@@ -34,11 +36,24 @@ struct WordOps {
     }
     for (size_t i = 0; i < 64; ++i) {
       const int sign = -static_cast<int>(planes.sign[w] >> i & 1);
-      to[i] = static_cast<Value>((sums[i] ^ sign) - sign);
+      sums[i] = (sums[i] ^ sign) - sign;
+    }
+    return sums;
+  }
+  static void values8(const ValuePlanes& planes, size_t w, int8_t* to) {
+    const auto all = values(planes, w);
+    for (size_t i = 0; i < 64; ++i) to[i] = static_cast<int8_t>(all[i]);
+  }
+  static void values16(const ValuePlanes& planes, size_t w, int8_t* low, int8_t* high) {
+    const auto all = values(planes, w);
+    for (size_t i = 0; i < 64; ++i) {
+      low[i] = static_cast<int8_t>(all[i]);
+      high[i] = static_cast<int8_t>(all[i] >> 8);
     }
   }
-  static void values8(const ValuePlanes& planes, size_t w, int8_t* to) { values(planes, w, to); }
-  static void values16(const ValuePlanes& planes, size_t w, int16_t* to) { values(planes, w, to); }
+  static void extend(const int8_t* low, int8_t* high) {
+    for (size_t i = 0; i < 64; ++i) high[i] = low[i] < 0 ? -1 : 0;
+  }
 };
 
 }  // namespace
