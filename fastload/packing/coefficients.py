@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fastload._native import _C
 from fastload.errors import FastloadError
 from fastload.machine.sizes import counted
@@ -47,7 +49,7 @@ def to_record(jpeg: bytes, form: str) -> tuple[bytes, Outcome]:
         form: one of :data:`FORMS`.
     """
     try:
-        record = _C.to_coefficients(jpeg, form)
+        record = _C.to_coefficients(np.frombuffer(jpeg, np.uint8), form)
     except FastloadError as error:
         reason = str(error).removeprefix(_PREFIX).rstrip(".")
         return jpeg, Outcome(len(jpeg), 0, reason)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from fastload._native import _C
 
 __all__ = [
@@ -56,4 +58,4 @@ def file_of(codec: int, record: bytes) -> bytes:
     Raises:
         DecodeError: a damaged coefficient record.
     """
-    return bytes(_C.coefficients_to_jpeg(record)) if codec == COEFFICIENTS else record
+    return _C.coefficients_to_jpeg(np.frombuffer(record, np.uint8)) if codec == COEFFICIENTS else record

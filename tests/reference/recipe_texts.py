@@ -198,7 +198,8 @@ PPM_MAIN = """#include <cstdio>
 namespace fastload {
 // In place of the codecs that need libraries.
 constexpr CodecRow kNone{Codec::kUnknown, "", "", "", "", nullptr, nullptr, nullptr};
-constinit const CodecRow kJpegCodec = kNone, kPngCodec = kNone, kWebpCodec = kNone;
+constinit const CodecRow kJpegCodec = kNone, kPngCodec = kNone, kWebpCodec = kNone,
+                   kCoefficientsCodec = kNone;
 constinit const CodecRow kGifCodec = kNone, kBmpCodec = kNone, kTiffCodec = kNone, kRawCodec = kNone;
 }  // namespace fastload
 
