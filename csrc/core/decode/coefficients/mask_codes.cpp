@@ -2,7 +2,8 @@
 
 namespace fastload {
 
-// Made by tools/train_mask_codes.py.
+// Found by package-merge (limits of 7 and 10 bits) on counts over 500 photographs of ImageNet, each
+// count times 50 plus 1.
 const std::array<std::string_view, kCountContexts> kCountLengths{
     "124446666", "312457777", "631246677", "753133467", "554333332", "665332234",
     "776542223", "776543222", "777754321", "123646677", "312555677", "621355666",
