@@ -23,8 +23,9 @@ class SequentialBlocks {
  public:
   SequentialBlocks(const ComponentCodes& dc, const ComponentCodes& ac) : dc_(dc), ac_(ac) {}
 
-  void write(ScanBits& out, int component, const int16_t* block) {
+  void write(ScanBits& bits, int component, const int16_t* block) {
     const auto c = static_cast<size_t>(component);
+    ScanBits::Cursor out = bits.cursor();
     const Category dc = category(block[0] - before_[c]);
     before_[c] = block[0];
     put_symbol(out, dc_[c], dc.size, dc.bits, dc.size);
@@ -39,6 +40,7 @@ class SequentialBlocks {
       last = k;
     }
     if (last < 63) put_symbol(out, codes, kBlockEnd, 0, 0);
+    bits.move_to(out);
   }
   void restart() { before_ = {}; }
   void finish(ScanBits&) {}

@@ -15,22 +15,61 @@ class ScanBits {
  public:
   explicit ScanBits(std::vector<uint8_t>& out) : out_(out), used_(out.size()) {}
 
+  // What is being written, apart from the buffer: a copy of it lives in registers while a block is
+  // written.
+  struct Cursor {
+    uint64_t word;
+    int free;  // bits of word
+    uint8_t* to;
+
+    // The lowest `count` bits of `bits`, whose others are zero; at most 32.
+    void put(uint64_t bits, int count) {
+      free -= count;
+      if (free >= 0) [[likely]] {
+        word |= bits << free;
+        return;
+      }
+      word |= bits >> -free;
+      flush_word();
+      free += 64;
+      word = bits << free;
+    }
+    void put_byte(uint8_t byte) {
+      *to++ = byte;
+      if (byte == 0xFF) *to++ = 0;
+    }
+
+   private:
+    void flush_word() {
+      // A byte of all ones anywhere: its complement has a zero byte ("Bit Twiddling Hacks",
+      // S. E. Anderson).
+      const uint64_t inverse = ~word;
+      if (((inverse - 0x0101010101010101u) & ~inverse & 0x8080808080808080u) == 0) [[likely]] {
+        uint64_t bytes = word;
+        if constexpr (std::endian::native == std::endian::little) bytes = __builtin_bswap64(bytes);
+        std::memcpy(to, &bytes, 8);
+        to += 8;
+        return;
+      }
+      for (int shift = 56; shift >= 0; shift -= 8) put_byte(static_cast<uint8_t>(word >> shift));
+    }
+  };
+  [[nodiscard]] Cursor cursor() { return {word_, free_, out_.data() + used_}; }
+  void move_to(const Cursor& cursor) {
+    word_ = cursor.word;
+    free_ = cursor.free;
+    used_ = static_cast<size_t>(cursor.to - out_.data());
+  }
+
   // Room for `bytes` before stuffing. To be called before that many are put.
   void reserve(size_t bytes) {
     const size_t needed = used_ + 2 * bytes + 16;
     if (out_.size() < needed) out_.resize(needed + out_.size() / 2);
   }
-  // The lowest `count` bits of `bits`, whose others are zero; at most 32.
   void put(uint64_t bits, int count) {
-    free_ -= count;
-    if (free_ >= 0) {
-      word_ |= bits << free_;
-      return;
-    }
-    word_ |= bits >> -free_;
-    flush_word();
-    free_ += 64;
-    word_ = bits << free_;
+    Cursor at = cursor();
+    at.put(bits, count);
+    move_to(at);
   }
   // Fills up the last byte.
   void pad(bool with_ones) {
@@ -38,12 +77,14 @@ class ScanBits {
     const int spare = (8 - filled % 8) % 8;
     reserve(8);
     if (spare > 0) put(with_ones ? (1u << spare) - 1 : 0, spare);
-    for (int left = 64 - free_; left > 0; left -= 8) {
-      put_byte(static_cast<uint8_t>(word_ >> 56));
-      word_ <<= 8;
+    Cursor at = cursor();
+    for (int left = 64 - at.free; left > 0; left -= 8) {
+      at.put_byte(static_cast<uint8_t>(at.word >> 56));
+      at.word <<= 8;
     }
-    word_ = 0;
-    free_ = 64;
+    at.word = 0;
+    at.free = 64;
+    move_to(at);
   }
   void put_marker(uint8_t marker) {
     reserve(2);
@@ -54,24 +95,6 @@ class ScanBits {
   void finish() { out_.resize(used_); }
 
  private:
-  void put_byte(uint8_t byte) {
-    out_[used_++] = byte;
-    if (byte == 0xFF) out_[used_++] = 0;
-  }
-  void flush_word() {
-    // A byte of all ones anywhere: its complement has a zero byte ("Bit Twiddling Hacks",
-    // S. E. Anderson).
-    const uint64_t inverse = ~word_;
-    if (((inverse - 0x0101010101010101u) & ~inverse & 0x8080808080808080u) == 0) {
-      uint64_t bytes = word_;
-      if constexpr (std::endian::native == std::endian::little) bytes = __builtin_bswap64(bytes);
-      std::memcpy(&out_[used_], &bytes, 8);
-      used_ += 8;
-      return;
-    }
-    for (int shift = 56; shift >= 0; shift -= 8) put_byte(static_cast<uint8_t>(word_ >> shift));
-  }
-
   std::vector<uint8_t>& out_;
   size_t used_;
   uint64_t word_ = 0;
@@ -80,8 +103,11 @@ class ScanBits {
 
 // A Huffman table for writing (T.81, C.2). Length 0: there is no code.
 struct HuffmanCodes {
-  std::array<uint16_t, 256> code;
-  std::array<uint8_t, 256> length;
+  struct Code {
+    uint16_t code;
+    uint16_t length;
+  };
+  std::array<Code, 256> of;
 };
 
 // Throws Error(kDecode) for lengths that are no prefix code, and for a table that is missing.
@@ -103,11 +129,12 @@ inline Category category(int value) {
 }
 
 // Puts the symbol's code and, behind it, `count` bits.
-inline void put_symbol(ScanBits& out, const HuffmanCodes& codes, int symbol, uint32_t bits,
-                       int count) {
-  const auto index = static_cast<size_t>(symbol);
-  if (codes.length[index] == 0) throw_no_code();
-  out.put(uint64_t{codes.code[index]} << count | bits, codes.length[index] + count);
+template <class Out>  // ScanBits or its Cursor
+void put_symbol(Out& out, const HuffmanCodes& codes, int symbol, uint32_t bits, int count) {
+  const HuffmanCodes::Code code = codes.of[static_cast<size_t>(symbol)];
+  if (code.length == 0) [[unlikely]]
+    throw_no_code();
+  out.put(uint64_t{code.code} << count | bits, code.length + count);
 }
 
 }  // namespace fastload

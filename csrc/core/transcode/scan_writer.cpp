@@ -147,9 +147,9 @@ HuffmanCodes huffman_codes(const HuffmanSpec& spec) {
     for (int i = 0; i < spec.counts[length]; ++i, ++code, ++at) {
       if (code >> length != 0) damaged("Huffman table is no prefix code");
       const uint8_t symbol = spec.symbols[at];
-      if (codes.length[symbol] != 0) continue;  // decoders read either code; encoders use the first
-      codes.code[symbol] = static_cast<uint16_t>(code);
-      codes.length[symbol] = static_cast<uint8_t>(length);
+      // Decoders read either code; encoders use the first.
+      if (codes.of[symbol].length != 0) continue;
+      codes.of[symbol] = {static_cast<uint16_t>(code), static_cast<uint16_t>(length)};
     }
   }
   return codes;

@@ -71,12 +71,12 @@ const SegmentKernels& segment_kernels(SimdLevel level) {
 void expand_block(const SegmentBlocks& blocks, size_t block, int16_t* coefs) {
   std::fill_n(coefs, 64, int16_t{0});
   coefs[0] = blocks.dc[block];
-  size_t next[2] = {blocks.starts[0][block], blocks.starts[1][block]};
-  for (size_t k = 1; k < 64; ++k) {
-    if ((blocks.masks[block] >> k & 1) == 0) continue;
-    const size_t list = (blocks.lows[block] >> k & 1) != 0 ? 0 : 1;
-    const size_t at = next[list]++;
-    coefs[k] = value_at(blocks, list, at);
+  const uint64_t lows = blocks.lows[block];
+  for (size_t list = 0; list < 2; ++list) {
+    size_t at = blocks.starts[list][block];
+    uint64_t left = list == 0 ? lows : blocks.masks[block] & ~lows;
+    for (; left != 0; left &= left - 1)
+      coefs[std::countr_zero(left)] = value_at(blocks, list, at++);
   }
 }
 
