@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fastload.machine.folders import absolute_folder
 from fastload.machine.sizes import parse_size
 
 __all__ = ["CacheSetting", "DiskSetting", "parse_setting"]
@@ -98,7 +99,7 @@ def parse_setting(value: Any) -> CacheSetting:
     if value is None:
         return CacheSetting("off")
     if isinstance(value, os.PathLike):
-        return CacheSetting("on", root=Path(value).expanduser().absolute())
+        return CacheSetting("on", root=absolute_folder(value))
     if isinstance(value, (list, tuple)):
         return _tiers(value)
     if not isinstance(value, str):
@@ -109,7 +110,7 @@ def parse_setting(value: Any) -> CacheSetting:
     if disk is not None:
         return CacheSetting(disk=disk, text=f"cache={value!r}")
     if "/" in value:
-        return CacheSetting("on", root=Path(value).expanduser().absolute())
+        return CacheSetting("on", root=absolute_folder(value))
     try:
         share = _SHARE.fullmatch(value)
         if share is not None:
@@ -125,7 +126,7 @@ def _disk(value: str) -> DiskSetting | None:
     if not colon or "/" not in folder or "/" in size:
         return None
     try:
-        return DiskSetting(Path(folder).expanduser().absolute(), parse_size(size))
+        return DiskSetting(absolute_folder(folder), parse_size(size))
     except ValueError:
         return None  # a folder whose name has a colon
 

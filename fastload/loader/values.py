@@ -6,12 +6,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from fastload.cache.settings import CacheSetting, parse_setting
 from fastload.cache.tier import check_decoded
 from fastload.loader.numbers import at_least, integer
+from fastload.machine.folders import absolute_folder
 
 __all__ = ["Block", "Cache", "Dali", "unfolded"]
 
@@ -97,7 +97,7 @@ class Cache:
                     f'Cache.disk must be a folder and a size, "/nvme/fastload:800GB". Found: {self.disk!r}.'
                 )
             return replace(replace(self, disk=None).setting(), disk=below)
-        root = None if self.folder is None else Path(self.folder).expanduser().absolute()
+        root = None if self.folder is None else absolute_folder(self.folder)
         if self.size is None:
             return CacheSetting("auto" if root is None else "on", root=root)
         if isinstance(self.size, str):

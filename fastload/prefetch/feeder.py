@@ -81,6 +81,7 @@ class Feeder:
         self.waited = 0.0  # seconds in which wait() was blocked; for the consumer's thread alone
         self._last: BatchKey | None = None  # the last one submitted
         self._losses = _C.loss_count()
+        self._lost: set[str] = set()  # files that were named
         self._epoch = 0  # of the batch taken last
         #: Told of each batch before it is taken; None: nobody is.
         self.on_take: Callable[[BatchKey], None] | None = None
@@ -163,10 +164,14 @@ class Feeder:
         losses = _C.loss_count()
         if losses != self._losses:
             self._losses = losses
+            paths = _C.lost_files()
+            if set(paths) <= self._lost:  # more of what was said
+                return
+            self._lost.update(paths)
             _log.warning(
                 "files were cut while they were in use, or their disk fails: %s. What is gone is read from "
                 "the shards; without entry points decoding is slower. Restore the files, and begin again.",
-                ", ".join(_C.lost_files()),
+                ", ".join(paths),
             )
 
     def alone(self, pending: Pending, position: int, sample: int) -> tuple[dict[str, Any], list[Fault]]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fastload.errors import CacheError
+from fastload.machine.folders import absolute_folder
 from fastload.machine.sizes import human_bytes
 
 __all__ = ["NODE_FOLDER", "NodeFolder", "node_root"]
@@ -35,7 +36,7 @@ def node_root() -> Path:
     """
     given = os.environ.get(NODE_FOLDER)
     if given:
-        return Path(given).expanduser().absolute()
+        return absolute_folder(given)
     cache = os.environ.get("XDG_CACHE_HOME")
     try:
         base = Path(cache) if cache and os.path.isabs(cache) else Path.home() / ".cache"

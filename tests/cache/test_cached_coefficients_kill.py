@@ -9,10 +9,10 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from coefficient_ranks import WORLD, ranks_epochs
 from epochs import joined, same
 from pictures import jpegs
 from plain_pack import plain_pack
@@ -21,7 +21,6 @@ from test_cached_coefficients import epochs, fill, loader
 DRIVER = Path(__file__).with_name("coefficient_kills.py")
 KILLS = int(os.environ.get("FASTLOAD_KILLS", "50")) // 5
 COUNT = 64
-WORLD = 2
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +38,6 @@ def test_killed_at_random(root: Path, dataset: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     assert sum(json.loads(done.stdout).values()) == KILLS
-
-
-def ranks_epochs(folder: Path, rank: int, results: Any) -> None:
-    """One rank's part of some epochs, and what the cache counted."""
-    options: dict[str, Any] = {"rank": rank, "world_size": WORLD, "num_workers": 2, "handshake": "off"}
-    batches, stats = epochs(loader(folder, "20MB", **options), 4)
-    results.put((rank, [(images.numpy(), labels.numpy()) for images, labels in batches], stats))
 
 
 def test_ranks_and_a_later_job(root: Path, dataset: Path) -> None:

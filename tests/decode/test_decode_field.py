@@ -91,7 +91,7 @@ def test_raw_pixels_have_the_records_format(channels: int, bits: int) -> None:
     record["channels"], record["flags"] = channels, _C.FLAG_SIXTEEN_BIT if bits == 16 else 0
     part = SimpleNamespace(
         schema=Schema.of({"image": Image(channels, bits)}),
-        value_bytes=lambda field, sample: pixels.tobytes(),
+        stored=lambda sample, field: pixels.tobytes(),
         record=lambda sample, field: record,
     )
     assert np.array_equal(decode_field(part, "image", 0), pixels)
