@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "transcode/block_coder.h"
 #include "transcode/jpeg_walk.h"
 #include "transcode/masks.h"
 #include "transcode/scan_bits.h"
@@ -18,37 +19,43 @@ using ComponentCodes = std::array<HuffmanCodes, 3>;
 constexpr int kZeroRun = 0xF0;  // the symbol of 16 zeros
 constexpr int kBlockEnd = 0;
 
-// Sequential (T.81, F.1.2).
+// Sequential: many blocks at a time.
 class SequentialBlocks {
  public:
-  SequentialBlocks(const ComponentCodes& dc, const ComponentCodes& ac) : dc_(dc), ac_(ac) {}
-
-  void write(ScanBits& bits, int component, const int16_t* block) {
-    const auto c = static_cast<size_t>(component);
-    ScanBits::Cursor out = bits.cursor();
-    const Category dc = category(block[0] - before_[c]);
-    before_[c] = block[0];
-    put_symbol(out, dc_[c], dc.size, dc.bits, dc.size);
-    const HuffmanCodes& codes = ac_[c];
-    int last = 0;
-    for (uint64_t left = mask_of(block); left != 0; left &= left - 1) {
-      const int k = std::countr_zero(left) + 1;
-      int run = k - last - 1;
-      for (; run > 15; run -= 16) put_symbol(out, codes, kZeroRun, 0, 0);
-      const Category ac = category(block[k]);
-      put_symbol(out, codes, run << 4 | ac.size, ac.bits, ac.size);
-      last = k;
+  SequentialBlocks(const ComponentCodes& dc, const ComponentCodes& ac, size_t components) {
+    for (size_t c = 0; c < components; ++c) {
+      small_[c] = small_codes(ac[c]);
+      codes_[c] = {&dc[c], &ac[c], &small_[c]};
     }
-    if (last < 63) put_symbol(out, codes, kBlockEnd, 0, 0);
-    bits.move_to(out);
   }
-  void restart() { before_ = {}; }
-  void finish(ScanBits&) {}
+  SequentialBlocks(const SequentialBlocks&) = delete;
+  SequentialBlocks& operator=(const SequentialBlocks&) = delete;
+
+  void write(ScanBits& out, int component, const int16_t* block) {
+    run_.block[run_.count] = block;
+    run_.component[run_.count++] = static_cast<uint8_t>(component);
+    if (run_.count == BlockRun::kMost) flush(out);
+  }
+  void restart() { state_.before = {}; }
+  void finish(ScanBits& out) {
+    flush(out);
+    out.put(state_.word, static_cast<int>(state_.bits));
+    state_.word = state_.bits = 0;
+  }
 
  private:
-  const ComponentCodes& dc_;
-  const ComponentCodes& ac_;
-  std::array<int, 3> before_{};
+  void flush(ScanBits& out) {
+    const uint8_t* const end = code_(run_, codes_, state_, bytes_.data());
+    out.append(bytes_.data(), static_cast<size_t>(end - bytes_.data()));
+    run_.count = 0;
+  }
+
+  const CodeBlocks code_ = code_blocks_for(simd_level());
+  std::array<SmallCodes, 3> small_;
+  std::array<BlockCodes, 3> codes_{};
+  BlockRun run_;
+  CoderState state_;
+  std::array<uint8_t, BlockRun::kMost * kMostCodedBytes + 16> bytes_;
 };
 
 // Progressive (T.81, G.1.2): the first scan of DC coefficients,

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "decode/jpeg/parser.h"
+#include "transcode/huffman_codes.h"
 
 namespace fastload {
 
@@ -34,17 +34,11 @@ class ScanBits {
       free += 64;
       word = bits << free;
     }
-    void put_byte(uint8_t byte) {
-      *to++ = byte;
-      if (byte == 0xFF) *to++ = 0;
-    }
+    void put_byte(uint8_t byte) { ScanBits::put_byte(to, byte); }
 
    private:
     void flush_word() {
-      // A byte of all ones anywhere: its complement has a zero byte ("Bit Twiddling Hacks",
-      // S. E. Anderson).
-      const uint64_t inverse = ~word;
-      if (((inverse - 0x0101010101010101u) & ~inverse & 0x8080808080808080u) == 0) [[likely]] {
+      if (!has_ones(word)) [[likely]] {
         uint64_t bytes = word;
         if constexpr (std::endian::native == std::endian::little) bytes = __builtin_bswap64(bytes);
         std::memcpy(to, &bytes, 8);
@@ -86,6 +80,24 @@ class ScanBits {
     at.free = 64;
     move_to(at);
   }
+  // `count` bytes, while no bits wait for others to make a byte.
+  void append(const uint8_t* bytes, size_t count) {
+    reserve(count);
+    uint8_t* to = out_.data() + used_;
+    const uint8_t* const end = bytes + count;
+    for (; end - bytes >= 8; bytes += 8) {
+      uint64_t word;
+      std::memcpy(&word, bytes, 8);
+      std::memcpy(to, &word, 8);
+      if (!has_ones(word)) [[likely]] {
+        to += 8;
+      } else {
+        for (size_t i = 0; i < 8; ++i) put_byte(to, bytes[i]);
+      }
+    }
+    while (bytes != end) put_byte(to, *bytes++);
+    used_ = static_cast<size_t>(to - out_.data());
+  }
   void put_marker(uint8_t marker) {
     reserve(2);
     out_[used_++] = 0xFF;
@@ -95,38 +107,22 @@ class ScanBits {
   void finish() { out_.resize(used_); }
 
  private:
+  static void put_byte(uint8_t*& to, uint8_t byte) {
+    *to++ = byte;
+    if (byte == 0xFF) *to++ = 0;
+  }
+  // Whether any byte is all ones: whether the complement has a zero byte ("Bit Twiddling Hacks",
+  // S. E. Anderson).
+  static bool has_ones(uint64_t word) {
+    const uint64_t inverse = ~word;
+    return ((inverse - 0x0101010101010101u) & word & 0x8080808080808080u) != 0;
+  }
+
   std::vector<uint8_t>& out_;
   size_t used_;
   uint64_t word_ = 0;
   int free_ = 64;  // bits of word_
 };
-
-// A Huffman table for writing (T.81, C.2). Length 0: there is no code.
-struct HuffmanCodes {
-  struct Code {
-    uint16_t code;
-    uint16_t length;
-  };
-  std::array<Code, 256> of;
-};
-
-// Throws Error(kDecode) for lengths that are no prefix code, and for a table that is missing.
-HuffmanCodes huffman_codes(const HuffmanSpec& spec);
-
-[[noreturn]] void throw_no_code();
-
-// The category of a value and the bits that tell it apart from others of the category (T.81,
-// F.1.2.1).
-struct Category {
-  int size;
-  uint32_t bits;
-};
-inline Category category(int value) {
-  const int sign = value >> 31;
-  const auto magnitude = static_cast<uint32_t>((value ^ sign) - sign);
-  const int size = std::bit_width(magnitude);
-  return {size, static_cast<uint32_t>(value + sign) & ((1u << size) - 1)};
-}
 
 // Puts the symbol's code and, behind it, `count` bits.
 template <class Out>  // ScanBits or its Cursor

@@ -105,9 +105,9 @@ class ScanOrder {
 };
 
 template <class Writer>
-void write_with(Writer writer, const JpegParts& parts, const JpegWalk& walk, bool ones,
+void write_with(Writer&& writer, const JpegParts& parts, const JpegWalk& walk, bool ones,
                 ScanBits& out) {
-  ScanOrder<Writer>(parts, walk, ones, out, writer).run();
+  ScanOrder(parts, walk, ones, out, writer).run();
 }
 
 }  // namespace
@@ -125,7 +125,8 @@ void write_scan(const JpegParts& parts, const JpegWalk& walk, bool pads_with_one
     if (needs_ac) ac[i] = huffman_codes(walk.ac(scan.ac_table[i]));
   }
   if (!parts.is_progressive) {
-    write_with(SequentialBlocks(dc, ac), parts, walk, pads_with_ones, bits);
+    write_with(SequentialBlocks(dc, ac, static_cast<size_t>(scan.component_count)), parts, walk,
+               pads_with_ones, bits);
   } else if (scan.first == 0 && scan.high == 0) {
     write_with(FirstDc(dc, scan.low), parts, walk, pads_with_ones, bits);
   } else if (scan.first == 0) {

@@ -1,0 +1,35 @@
+#include "transcode/block_coder.h"
+
+#include "transcode/block_coder_loop.h"
+
+namespace fastload {
+
+SmallCodes small_codes(const HuffmanCodes& ac) {
+  SmallCodes codes{};
+  for (size_t zeros = 0; zeros < 16; ++zeros) {
+    for (int value = -SmallCodes::kMagnitude; value < SmallCodes::kMagnitude; ++value) {
+      const Category kind = category(value);
+      const HuffmanCodes::Code code = ac.of[zeros << 4 | static_cast<size_t>(kind.size)];
+      if (value == 0 || code.length == 0) continue;
+      const uint32_t bits = uint32_t{code.code} << kind.size | kind.bits;
+      codes.of[zeros << 7 | static_cast<size_t>(value + SmallCodes::kMagnitude)] =
+          bits << 6 | SmallCodes::kThere | static_cast<uint32_t>(code.length + kind.size);
+    }
+  }
+  return codes;
+}
+
+uint8_t* code_blocks_scalar(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
+                            CoderState& state, uint8_t* to) {
+  return code_blocks(run, codes, state, to);
+}
+
+CodeBlocks code_blocks_for(SimdLevel level) {
+#if defined(__x86_64__)
+  if (level >= SimdLevel::kAvx2) return code_blocks_avx2;
+#endif
+  static_cast<void>(level);
+  return code_blocks_scalar;
+}
+
+}  // namespace fastload
