@@ -39,7 +39,7 @@ class SequentialBlocks {
   void restart() { state_.before = {}; }
   void finish(ScanBits& out) {
     flush(out);
-    out.put(state_.word, static_cast<int>(state_.bits));
+    if (state_.bits > 0) out.put(state_.word, static_cast<int>(state_.bits));
     state_.word = state_.bits = 0;
   }
 

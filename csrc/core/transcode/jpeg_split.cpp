@@ -102,9 +102,6 @@ void split_jpeg(Bytes file, const DecodeLimits& limits, JpegParts& parts) {
   if (!parse_jpeg_frame(file, limits, parts.header)) {
     refuse("its kind is not one of fastload's own JPEG decoder (8-bit Huffman, gray or YCbCr)");
   }
-  if (file.size() < 2 || file[file.size() - 2] != 0xFF || file[file.size() - 1] != 0xD9) {
-    refuse("it does not end with an end marker");
-  }
   JpegWalk walk(file, parts.header);
   std::vector<uint8_t> frame;
   size_t begin = 0;
