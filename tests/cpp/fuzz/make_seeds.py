@@ -21,7 +21,7 @@ from pathlib import Path
 from PIL import Image
 
 CORPUS = Path(__file__).with_name("corpus.txt")
-JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_decode")
+JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_jpeg_parts", "fuzz_decode")
 TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index", "fuzz_column", "fuzz_polygons")
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
 
@@ -128,6 +128,7 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
     rng = random.Random(1)
     for name, file in jpegs():
         yield "fuzz_jpeg_parser", name, file
+        yield "fuzz_jpeg_parts", name, rng.randbytes(16) + file
         for kind, spacing in enumerate((0, 16, 64)):
             patches = rng.randbytes(3 * kind)
             control = struct.pack("<HBH", spacing, kind, len(patches)) + rng.randbytes(11)
