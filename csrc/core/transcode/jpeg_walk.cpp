@@ -40,7 +40,7 @@ void JpegWalk::read_huffman(Bytes body) {
     size_t total = 0;
     for (size_t length = 1; length <= 16; ++length) total += spec.counts[length] = body[at++];
     if (total > 256 || body.size() - at < total) refuse("a Huffman table is too short");
-    std::copy_n(&body[at], total, spec.symbols.begin());
+    std::copy_n(body.data() + at, total, spec.symbols.begin());  // there may be none
     spec.present = true;
     at += total;
   }
