@@ -138,31 +138,21 @@ Bytes Reader::read_mapped(uint64_t id, const Record& record, const Open& source,
 
 // What the mapping has lost the file may have again; else it says in words what it has not.
 Bytes Reader::read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch) {
-  const std::unique_ptr<ByteSource> now = shards_->open[record.shard]->source->open_again();
-  check_unchanged(record, *now);
-  return request(id, record, *now, scratch);
-}
-
-void Reader::check_unchanged(const Record& record, const ByteSource& now) const {
   const ShardFile& expected = shards_->files[record.shard];
-  if (now.size() != expected.size) {
+  const std::unique_ptr<ByteSource> now = shards_->open[record.shard]->source->open_again();
+  if (now->size() != expected.size) {
     throw Error(ErrorKind::kTruncated,
                 expected.path + " was changed while it was in use: it has " +
-                    std::to_string(now.size()) + " bytes, the manifest says " +
+                    std::to_string(now->size()) + " bytes, the manifest says " +
                     std::to_string(expected.size) + ". Restore the shard, or pack again.");
   }
+  return request(id, record, *now, scratch);
 }
 
 Bytes Reader::request(uint64_t id, const Record& record, ByteSource& source,
                       std::vector<uint8_t>& scratch) {
   if (scratch.size() < record.length) scratch.resize(record.length);
-  try {
-    source.read(record.offset, record.length, scratch.data(), true);
-  } catch (const Error& error) {
-    // Cut between its opening and this.
-    if (error.kind() == ErrorKind::kTruncated) check_unchanged(record, *source.open_again());
-    throw;
-  }
+  source.read(record.offset, record.length, scratch.data(), true);
   const Bytes bytes{scratch.data(), record.length};
   check(id, record, bytes);
   keep(id, record, bytes);

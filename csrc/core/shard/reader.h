@@ -106,8 +106,6 @@ class Reader {
   Bytes read_tier(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
   Bytes read_mapped(uint64_t id, const Record& record, const Open& source,
                     std::vector<uint8_t>& scratch);
-  // Throws Error(kTruncated) for a shard that has no longer the manifest's size.
-  void check_unchanged(const Record& record, const ByteSource& now) const;
   Bytes read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
   Bytes request(uint64_t id, const Record& record, ByteSource& source,
                 std::vector<uint8_t>& scratch);
