@@ -89,7 +89,10 @@ def test_a_shard_stops_the_run_in_words(dataset: PackedDataset, policy: str, lef
 
     def run() -> None:
         loader = loader_of(dataset, on_error=policy)
-        with pytest.raises(errors.SampleError, match="was changed while it was in use") as caught:
+        # "ends at byte": cut between a reader's look at the size and its read.
+        with pytest.raises(
+            errors.SampleError, match="was changed while it was in use|ends at byte"
+        ) as caught:
             cut_in_epoch(loader, partial(os.truncate, dataset.folder / "data.bin", left))
         assert isinstance(caught.value.__cause__, errors.ShardTruncated)
         loader.close()
