@@ -14,9 +14,9 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -92,22 +92,20 @@ def rank(arguments: argparse.Namespace) -> None:
     """One rank's process."""
     import torch.distributed as dist
 
-    dist.init_process_group("gloo")
+    place = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
+    dist.init_process_group("gloo", init_method=f"file://{os.environ['BENCH_STORE']}", **place)
     values = step_until_error(arguments, dist) if arguments.mode == "kill" else rate(arguments, dist)
     print(json.dumps(values), flush=True)
     os._exit(0)
 
 
-def start(arguments: argparse.Namespace) -> list[subprocess.Popen[str]]:
-    """All ranks, with torchrun's variables."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+def start(arguments: argparse.Namespace, folder: str) -> list[subprocess.Popen[str]]:
+    """All ranks, with torchrun's variables; they find each other in a file, as a free port may not stay so."""
     processes = []
     for number in range(arguments.ranks):
-        here = {"RANK": str(number), "LOCAL_RANK": str(number), "MASTER_ADDR": "127.0.0.1"}
+        here = {"RANK": str(number), "LOCAL_RANK": str(number), "BENCH_STORE": f"{folder}/store"}
         world = {"WORLD_SIZE": str(arguments.ranks), "LOCAL_WORLD_SIZE": str(arguments.ranks)}
-        variables = {**os.environ, **here, **world, "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+        variables = {**os.environ, **here, **world, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, *sys.argv]
         processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=variables))
     return processes
@@ -115,16 +113,17 @@ def start(arguments: argparse.Namespace) -> list[subprocess.Popen[str]]:
 
 def together(arguments: argparse.Namespace) -> dict[str, float]:
     """Start the ranks, and sum what they print."""
-    processes = start(arguments)
-    victim, killed = None, 0.0
-    if arguments.mode == "kill":
-        for process in processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "stepping\n"
-        victim = processes.pop()
-        killed = time.monotonic()
-        victim.send_signal(signal.SIGKILL)
-    printed = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
+    with tempfile.TemporaryDirectory(prefix="fastload-ranks-") as folder:
+        processes = start(arguments, folder)
+        victim, killed = None, 0.0
+        if arguments.mode == "kill":
+            for process in processes:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "stepping\n"
+            victim = processes.pop()
+            killed = time.monotonic()
+            victim.send_signal(signal.SIGKILL)
+        printed = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
     if victim is not None:
         victim.wait()
         return {"error_after": max(values["failed_at"] for values in printed) - killed}
