@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,15 @@ def loader(arguments: argparse.Namespace) -> Any:
     )
 
 
+def epochs(batches: Any) -> Iterator[Any]:
+    """Batches of one epoch after another: a fast machine is through a small one before the time is."""
+    while True:
+        yield from batches
+
+
 def rate(arguments: argparse.Namespace, dist: Any) -> dict[str, float]:
     """Images of this rank in ``--seconds``, all ranks at the same time; its memory when all are at work."""
-    batches = iter(loader(arguments)) if arguments.mode == "rate" else None
+    batches = epochs(loader(arguments)) if arguments.mode == "rate" else None
     for _ in range(4 if batches else 0):
         next(batches)  # type: ignore[arg-type]
     dist.barrier()
@@ -100,7 +107,7 @@ def rank(arguments: argparse.Namespace) -> None:
 
 
 def start(arguments: argparse.Namespace, folder: str) -> list[subprocess.Popen[str]]:
-    """All ranks, with torchrun's variables; they find each other in a file, as a free port may not stay so."""
+    """All ranks, with torchrun's variables; they meet in a file, as a free port may not stay free."""
     processes = []
     for number in range(arguments.ranks):
         here = {"RANK": str(number), "LOCAL_RANK": str(number), "BENCH_STORE": f"{folder}/store"}
