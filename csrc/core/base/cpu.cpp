@@ -41,7 +41,9 @@ SimdLevel machine_level() {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512vbmi") &&
-                      __builtin_cpu_supports("avx512vbmi2") && __builtin_cpu_supports("avx512vnni");
+                      __builtin_cpu_supports("avx512vbmi2") &&
+                      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512cd") &&
+                      __builtin_cpu_supports("avx512vpopcntdq");
   return avx512 ? SimdLevel::kAvx512 : SimdLevel::kAvx2;
 #elif defined(__aarch64__)
   return SimdLevel::kNeon;

@@ -11,7 +11,7 @@ enum class SimdLevel { kScalar = 0, kNeon = 1, kAvx2 = 2, kAvx512 = 3 };
 
 // The best level that the CPU, the operating system and FASTLOAD_SIMD ("scalar", "neon", "avx2",
 // "avx512"; an upper bound, so "neon" means scalar on x86-64 and "avx2" NEON on Arm) allow.
-// kAvx512 means F, BW, DQ, VL, VBMI, VBMI2 and VNNI together.
+// kAvx512 means F, BW, CD, DQ, VL, VBMI, VBMI2, VNNI and VPOPCNTDQ together.
 SimdLevel simd_level();
 
 // Lowers (never raises above what the machine has) the level for this process; for tests and

@@ -8,6 +8,13 @@ namespace fastload {
 namespace {
 
 struct Avx2Ops {
+  static bool fixed_masks(BitPlace& place, const SegmentCoding& coding, const SegmentShape& shape,
+                          SegmentBlocks& blocks) {
+    return read_fixed_masks(place, coding, shape, blocks);
+  }
+  static bool list(BitPlace& place, size_t count, int rice, ListBytes& list) {
+    return read_list<Avx2Ops>(place, count, rice, list);
+  }
   static uint64_t deposit(uint64_t bits, uint64_t mask) { return _pdep_u64(bits, mask); }
   static void add_offsets(uint64_t offsets, int16_t least, int16_t* to) {
     const __m128i sum =
@@ -138,11 +145,11 @@ inline uint64_t load64(const int8_t* from) {
   return word;
 }
 
-using ListBytes = std::array<std::array<int8_t, SegmentBlocks::kValues>, 2>;
+using BothLists = std::array<std::array<int8_t, SegmentBlocks::kValues>, 2>;
 
 // The values of a block's AC coefficients in natural order, a byte each: rows 2i and 2i + 1 in
 // rows[i]. `values` are the lists'.
-void spread(const SegmentBlocks& blocks, const ListBytes& values, size_t block, __m128i* rows) {
+void spread(const SegmentBlocks& blocks, const BothLists& values, size_t block, __m128i* rows) {
   uint64_t lows = blocks.lows[block], highs = blocks.masks[block] & ~lows;
   const int8_t* a = values[0].data() + blocks.starts[0][block];
   const int8_t* b = values[1].data() + blocks.starts[1][block];

@@ -1,15 +1,24 @@
 #if defined(__x86_64__)
 
-#include <algorithm>
-
 #include "base/vectors.h"
+#include "decode/coefficients/fixed_masks_avx512.h"
+#include "decode/coefficients/list_levels_avx512.h"
 #include "decode/coefficients/segment_reader.h"
 #include "decode/jpeg/idct_v512.h"
 
 namespace fastload {
 namespace {
 
-struct Avx512Ops {
+struct Avx512Ops : Avx512Words {
+  static bool fixed_masks(BitPlace& place, const SegmentCoding& coding, const SegmentShape& shape,
+                          SegmentBlocks& blocks) {
+    return FixedMasks(coding, blocks).read(place, shape);
+  }
+  static bool list(BitPlace& place, size_t count, int rice, ListBytes& list) {
+    const LevelsRead found = ListLevels::read(place, count, rice, list);
+    if (found != LevelsRead::kTooMany) return found == LevelsRead::kDone;
+    return read_list<Avx512Ops>(place, count, rice, list);
+  }
   static uint64_t deposit(uint64_t bits, uint64_t mask) { return _pdep_u64(bits, mask); }
   static void add_offsets(uint64_t offsets, int16_t least, int16_t* to) {
     const __m128i sum =
@@ -50,23 +59,6 @@ struct Avx512Ops {
   }
   static void extend(const int8_t* low, int8_t* high) {
     _mm512_storeu_si512(high, _mm512_movm_epi8(_mm512_movepi8_mask(_mm512_loadu_si512(low))));
-  }
-  // Eight words at a time: a word is the lowest bits of two at the byte that it begins in.
-  static void copy(const uint8_t* data, size_t at, size_t words, uint64_t* plane) {
-    const __m512i shift = _mm512_set1_epi64(static_cast<int64_t>(at % 8));
-    for (size_t w = 0; w < words; w += 8) {
-      const uint8_t* const from = data + at / 8 + 8 * w;
-      // Only bytes that belong to the words, and one more: the slack has no room for whole vectors.
-      const auto used = static_cast<__mmask8>((1u << std::min<size_t>(words - w, 8)) - 1);
-      const __m512i first = _mm512_maskz_loadu_epi64(used, from);
-      const __m512i next = _mm512_maskz_loadu_epi64(used, from + 1);
-      // The upper bits of the next byte: what the first word's shift leaves free.
-      const __m512i word =
-          _mm512_or_si512(_mm512_srlv_epi64(first, shift),
-                          _mm512_sllv_epi64(_mm512_srli_epi64(next, 56),
-                                            _mm512_sub_epi64(_mm512_set1_epi64(64), shift)));
-      _mm512_mask_storeu_epi64(plane + w, used, word);
-    }
   }
 
  private:

@@ -1,6 +1,7 @@
 // Segments read 64 bits at a time. Included by one source file for each instruction set, which
 // names its operations in a type Ops; everything here has internal linkage.
 //
+//   Ops::fixed_masks(...), Ops::list(...)  read_fixed_masks() and read_list(), or what equals them
 //   Ops::deposit(bits, mask)   the lowest bits of `bits`, one after another, at the ones of `mask`
 //   Ops::add_offsets(offsets, least, to)   four 16-bit offsets + least, to to[0..4)
 //   Ops::copy(data, at, words, plane)      64 bits a word, one word after another
@@ -41,6 +42,13 @@ struct BitPlace {
   size_t bits;
   size_t at;
   [[nodiscard]] bool has(size_t count) const { return at + count <= bits; }
+};
+
+// Where a list's values go: their low bytes, and if it is wide the high ones.
+struct ListBytes {
+  int8_t* low;
+  int8_t* high;
+  bool is_wide;
 };
 
 // The planes of a list, one bit for each value: 64 to a word.
@@ -211,33 +219,39 @@ bool read_planes(BitPlace& place, size_t count, int rice, ValuePlanes& planes) {
   return true;
 }
 
+// The `count` values of a list, more than 0.
+template <class Ops>
+bool read_list(BitPlace& place, size_t count, int rice, ListBytes& list) {
+  ValuePlanes planes;
+  if (!read_planes<Ops>(place, count, rice, planes)) return false;
+  // The largest magnitude that the planes can say is 2^(rice + deepest + 1) - 2^rice.
+  list.is_wide = planes.rice + planes.deepest > 6;
+  for (size_t w = 0; w < planes.words; ++w) {
+    if (list.is_wide) {
+      Ops::values16(planes, w, list.low + 64 * w, list.high + 64 * w);
+    } else {
+      Ops::values8(planes, w, list.low + 64 * w);
+    }
+  }
+  return true;
+}
+
 template <class Ops>
 bool read_lists(BitPlace& place, const SegmentCoding& coding, size_t blocks_end,
                 SegmentBlocks& blocks) {
   std::array<bool, 2> is_wide{};
-  std::array<size_t, 2> words{};
-  for (size_t list = 0; list < 2; ++list) {
-    const size_t count = blocks.starts[list][blocks_end];
+  for (size_t i = 0; i < 2; ++i) {
+    const size_t count = blocks.starts[i][blocks_end];
     if (count == 0) continue;
-    ValuePlanes planes;
-    if (!read_planes<Ops>(place, count, coding.rice[list], planes)) return false;
-    words[list] = planes.words;
-    // The largest magnitude that the planes can say is 2^(rice + deepest + 1) - 2^rice.
-    is_wide[list] = planes.rice + planes.deepest > 6;
-    int8_t* const low = blocks.bytes[list].data();
-    for (size_t w = 0; w < planes.words; ++w) {
-      if (is_wide[list]) {
-        Ops::values16(planes, w, low + 64 * w, blocks.highs[list].data() + 64 * w);
-      } else {
-        Ops::values8(planes, w, low + 64 * w);
-      }
-    }
+    ListBytes list{blocks.bytes[i].data(), blocks.highs[i].data(), false};
+    if (!Ops::list(place, count, coding.rice[i], list)) return false;
+    is_wide[i] = list.is_wide;
   }
   blocks.is_wide = is_wide[0] || is_wide[1];
-  for (size_t list = 0; list < 2; ++list) {
-    if (!blocks.is_wide || is_wide[list]) continue;
-    for (size_t w = 0; w < words[list]; ++w) {
-      Ops::extend(blocks.bytes[list].data() + 64 * w, blocks.highs[list].data() + 64 * w);
+  for (size_t i = 0; i < 2; ++i) {
+    if (!blocks.is_wide || is_wide[i]) continue;
+    for (size_t at = 0; at < blocks.starts[i][blocks_end]; at += 64) {
+      Ops::extend(blocks.bytes[i].data() + at, blocks.highs[i].data() + at);
     }
   }
   return true;
@@ -250,7 +264,7 @@ bool unpack_segment(const SegmentCoding& coding, const SegmentSource& source,
   BitPlace place{source.data, source.size * 8, 0};
   if (!read_dc<Ops>(place, shape, blocks)) return false;
   const bool is_fast = coding.form == CoefficientForm::kFast;
-  if (is_fast ? !read_fixed_masks(place, coding, shape, blocks)
+  if (is_fast ? !Ops::fixed_masks(place, coding, shape, blocks)
               : !read_coded_masks(place, coding, shape, blocks)) {
     return false;
   }

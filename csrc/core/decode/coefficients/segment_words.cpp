@@ -5,6 +5,13 @@ namespace fastload {
 namespace {
 
 struct WordOps {
+  static bool fixed_masks(BitPlace& place, const SegmentCoding& coding, const SegmentShape& shape,
+                          SegmentBlocks& blocks) {
+    return read_fixed_masks(place, coding, shape, blocks);
+  }
+  static bool list(BitPlace& place, size_t count, int rice, ListBytes& list) {
+    return read_list<WordOps>(place, count, rice, list);
+  }
   static uint64_t deposit(uint64_t bits, uint64_t mask) {
     // A run of ones from the lowest on needs no search.
     if ((mask & (mask + 1)) == 0) return bits & mask;
