@@ -35,34 +35,46 @@ struct Avx512Words {
 
 enum class LevelsRead { kDone, kDamaged, kTooMany };
 
+// One byte of each of 64 values, and for those of more than a byte the other one.
+template <bool kDeep>
+struct Lanes {
+  __m512i low = _mm512_setzero_si512(), high = _mm512_setzero_si512();
+};
+
 class ListLevels {
  public:
-  // Reads the `count` values of a list, more than 0; those that do not fit into a signed byte make
-  // it wide. kTooMany: nothing is read, as some level has more values than are looked at here.
+  // Reads the `count` values of a list, more than 0. kTooMany: nothing is read, as some level has
+  // more values than are looked at here.
   static LevelsRead read(BitPlace& place, size_t count, int rice, ListBytes& list) {
     if (count > 64 * kWords) return LevelsRead::kTooMany;
-    const size_t planes = 2 + static_cast<size_t>(rice);
-    if (!place.has(count * planes)) return LevelsRead::kDamaged;
+    if (!place.has(count * (2 + static_cast<size_t>(rice)))) return LevelsRead::kDamaged;
     ListLevels levels(place, count, rice);
     const LevelsRead found = levels.find();
     if (found != LevelsRead::kDone) return found;
-    levels.write(list);
+    list.is_wide = rice + levels.depth_ > 6;
+    if (rice + levels.depth_ > 7) {
+      levels.write<true>(list);
+    } else {
+      levels.write<false>(list);
+    }
     place.at = levels.at_;
     return LevelsRead::kDone;
   }
 
  private:
-  static constexpr size_t kWords = 8;
-  // A value that fits into a byte: the largest is 2^(rice + depth + 1) - 2^rice.
-  static constexpr int kMostDepth = 7;
+  static constexpr size_t kWords = 16;
+  static constexpr size_t kPair = 128;     // values of a level that is kept in two registers
+  static constexpr int kMemoryLevels = 4;  // those above have no more
+  static constexpr int kMostDepth = ValuePlanes::kMostDepth;
 
-  struct Words {
-    alignas(64) std::array<uint64_t, kWords> ones;
-    size_t words;
-  };
-  // A level above the first, in two registers.
+  template <bool kDeep>
   struct Pair {
-    __m512i first = _mm512_setzero_si512(), second = _mm512_setzero_si512();
+    Lanes<kDeep> first, second;
+  };
+  // A level in memory; 64 bytes more can be read.
+  template <bool kDeep>
+  struct Stored {
+    std::array<std::array<int8_t, 64 * (kWords + 1)>, kDeep ? 2 : 1> bytes;
   };
 
   ListLevels(const BitPlace& place, size_t count, int rice)
@@ -70,115 +82,188 @@ class ListLevels {
         bits_(place.bits),
         sign_at_(place.at),
         at_(place.at + count * (1 + static_cast<size_t>(rice))),
-        count_(count),
-        rice_(rice) {}
+        rice_(rice) {
+    members_[0] = count;
+  }
 
   // Where each plane lies, and which values are of the next level.
   LevelsRead find() {
-    members_[0] = count_;
-    members_[1] = read_words(count_, values_);
-    if (members_[1] == 0) return LevelsRead::kDone;
-    if (!has(members_[1])) return LevelsRead::kDamaged;
-    size_t ones = read_words(members_[1], first_);
-    depth_ = 1;
+    size_t ones = read_plane(0);
     while (ones > 0) {
-      if (ones > 128 || ++depth_ + rice_ > kMostDepth) return LevelsRead::kTooMany;
-      if (!has(ones)) return LevelsRead::kDamaged;
+      if (++depth_ + rice_ >= kMostDepth || !has(ones)) return LevelsRead::kDamaged;
+      if (ones > kPair && depth_ > kMemoryLevels) return LevelsRead::kTooMany;
+      if (ones > kPair) in_memory_ = depth_;
       const auto level = static_cast<size_t>(depth_);
       members_[level] = ones;
-      deep_[level][0] = _bzhi_u64(whole_word_at(data_, at_), static_cast<unsigned>(ones));
-      deep_[level][1] =
-          ones <= 64 ? 0
-                     : _bzhi_u64(whole_word_at(data_, at_ + 64), static_cast<unsigned>(ones - 64));
-      at_ += ones;
-      ones = static_cast<size_t>(std::popcount(deep_[level][0])) +
-             static_cast<size_t>(std::popcount(deep_[level][1]));
+      ones = read_plane(level);
     }
-    for (int level = 1; level <= depth_; ++level) {
-      low_at_[static_cast<size_t>(level)] = at_;
-      at_ += members_[static_cast<size_t>(level)];
+    for (size_t level = 1; level <= static_cast<size_t>(depth_); ++level) {
+      low_at_[level] = at_;
+      at_ += members_[level];
     }
     return has(0) ? LevelsRead::kDone : LevelsRead::kDamaged;
   }
 
-  void write(ListBytes& list) const {
-    Pair above;
-    for (int level = depth_; level > 1; --level) above = level_of(level, above);
-    alignas(64) std::array<int8_t, 64 * (kWords + 1)> first;
-    if (depth_ > 0) write_first(above, first.data());
-    list.is_wide = rice_ + depth_ > 6;
-    size_t taken = 0;
-    for (size_t w = 0; w < values_.words; ++w) {
-      const uint64_t ones = values_.ones[w];
-      __m512i sum = _mm512_add_epi8(
-          _mm512_set1_epi8(1), _mm512_maskz_expand_epi8(ones, _mm512_loadu_si512(&first[taken])));
-      taken += static_cast<size_t>(std::popcount(ones));
-      for (int bit = 0; bit < rice_; ++bit) {
-        const size_t at = sign_at_ + count_ * (1 + static_cast<size_t>(bit)) + 64 * w;
-        sum = _mm512_mask_add_epi8(sum, whole_word_at(data_, at), sum, weight(bit));
-      }
-      const __mmask64 sign = whole_word_at(data_, sign_at_ + 64 * w);
-      const __m512i zero = _mm512_setzero_si512();
-      _mm512_storeu_si512(list.low + 64 * w, _mm512_mask_sub_epi8(sum, sign, zero, sum));
-      if (list.is_wide) _mm512_storeu_si512(list.high + 64 * w, _mm512_movm_epi8(sign));
-    }
-  }
-
   [[nodiscard]] bool has(size_t count) const { return at_ + count <= bits_; }
+  [[nodiscard]] size_t words_of(size_t level) const { return (members_[level] + 63) / 64; }
 
-  // Reads a plane of `count` bits; how many are one.
-  size_t read_words(size_t count, Words& to) {
-    to.words = (count + 63) / 64;
-    Avx512Words::copy(data_, at_, to.words, to.ones.data());
-    to.ones[to.words - 1] &= ~uint64_t{0} >> (64 * to.words - count);
+  // Reads the plane that says which members of a level are of the next one; how many.
+  size_t read_plane(size_t level) {
+    const size_t count = members_[level];
+    auto& ones = ones_[level];
+    const size_t at = at_;
     at_ += count;
-    size_t ones = 0;
-    for (size_t w = 0; w < to.words; ++w) ones += static_cast<size_t>(std::popcount(to.ones[w]));
-    return ones;
+    if (count <= kPair) {
+      ones[0] = _bzhi_u64(whole_word_at(data_, at), static_cast<unsigned>(count));
+      ones[1] = 0;
+      if (count > 64) {
+        ones[1] = _bzhi_u64(whole_word_at(data_, at + 64), static_cast<unsigned>(count - 64));
+      }
+      return static_cast<size_t>(std::popcount(ones[0]) + std::popcount(ones[1]));
+    }
+    const size_t words = words_of(level);
+    Avx512Words::copy(data_, at, words, ones.data());
+    ones[words - 1] &= ~uint64_t{0} >> (64 * words - count);
+    size_t sum = 0;
+    for (size_t w = 0; w < words; ++w) sum += static_cast<size_t>(std::popcount(ones[w]));
+    return sum;
   }
 
-  static __m512i weight(int bit) { return _mm512_set1_epi8(static_cast<char>(1 << bit)); }
-  static __m512i places_from(size_t first) {
+  // Levels from the last one down: those of few values in registers, then those in memory.
+  template <bool kDeep>
+  void write(ListBytes& list) const {
+    Pair<kDeep> above;
+    int level = depth_;
+    for (; level > in_memory_; --level) {
+      const auto& ones = ones_[static_cast<size_t>(level)];
+      const auto taken = static_cast<size_t>(std::popcount(ones[0]));
+      above = {member(level, 0, ones[0], above.first),
+               member(level, 1, ones[1], taken_from<kDeep>(above, taken))};
+    }
+    const auto from_pair = [&above](size_t taken) { return taken_from<kDeep>(above, taken); };
+    if (in_memory_ == 0) {
+      write_values<kDeep>(from_pair, list);
+      return;
+    }
+    std::array<Stored<kDeep>, 2> stored;
+    write_level<kDeep>(level, from_pair, stored[0]);
+    size_t last = 0;
+    const auto from_memory = [&stored, &last](size_t taken) {
+      return taken_from<kDeep>(stored[last], taken);
+    };
+    for (--level; level > 0; --level) {
+      write_level<kDeep>(level, from_memory, stored[1 - last]);
+      last = 1 - last;
+    }
+    write_values<kDeep>(from_memory, list);
+  }
+
+  // The values of a level from number `taken` on.
+  template <bool kDeep>
+  static Lanes<kDeep> taken_from(const Pair<kDeep>& level, size_t taken) {
     alignas(64) static constexpr std::array<uint8_t, 64> kOrder = [] {
       std::array<uint8_t, 64> order{};
       for (size_t i = 0; i < 64; ++i) order[i] = static_cast<uint8_t>(i);
       return order;
     }();
-    return _mm512_add_epi8(_mm512_load_si512(kOrder.data()),
-                           _mm512_set1_epi8(static_cast<char>(first)));
+    const __m512i places = _mm512_add_epi8(_mm512_load_si512(kOrder.data()),
+                                           _mm512_set1_epi8(static_cast<char>(taken)));
+    Lanes<kDeep> lanes;
+    lanes.low = _mm512_permutex2var_epi8(level.first.low, places, level.second.low);
+    if (kDeep) lanes.high = _mm512_permutex2var_epi8(level.first.high, places, level.second.high);
+    return lanes;
   }
-  // Those of `above` from number `taken` on, at the ones.
-  static __m512i expanded(uint64_t ones, const Pair& above, size_t taken) {
-    return _mm512_maskz_expand_epi8(
-        ones, _mm512_permutex2var_epi8(above.first, places_from(taken), above.second));
+  template <bool kDeep>
+  static Lanes<kDeep> taken_from(const Stored<kDeep>& level, size_t taken) {
+    Lanes<kDeep> lanes;
+    lanes.low = _mm512_loadu_si512(&level.bytes[0][taken]);
+    if constexpr (kDeep) lanes.high = _mm512_loadu_si512(&level.bytes[1][taken]);
+    return lanes;
   }
-  // A level's own part of its values: their lowest bit but the raw ones, and that they are here.
-  [[nodiscard]] __m512i own(int level, size_t w) const {
-    const __m512i here = weight(level - 1 + rice_);
-    const size_t at = low_at_[static_cast<size_t>(level)] + 64 * w;
-    return _mm512_mask_add_epi8(here, whole_word_at(data_, at), here, here);
+
+  // The bytes of 1 << bit.
+  static __m512i low_weight(int bit) {
+    return _mm512_set1_epi8(static_cast<char>(bit < 8 ? 1 << bit : 0));
   }
-  [[nodiscard]] Pair level_of(int level, const Pair& above) const {
-    const auto& ones = deep_[static_cast<size_t>(level)];
-    const auto taken = static_cast<size_t>(std::popcount(ones[0]));
-    return {_mm512_add_epi8(own(level, 0), _mm512_maskz_expand_epi8(ones[0], above.first)),
-            _mm512_add_epi8(own(level, 1), expanded(ones[1], above, taken))};
+  static __m512i high_weight(int bit) {
+    return _mm512_set1_epi8(static_cast<char>(bit < 8 ? 0 : 1 << (bit - 8)));
   }
-  void write_first(const Pair& above, int8_t* to) const {
+
+  // 2^bit for those that are not of the next level, `above` for the others.
+  template <bool kDeep>
+  static Lanes<kDeep> expanded(int bit, uint64_t ones, const Lanes<kDeep>& above) {
+    Lanes<kDeep> lanes;
+    lanes.low = _mm512_mask_expand_epi8(low_weight(bit), ones, above.low);
+    if (kDeep) lanes.high = _mm512_mask_expand_epi8(high_weight(bit), ones, above.high);
+    return lanes;
+  }
+  // q * 2^rice, as far as the planes from this level on say it, of the values of word w.
+  template <bool kDeep>
+  [[nodiscard]] Lanes<kDeep> member(int level, size_t w, uint64_t ones,
+                                    const Lanes<kDeep>& above) const {
+    Lanes<kDeep> lanes = expanded(level + rice_, ones, above);
+    const __mmask64 low = whole_word_at(data_, low_at_[static_cast<size_t>(level)] + 64 * w);
+    const int bit = level - 1 + rice_;
+    lanes.low = _mm512_mask_add_epi8(lanes.low, low, lanes.low, low_weight(bit));
+    if (kDeep) lanes.high = _mm512_mask_add_epi8(lanes.high, low, lanes.high, high_weight(bit));
+    return lanes;
+  }
+
+  template <bool kDeep, class Above>
+  void write_level(int level, const Above& above, Stored<kDeep>& to) const {
+    const auto index = static_cast<size_t>(level);
     size_t taken = 0;
-    for (size_t w = 0; w < first_.words; ++w) {
-      const uint64_t ones = first_.ones[w];
-      _mm512_storeu_si512(to + 64 * w, _mm512_add_epi8(own(1, w), expanded(ones, above, taken)));
+    for (size_t w = 0; w < words_of(index); ++w) {
+      const uint64_t ones = ones_[index][w];
+      const Lanes<kDeep> lanes = member<kDeep>(level, w, ones, above(taken));
+      _mm512_storeu_si512(&to.bytes[0][64 * w], lanes.low);
+      if constexpr (kDeep) _mm512_storeu_si512(&to.bytes[1][64 * w], lanes.high);
       taken += static_cast<size_t>(std::popcount(ones));
     }
   }
 
+  // |v| = q * 2^rice + the raw bits - (2^rice - 1), and the signs.
+  template <bool kDeep, class Above>
+  void write_values(const Above& above, ListBytes& list) const {
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i excess = _mm512_set1_epi8(static_cast<char>((1 << rice_) - 1));
+    size_t taken = 0;
+    for (size_t w = 0; w < words_of(0); ++w) {
+      const uint64_t ones = ones_[0][w];
+      Lanes<kDeep> lanes = expanded<kDeep>(rice_, ones, above(taken));
+      taken += static_cast<size_t>(std::popcount(ones));
+      for (int bit = 0; bit < rice_; ++bit) {
+        const size_t at = sign_at_ + members_[0] * (1 + static_cast<size_t>(bit)) + 64 * w;
+        const __mmask64 raw = whole_word_at(data_, at);
+        lanes.low = _mm512_mask_add_epi8(lanes.low, raw, lanes.low, low_weight(bit));
+      }
+      const __mmask64 sign = whole_word_at(data_, sign_at_ + 64 * w);
+      const __mmask64 borrow = kDeep ? _mm512_cmplt_epu8_mask(lanes.low, excess) : 0;
+      const __m512i magnitude = _mm512_sub_epi8(lanes.low, excess);
+      _mm512_storeu_si512(list.low + 64 * w,
+                          _mm512_mask_sub_epi8(magnitude, sign, zero, magnitude));
+      if (!list.is_wide) continue;
+      __m512i high = _mm512_movm_epi8(sign);
+      if (kDeep) {
+        // -(256 h + l) = 256 (~h) + 256 - l, where 256 - l is 256 more for l = 0.
+        const __m512i all = _mm512_set1_epi8(-1);
+        lanes.high = _mm512_mask_add_epi8(lanes.high, borrow, lanes.high, all);
+        high = _mm512_xor_si512(high, lanes.high);
+        const __mmask64 is_zero = _mm512_testn_epi8_mask(magnitude, magnitude);
+        high = _mm512_mask_sub_epi8(high, sign & is_zero, high, all);
+      }
+      _mm512_storeu_si512(list.high + 64 * w, high);
+    }
+  }
+
   const uint8_t* data_;
-  size_t bits_, sign_at_, at_, count_;
+  size_t bits_, sign_at_, at_;
   int rice_, depth_ = 0;
-  Words values_, first_;  // which values are of level 1, and which of those of level 2
-  std::array<std::array<uint64_t, 2>, kMostDepth + 1> deep_;
+  int in_memory_ = 0;  // the last level of more than kPair values
+  // Of each level: how many values, which of them are of the next level, and where their plane of
+  // lowest bits lies.
   std::array<size_t, kMostDepth + 1> members_, low_at_;
+  std::array<std::array<uint64_t, kWords>, kMostDepth + 1> ones_;
 };
 
 }  // namespace
