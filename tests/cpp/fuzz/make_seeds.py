@@ -21,7 +21,7 @@ from pathlib import Path
 from PIL import Image
 
 CORPUS = Path(__file__).with_name("corpus.txt")
-JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_jpeg_parts", "fuzz_decode")
+JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_jpeg_parts", "fuzz_coefficients", "fuzz_decode")
 TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index", "fuzz_column", "fuzz_polygons")
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
 
@@ -129,6 +129,12 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
     for name, file in jpegs():
         yield "fuzz_jpeg_parser", name, file
         yield "fuzz_jpeg_parts", name, rng.randbytes(16) + file
+        for way in range(8):  # JPEG or its record, which the target makes, of either form, sizes put right
+            # Records come unchanged, with one byte changed, and with four.
+            changes = b"".join(rng.randbytes(2) + bytes([rng.choice((1, 16, 255))]) for _ in range(4))
+            changes = changes[: (0, 3, 12)[(way + len(name)) % 3]].ljust(12, b"\0")
+            control = bytes([way]) + rng.randbytes(10) + changes + rng.randbytes(1)
+            yield "fuzz_coefficients", f"{name}-{way}", control + file
         for kind, spacing in enumerate((0, 16, 64)):
             patches = rng.randbytes(3 * kind)
             control = struct.pack("<HBH", spacing, kind, len(patches)) + rng.randbytes(11)

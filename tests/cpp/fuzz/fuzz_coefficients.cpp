@@ -1,0 +1,284 @@
+// Coefficient records. The first byte chooses the way:
+// - JPEG: where a file can be made a record, every instruction set writes the same record, its
+//   pixels are JpegDecoder's (of a progressive file libjpeg's), whole and of a region, and the
+//   identical file comes back.
+// - Record: its sizes, if control says so, and its CRC are put right, so that damage goes deep.
+//   Then every instruction set gives the same pixels or refuses the record, as the reference does,
+//   and it becomes some file or none. Of a JPEG a record is made first, and damaged.
+//
+// Input: 24 control bytes (way, region, instruction sets, four changes of the record's bytes,
+// segments unpacked together), then the JPEG or the record.
+#include <algorithm>
+#include <optional>
+
+#include "../levels.h"
+#include "base/crc32c.h"
+#include "decode/coefficients/decoder.h"
+#include "decode/jpeg/decoder.h"
+#include "input.h"
+#include "jpeg_input.h"
+#include "oracle.h"
+#include "transcode/coefficients.h"
+
+namespace {
+
+using namespace fastload;
+using namespace fastload::fuzz;
+using Buffer = std::vector<uint8_t>;
+using Pixels = std::optional<Buffer>;  // nothing: refused
+
+constexpr size_t kControl = 24, kChanges = 4, kTogether = 9;
+enum Way : uint8_t { kRecord = 1, kSmall = 2, kFixSizes = 4, kGray = 8 };
+// Offsets of the fields of a record's header (FORMAT.md).
+constexpr size_t kSamplingAt = 7, kWidthAt = 8, kHeightAt = 10, kFlagsAt = 12, kTablesAt = 13,
+                 kSegmentBytesAt = 52, kRestBytesAt = 56, kCrcAt = 60;
+
+const std::vector<SimdLevel>& levels() {
+  static const std::vector<SimdLevel> all = test::machine_levels();
+  return all;
+}
+
+struct Level {
+  explicit Level(SimdLevel level) { set_simd_level(simd_level_name(level)); }
+  ~Level() { set_simd_level(simd_level_name(best)); }
+  SimdLevel best = simd_level();
+};
+
+// What `call` gives; nothing where it refuses as it may.
+template <class Call>
+Pixels unless_refused(Call call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    FUZZ_CHECK(error.kind() == ErrorKind::kDecode || error.kind() == ErrorKind::kLimit);
+    return std::nullopt;
+  }
+}
+
+Pixels make_record(Bytes file, CoefficientForm form, SimdLevel level) {
+  const Level chosen(level);
+  return unless_refused([&] { return to_coefficients(file, form, limits()); });
+}
+
+Pixels make_jpeg_again(Bytes record, SimdLevel level) {
+  const Level chosen(level);
+  return unless_refused([&] { return to_jpeg(record, limits()); });
+}
+
+Pixels record_pixels(Bytes record, SimdLevel level, Rect roi, bool gray) {
+  return unless_refused([&] {
+    CoefficientDecoder decoder(level);
+    decoder.open(record, limits());
+    Collector sink(roi, gray ? 1 : 3);
+    decoder.decode(roi, sink, gray);
+    FUZZ_CHECK(sink.whole());
+    return sink.pixels();
+  });
+}
+
+// Of the whole file; nothing where another decoder takes it.
+Pixels jpeg_pixels(Bytes file, SimdLevel level, Rect roi, bool gray) {
+  JpegDecoder decoder(level);
+  if (!decoder.open(file, limits())) return std::nullopt;
+  Collector sink(roi, gray ? 1 : 3);
+  decoder.decode(roi, sink, {}, gray);  // of a file that became a record this refuses nothing
+  FUZZ_CHECK(sink.whole());
+  return sink.pixels();
+}
+
+struct Control {
+  explicit Control(Bytes bytes) : in(bytes), way(in.u8()), roi(in.take(8)) {
+    levels = take_levels(in);
+    for (auto& change : changes) change = {static_cast<size_t>(in.u16()), in.u8()};
+    together = 1 + in.u8() % kTogether;
+  }
+  [[nodiscard]] Rect region(int width, int height) const {
+    Input numbers(roi);
+    return take_roi(numbers, width, height);
+  }
+  [[nodiscard]] CoefficientForm form() const {
+    return (way & kSmall) != 0 ? CoefficientForm::kSmall : CoefficientForm::kFast;
+  }
+
+  Input in;
+  uint8_t way;
+  Bytes roi;
+  std::pair<SimdLevel, SimdLevel> levels;
+  struct {
+    size_t at;
+    uint8_t mask;
+  } changes[kChanges];
+  size_t together;
+};
+
+// Whole and in part, at all levels alike: the whole picture in colour.
+Pixels check_levels(Bytes file, const JpegHeader& header, const Control& control) {
+  const Rect all{0, 0, header.width, header.height};
+  const Rect region = control.region(header.width, header.height);
+  const bool gray = (control.way & kGray) != 0;
+  const Pixels whole = record_pixels(file, levels()[0], all, false);
+  const Pixels part = record_pixels(file, levels()[0], region, gray);
+  if (gray && header.component_count > 1) {
+    FUZZ_CHECK(!part);
+  } else if (whole) {
+    FUZZ_CHECK(part && (gray || is_crop(*part, region, *whole, header.width)));
+  }
+  for (size_t i = 1; i < levels().size(); ++i) {
+    FUZZ_CHECK(record_pixels(file, levels()[i], all, false) == whole);
+    FUZZ_CHECK(record_pixels(file, levels()[i], region, gray) == part);
+  }
+  return whole;
+}
+
+void check_jpeg(Bytes file, const Control& control) {
+  const Pixels record = make_record(file, control.form(), control.levels.first);
+  FUZZ_CHECK(make_record(file, control.form(), control.levels.second) == record);
+  if (!record) return;
+  CoefficientRecord parts;
+  read_record(*record, limits(), parts);
+  const JpegHeader& header = parts.header;
+  const Pixels whole = check_levels(*record, header, control);
+  FUZZ_CHECK(whole);
+  for (const SimdLevel level : levels()) {
+    const Pixels again = make_jpeg_again(*record, level);
+    FUZZ_CHECK(again && std::equal(again->begin(), again->end(), file.begin(), file.end()));
+  }
+  const bool gray = (control.way & kGray) != 0 && header.component_count == 1;
+  const Rect region = control.region(header.width, header.height);
+  for (const SimdLevel level : levels()) {
+    const Pixels wanted = jpeg_pixels(file, level, {0, 0, header.width, header.height}, false);
+    FUZZ_CHECK(wanted || parts.is_progressive);
+    if (!wanted) break;
+    FUZZ_CHECK(wanted == whole);
+    FUZZ_CHECK(jpeg_pixels(file, level, region, gray) ==
+               record_pixels(*record, level, region, gray));
+  }
+  if (!parts.is_progressive) return;
+  const OraclePicture oracle = oracle_decode(file);
+  FUZZ_CHECK(!oracle.clean || oracle.rgb == *whole);
+}
+
+size_t little(const Buffer& record, size_t at, size_t bytes) {
+  size_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value |= size_t{record[at + i]} << (8 * i);
+  return value;
+}
+
+void put32(Buffer& record, size_t at, size_t value) {
+  for (size_t i = 0; i < 4; ++i) record[at + i] = static_cast<uint8_t>(value >> (8 * i));
+}
+
+// The bytes of the segments are the sum of their lengths, and the rest is what follows them.
+void fix_sizes(Buffer& record) {
+  const size_t rows_of = 8 * std::max<size_t>(record[kSamplingAt] >> 4, 1);
+  const size_t segments = (little(record, kWidthAt, 2) + 63) / 64 *
+                          ((little(record, kHeightAt, 2) + rows_of - 1) / rows_of);
+  const size_t step_bytes = (record[kFlagsAt] & 2) != 0 ? 2 : 1;
+  size_t at = kRecordHeaderBytes + 64 * step_bytes * record[kTablesAt];
+  size_t end = at + 2 * segments;
+  if (end > record.size()) return;
+  const size_t begin = end;
+  for (; at < begin; at += 2) end += little(record, at, 2);
+  if (end + kSegmentSlack > record.size()) return;
+  put32(record, kSegmentBytesAt, end - begin);
+  const bool keeps = end + kSegmentSlack == record.size();
+  if (!keeps || little(record, kRestBytesAt, 4) > kSegmentSlack) {
+    put32(record, kRestBytesAt, record.size() - end);
+  }
+}
+
+void damage(Buffer& record, const Control& control) {
+  for (const auto& change : control.changes) record[change.at % record.size()] ^= change.mask;
+}
+
+void put_right(Buffer& record, bool sizes) {
+  if (record.size() < kRecordHeaderBytes) return;
+  if (sizes) fix_sizes(record);
+  const Bytes all = record;
+  put32(record, kCrcAt, crc32c(all.subspan(kCrcAt + 4), crc32c(all.first(kCrcAt))));
+}
+
+// Every level against the reference. Whether no segment is damaged.
+bool check_segments(const CoefficientRecord& record, size_t together) {
+  static std::vector<SegmentBlocks> wanted(kTogether), found(kTogether);
+  const SegmentShape whole = segment_shape(record.header, record.segment_mcus);
+  const SegmentShape last =
+      segment_shape(record.header, record.mcus_of(record.segments_per_row - 1));
+  std::array<SegmentSource, kTogether> sources;
+  const uint8_t* at = record.segments.data();
+  bool all_ok = true;
+  for (size_t begin = 0, end; begin < record.segment_count(); begin = end) {
+    end = std::min(begin + together, record.segment_count());
+    for (size_t i = begin; i < end; ++i) {
+      const bool is_last = (i + 1) % static_cast<size_t>(record.segments_per_row) == 0;
+      sources[i - begin] = {at, record.length(i), is_last ? &last : &whole};
+      at += sources[i - begin].size;
+    }
+    const size_t count = end - begin;
+    std::memset(static_cast<void*>(wanted.data()), 0x11, count * sizeof(SegmentBlocks));
+    const bool ok = unpack_segments_scalar(record.coding, sources.data(), count, wanted.data());
+    all_ok = all_ok && ok;
+    for (const SimdLevel level : levels()) {
+      // What a kernel leaves as it was shows.
+      std::memset(static_cast<void*>(found.data()), 0xEE, count * sizeof(SegmentBlocks));
+      const UnpackSegments unpack = segment_kernels(level).unpack;
+      FUZZ_CHECK(unpack(record.coding, sources.data(), count, found.data()) == ok);
+      for (size_t i = 0; ok && i < count; ++i) {
+        for (size_t block = 0; block < sources[i].shape->block_count; ++block) {
+          std::array<int16_t, 64> one, other;
+          expand_block(wanted[i], block, one.data());
+          expand_block(found[i], block, other.data());
+          FUZZ_CHECK(one == other);
+        }
+      }
+    }
+  }
+  return all_ok;
+}
+
+void check_record(Bytes record, const Control& control) {
+  const Pixels file = make_jpeg_again(record, control.levels.first);
+  FUZZ_CHECK(make_jpeg_again(record, control.levels.second) == file);
+  CoefficientRecord parts;
+  const Pixels opened = unless_refused([&] {
+    read_record(record, limits(), parts);
+    return Buffer{};
+  });
+  if (!opened) {
+    FUZZ_CHECK(!file && !record_pixels(record, levels()[0], {0, 0, 1, 1}, false));
+    return;
+  }
+  const bool ok = check_segments(parts, control.together);
+  FUZZ_CHECK(ok || !file);
+  const Pixels whole = check_levels(record, parts.header, control);
+  FUZZ_CHECK(ok == whole.has_value());
+}
+
+}  // namespace
+
+namespace fastload::fuzz {
+
+size_t jpeg_begin(Bytes input) { return std::min(input.size(), kControl); }
+
+}  // namespace fastload::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size <= kControl) return 0;
+  const Control control(Bytes(data, kControl));
+  const Bytes file = Bytes(data, size).subspan(kControl);
+  if ((control.way & kRecord) == 0) {
+    check_jpeg(file, control);
+    return 0;
+  }
+  Buffer record(file.begin(), file.end());
+  if (file.size() > 2 && file[0] == 0xFF && file[1] == 0xD8) {
+    Pixels made = make_record(file, control.form(), control.levels.first);
+    if (!made) return 0;
+    record = std::move(*made);
+    damage(record, control);
+  }
+  put_right(record, (control.way & kFixSizes) != 0);
+  record.shrink_to_fit();  // AddressSanitizer sees one byte too much
+  check_record(record, control);
+  return 0;
+}
