@@ -175,7 +175,7 @@ void change_coding(Buffer& head, Random& random) {
 // As many segments as the new size has: those that are left, or some of them again.
 void change_size(Parts& parts, Random& random) {
   const size_t at = pick(random, 0, 1) == 0 ? kWidthAt : kHeightAt;
-  put(parts.head, at, static_cast<size_t>(pick(random, 1, pick(random, 1, 300))), 2);
+  put(parts.head, at, static_cast<size_t>(pick(random, 1, pick(random, 1, 700))), 2);
   const JpegHeader& header = parts.record.header;
   const auto number = [&](size_t place) {
     return parts.head[place] | size_t{parts.head[place + 1]} << 8;
@@ -188,21 +188,23 @@ void change_size(Parts& parts, Random& random) {
 }
 
 void change_rest(Buffer& rest, Random& random) {
+  JpegRest unpacked;
   try {
-    const JpegRest unpacked = unpack_rest(rest);
-    Buffer plain(5);
-    plain[0] = unpacked.pads_with_ones ? 1 : 0;
-    plain.insert(plain.end(), unpacked.frame.begin(), unpacked.frame.end());
-    if (pick(random, 0, 3) != 0) {
-      plain[5 + any(random, plain.size() - 5)] = any_byte(random);
-    } else {
-      change_bytes(plain, random);
-    }
-    put(plain, 1, plain.size() - std::min<size_t>(plain.size(), 5), 4);
-    rest = std::move(plain);
+    unpacked = unpack_rest(rest);
   } catch (const Error&) {
     change_bytes(rest, random);
+    return;
   }
+  Buffer& frame = unpacked.frame;
+  if (!frame.empty() && pick(random, 0, 3) != 0) {
+    frame[any(random, frame.size())] = any_byte(random);
+  } else {
+    change_bytes(frame, random);
+  }
+  rest.assign(5, 0);  // not packed
+  rest[0] = unpacked.pads_with_ones ? 1 : 0;
+  put(rest, 1, frame.size(), 4);
+  rest.insert(rest.end(), frame.begin(), frame.end());
 }
 
 void change_record(Parts& parts, Random& random) {
