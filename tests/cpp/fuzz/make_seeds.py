@@ -21,7 +21,13 @@ from pathlib import Path
 from PIL import Image
 
 CORPUS = Path(__file__).with_name("corpus.txt")
-JPEG_TARGETS = ("fuzz_jpeg_parser", "fuzz_jpeg_entropy", "fuzz_jpeg_parts", "fuzz_coefficients", "fuzz_decode")
+JPEG_TARGETS = (
+    "fuzz_jpeg_parser",
+    "fuzz_jpeg_entropy",
+    "fuzz_jpeg_parts",
+    "fuzz_coefficients",
+    "fuzz_decode",
+)
 TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index", "fuzz_column", "fuzz_polygons")
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
 

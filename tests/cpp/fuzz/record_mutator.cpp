@@ -109,7 +109,7 @@ void change_bytes(Buffer& bytes, Random& random) {
   }
 }
 
-const SegmentShape shape_of(const CoefficientRecord& record, size_t segment) {
+SegmentShape shape_of(const CoefficientRecord& record, size_t segment) {
   const auto column = static_cast<int>(segment % static_cast<size_t>(record.segments_per_row));
   return segment_shape(record.header, record.mcus_of(column));
 }
