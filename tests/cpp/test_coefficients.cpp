@@ -41,9 +41,9 @@ int drawn_value(Random& random, int largest) {
   return random.coin() ? magnitude : -magnitude;
 }
 
-Block drawn_block(Random& random, int largest, int last) {
+Block drawn_block(Random& random, int largest, int last, int largest_dc) {
   Block block{};
-  block[0] = static_cast<int16_t>(random.in(kLeastDc, kMostDc));
+  block[0] = static_cast<int16_t>(random.in(-largest_dc - 1, largest_dc));
   const int end = random.in(0, last);
   for (int k = 1; k <= end; ++k) {
     if (random.in(0, last) > k / 2) {
@@ -93,13 +93,14 @@ Packed drawn_segments(Random& random, CoefficientForm form, size_t count) {
   const int largest =
       std::array{1, 3, 40, 127, 200, kMostMagnitude}[static_cast<size_t>(random.in(0, 5))];
   const int last = std::array{0, 5, 20, 63}[static_cast<size_t>(random.in(0, 3))];
+  const int largest_dc = std::array{20, 300, kMostDc}[static_cast<size_t>(random.in(0, 2))];
   for (size_t i = 0; i < count; ++i) {
     const int whole = coefficient_segment_mcus(header);
     packed.shapes.push_back(segment_shape(header, i + 1 < count ? whole : random.in(1, whole)));
     auto& blocks = packed.blocks.emplace_back();
     std::vector<const int16_t*> pointers;
     for (size_t b = 0; b < packed.shapes.back().block_count; ++b) {
-      blocks.push_back(drawn_block(random, largest, last));
+      blocks.push_back(drawn_block(random, largest, last, largest_dc));
     }
     for (const Block& block : blocks) pointers.push_back(block.data());
     auto& bytes = packed.bytes.emplace_back();
@@ -175,13 +176,15 @@ TEST(transforms_equal_the_scalar_one) {
   Random random(3);
   auto blocks = std::make_unique<SegmentBlocks>();
   constexpr size_t kStride = 64 + 32;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 800; ++round) {
     const auto form = random.coin() ? CoefficientForm::kFast : CoefficientForm::kSmall;
     const Packed packed = drawn_segments(random, form, 1);
     const auto sources = packed.sources();
     const SegmentShape& shape = packed.shapes[0];
     std::array<uint16_t, 64> steps{};
-    const int largest = random.coin() ? 40 : 65535;
+    // Kernels have other ways where products or sums could be beyond 14 or 15 bits.
+    const int largest =
+        std::array{4, 12, 40, 127, 128, 255, 65535}[static_cast<size_t>(random.in(0, 6))];
     for (uint16_t& step : steps) step = static_cast<uint16_t>(random.in(0, largest));
     for (const SimdLevel level : test::machine_levels()) {
       const SegmentKernels& kernels = segment_kernels(level);

@@ -56,9 +56,10 @@ struct SegmentSource {
   const SegmentShape* shape;
 };
 
-// An unpacked segment. Values of list i are `bytes[i]`, and where a list has larger ones (is_wide)
-// those are the low bytes of both lists and highs[i] the high ones. Those of a block begin at
-// starts[i][block], and 64 elements behind the last can be read.
+// An unpacked segment. Values of list i are `bytes[i]`, and where it has larger ones (wide[i])
+// those are the low bytes and highs[i] the high ones; kernels that want both lists alike (is_wide)
+// fill in the other one's, too. Those of a block begin at starts[i][block], and 64 elements behind
+// the last can be read.
 struct SegmentBlocks {
   static constexpr size_t kValues = kMaxSegmentBlocks * 63 + 64;
   // Whole groups of blocks are read, so there is room behind the last.
@@ -67,7 +68,8 @@ struct SegmentBlocks {
   std::array<uint64_t, kBlocks> lows;   // those of them whose value is in list A
   std::array<std::array<uint16_t, kBlocks>, 2> starts;
   std::array<int16_t, kMaxSegmentBlocks + 32> dc;
-  bool is_wide;
+  bool is_wide;  // either list
+  std::array<bool, 2> wide;
   alignas(64) std::array<std::array<int8_t, kValues>, 2> bytes;
   alignas(64) std::array<std::array<int8_t, kValues>, 2> highs;
 };
@@ -92,7 +94,8 @@ const SegmentKernels& segment_kernels(SimdLevel level);
 // Value number `at` of a list.
 inline int16_t value_at(const SegmentBlocks& blocks, size_t list, size_t at) {
   const int low = blocks.bytes[list][at];
-  return static_cast<int16_t>(blocks.is_wide ? (low & 0xFF) | blocks.highs[list][at] * 256 : low);
+  return static_cast<int16_t>(blocks.wide[list] ? (low & 0xFF) | blocks.highs[list][at] * 256
+                                                : low);
 }
 
 // The coefficients of one block in zig-zag order, DC first.

@@ -8,6 +8,7 @@ namespace fastload {
 namespace {
 
 struct Avx2Ops {
+  static constexpr bool kBothWide = true;
   static bool fixed_masks(BitPlace& place, const SegmentCoding& coding, const SegmentShape& shape,
                           SegmentBlocks& blocks) {
     return read_fixed_masks(place, coding, shape, blocks);

@@ -7,6 +7,7 @@
 //   Ops::copy(data, at, words, plane)      64 bits a word, one word after another
 //   Ops::values8(planes, word, to)         64 values of a list
 //   Ops::values16(planes, word, low, high) the same in two bytes each
+//   Ops::kBothWide                         a wide list wants the other one's high bytes, too:
 //   Ops::extend(low, high)                 the high bytes of 64 values that fit into one
 #pragma once
 
@@ -239,39 +240,49 @@ bool read_list(BitPlace& place, size_t count, int rice, ListBytes& list) {
 template <class Ops>
 bool read_lists(BitPlace& place, const SegmentCoding& coding, size_t blocks_end,
                 SegmentBlocks& blocks) {
-  std::array<bool, 2> is_wide{};
+  blocks.wide = {};
   for (size_t i = 0; i < 2; ++i) {
     const size_t count = blocks.starts[i][blocks_end];
     if (count == 0) continue;
     ListBytes list{blocks.bytes[i].data(), blocks.highs[i].data(), false};
     if (!Ops::list(place, count, coding.rice[i], list)) return false;
-    is_wide[i] = list.is_wide;
+    blocks.wide[i] = list.is_wide;
   }
-  blocks.is_wide = is_wide[0] || is_wide[1];
-  for (size_t i = 0; i < 2; ++i) {
-    if (!blocks.is_wide || is_wide[i]) continue;
-    for (size_t at = 0; at < blocks.starts[i][blocks_end]; at += 64) {
-      Ops::extend(blocks.bytes[i].data() + at, blocks.highs[i].data() + at);
+  blocks.is_wide = blocks.wide[0] || blocks.wide[1];
+  if constexpr (Ops::kBothWide) {
+    for (size_t i = 0; i < 2; ++i) {
+      if (!blocks.is_wide || blocks.wide[i]) continue;
+      for (size_t at = 0; at < blocks.starts[i][blocks_end]; at += 64) {
+        Ops::extend(blocks.bytes[i].data() + at, blocks.highs[i].data() + at);
+      }
+      blocks.wide[i] = true;
     }
   }
   return true;
 }
 
+// What comes before the lists.
+template <class Ops>
+bool read_head(BitPlace& place, const SegmentCoding& coding, const SegmentShape& shape,
+               SegmentBlocks& blocks) {
+  if (!read_dc<Ops>(place, shape, blocks)) return false;
+  const bool is_fast = coding.form == CoefficientForm::kFast;
+  return is_fast ? Ops::fixed_masks(place, coding, shape, blocks)
+                 : read_coded_masks(place, coding, shape, blocks);
+}
+
+// Whether what is left is less than a byte of zeros.
+inline bool ends_segment(const BitPlace& place) {
+  const size_t left = place.bits - place.at;
+  return left < 8 && lowest(word_at(place.data, place.at), left) == 0;
+}
+
 template <class Ops>
 bool unpack_segment(const SegmentCoding& coding, const SegmentSource& source,
                     SegmentBlocks& blocks) {
-  const SegmentShape& shape = *source.shape;
   BitPlace place{source.data, source.size * 8, 0};
-  if (!read_dc<Ops>(place, shape, blocks)) return false;
-  const bool is_fast = coding.form == CoefficientForm::kFast;
-  if (is_fast ? !Ops::fixed_masks(place, coding, shape, blocks)
-              : !read_coded_masks(place, coding, shape, blocks)) {
-    return false;
-  }
-  if (!read_lists<Ops>(place, coding, shape.block_count, blocks)) return false;
-  // What is left is less than a byte of zeros.
-  const size_t left = place.bits - place.at;
-  return left < 8 && lowest(word_at(place.data, place.at), left) == 0;
+  return read_head<Ops>(place, coding, *source.shape, blocks) &&
+         read_lists<Ops>(place, coding, source.shape->block_count, blocks) && ends_segment(place);
 }
 
 template <class Ops>

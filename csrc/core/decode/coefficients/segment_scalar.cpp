@@ -167,6 +167,7 @@ bool unpack(const SegmentCoding& coding, const SegmentSource& source, SegmentBlo
   if (!ok || !bits.has(0)) return false;
   split_lists(coding, shape, blocks);
   blocks.is_wide = true;
+  blocks.wide = {true, true};
   for (size_t list = 0; list < 2; ++list) {
     if (!read_values(bits, blocks.starts[list][shape.block_count], coding.rice[list],
                      blocks.bytes[list].data(), blocks.highs[list].data())) {

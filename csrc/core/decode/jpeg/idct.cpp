@@ -79,18 +79,53 @@ void transform_block(const int16_t* coefs, const uint16_t* steps, uint8_t* out, 
 
 }  // namespace
 
+const std::array<int32_t, kIdctPairs.size()> kIdctPairsInMemory = kIdctPairs;
+
+const std::array<int32_t, 14> kIdctPairsOfRows{
+    idct_pair(8192, 8192),    idct_pair(8192, -8192),  idct_pair(10703, 4433),
+    idct_pair(4433, -10704),  idct_pair(-4433, 10704), idct_pair(-10703, -4433),
+    idct_pair(11363, 9633),   idct_pair(6437, 2260),   idct_pair(9633, -2259),
+    idct_pair(-11362, -6436), idct_pair(6437, -11362), idct_pair(2261, 9633),
+    idct_pair(2260, -6436),   idct_pair(9633, -11363),
+};
+
+alignas(16) const std::array<std::array<int32_t, 4>, 4> kIdctPairsOfColumns{{
+    {idct_pair(8192, 10703), idct_pair(8192, 4433), idct_pair(8192, -4433),
+     idct_pair(8192, -10703)},
+    {idct_pair(8192, 4433), idct_pair(-8192, -10704), idct_pair(-8192, 10704),
+     idct_pair(8192, -4433)},
+    {idct_pair(11363, 9633), idct_pair(9633, -2259), idct_pair(6437, -11362),
+     idct_pair(2260, -6436)},
+    {idct_pair(6437, 2260), idct_pair(-11362, -6436), idct_pair(2261, 9633),
+     idct_pair(9633, -11363)},
+}};
+
+namespace {
+
+// In a group of four blocks, as idct_pairs_avx512.h has it: pairs of rows (0, 4), (2, 6), (1, 3),
+// (5, 7), of each the even columns of all blocks, then the odd ones.
+int paired_place(int row, int column) {
+  constexpr std::array<int, 8> kPair{0, 2, 1, 2, 0, 3, 1, 3};
+  const bool is_second = row == 4 || row == 6 || row == 3 || row == 7;
+  const int vector = 2 * kPair[static_cast<size_t>(row)] + column % 2;
+  return vector * 32 + column / 2 * 2 + (is_second ? 1 : 0);
+}
+
+}  // namespace
+
 CoefPlaces IdctKernel::places() const {
   CoefPlaces places;
   for (int k = 1; k <= 64; ++k) {
-    const int natural = kZigzag[static_cast<size_t>(k - 1)];
-    places.set(k, natural / 8 * 8 * group + natural % 8);
+    const int natural = kZigzag[static_cast<size_t>(k - 1)], row = natural / 8,
+              column = natural % 8;
+    places.set(k, is_paired ? paired_place(row, column) : row * 8 * group + column);
   }
   return places;
 }
 
 IdctKernel idct_kernel(SimdLevel level) {
 #if defined(__x86_64__)
-  if (level == SimdLevel::kAvx512) return {4, idct_avx512};
+  if (level == SimdLevel::kAvx512) return {4, idct_avx512, true};
   if (level == SimdLevel::kAvx2) return {2, idct_avx2};
 #elif defined(__aarch64__)
   if (level == SimdLevel::kNeon) return {1, idct_neon};

@@ -11,12 +11,6 @@
 namespace fastload {
 namespace {
 
-// A pair of 16-bit factors as pmaddwd takes them: a * even lane + b * odd lane.
-constexpr int32_t pair(int a, int b) {
-  return static_cast<int32_t>((static_cast<uint32_t>(b) << 16) |
-                              (static_cast<uint32_t>(a) & 0xFFFFu));
-}
-
 // The two halves of eight 32-bit sums for one row of the group.
 template <class V>
 struct Wide {
@@ -30,14 +24,14 @@ Wide<V> interleave(typename V::T a, typename V::T b) {
 
 // sum + in * factors.
 template <class V>
-Wide<V> madd(Wide<V> sum, Wide<V> in, int32_t factors) {
-  const auto k = V::set32(factors);
+Wide<V> madd(Wide<V> sum, Wide<V> in, IdctPair factors) {
+  const auto k = V::factors(factors);
   return {V::madd(sum.low, in.low, k), V::madd(sum.high, in.high, k)};
 }
 
 template <class V>
-Wide<V> product(Wide<V> in, int32_t factors) {
-  const auto k = V::set32(factors);
+Wide<V> product(Wide<V> in, IdctPair factors) {
+  const auto k = V::factors(factors);
   return {V::mul_pairs(in.low, k), V::mul_pairs(in.high, k)};
 }
 
@@ -52,31 +46,31 @@ void butterfly(Wide<V> a, Wide<V> b, typename V::T& sum, typename V::T& differen
 
 // One pass over x[0..8), as transform8() in idct.cpp.
 template <class V, int kShift>
-void pass(typename V::T* x) {
+[[gnu::always_inline]] inline void pass(typename V::T* x) {
   const auto zero = V::zero();
   const auto rounding = V::set32(1 << (kShift - 1));
   const Wide<V> start{rounding, rounding};
-  const Wide<V> even0 = madd<V>(start, interleave<V>(V::add16(x[0], x[4]), zero), pair(8192, 0));
-  const Wide<V> even1 = madd<V>(start, interleave<V>(V::sub16(x[0], x[4]), zero), pair(8192, 0));
+  const Wide<V> even0 = madd<V>(start, interleave<V>(V::add16(x[0], x[4]), zero), IdctPair::kWhole);
+  const Wide<V> even1 = madd<V>(start, interleave<V>(V::sub16(x[0], x[4]), zero), IdctPair::kWhole);
   const Wide<V> in26 = interleave<V>(x[2], x[6]);
-  const Wide<V> sum0 = madd<V>(even0, in26, pair(10703, 4433));
-  const Wide<V> sum3 = madd<V>(even0, in26, pair(-10703, -4433));
-  const Wide<V> sum1 = madd<V>(even1, in26, pair(4433, -10704));
-  const Wide<V> sum2 = madd<V>(even1, in26, pair(-4433, 10704));
+  const Wide<V> sum0 = madd<V>(even0, in26, IdctPair::kEven0);
+  const Wide<V> sum3 = madd<V>(even0, in26, IdctPair::kEven3);
+  const Wide<V> sum1 = madd<V>(even1, in26, IdctPair::kEven1);
+  const Wide<V> sum2 = madd<V>(even1, in26, IdctPair::kEven2);
 
   const Wide<V> z = interleave<V>(V::add16(x[3], x[7]), V::add16(x[1], x[5]));
-  const Wide<V> odd_a = product<V>(z, pair(-6436, 9633));
-  const Wide<V> odd_b = product<V>(z, pair(9633, 6437));
+  const Wide<V> odd_a = product<V>(z, IdctPair::kOddA);
+  const Wide<V> odd_b = product<V>(z, IdctPair::kOddB);
   const Wide<V> in71 = interleave<V>(x[7], x[1]);
   const Wide<V> in53 = interleave<V>(x[5], x[3]);
-  butterfly<V, kShift>(sum0, madd<V>(odd_b, in71, pair(-7373, 4926)), x[0], x[7]);
-  butterfly<V, kShift>(sum1, madd<V>(odd_a, in53, pair(-20995, 4177)), x[1], x[6]);
-  butterfly<V, kShift>(sum2, madd<V>(odd_b, in53, pair(-4176, -20995)), x[2], x[5]);
-  butterfly<V, kShift>(sum3, madd<V>(odd_a, in71, pair(-4927, -7373)), x[3], x[4]);
+  butterfly<V, kShift>(sum0, madd<V>(odd_b, in71, IdctPair::kOdd17Sum0), x[0], x[7]);
+  butterfly<V, kShift>(sum1, madd<V>(odd_a, in53, IdctPair::kOdd35Sum1), x[1], x[6]);
+  butterfly<V, kShift>(sum2, madd<V>(odd_b, in53, IdctPair::kOdd35Sum2), x[2], x[5]);
+  butterfly<V, kShift>(sum3, madd<V>(odd_a, in71, IdctPair::kOdd17Sum3), x[3], x[4]);
 }
 
 template <class V>
-void transpose(typename V::T* x) {
+[[gnu::always_inline]] inline void transpose(typename V::T* x) {
   using T = typename V::T;
   const T a0 = V::unpack_low16(x[0], x[1]), a1 = V::unpack_high16(x[0], x[1]);
   const T a2 = V::unpack_low16(x[2], x[3]), a3 = V::unpack_high16(x[2], x[3]);
@@ -94,7 +88,8 @@ void transpose(typename V::T* x) {
 
 // Columns of 16-bit values to rows of samples, written to out.
 template <class V>
-void store_samples(const typename V::T* x, uint8_t* out, size_t stride) {
+[[gnu::always_inline]] inline void store_samples(const typename V::T* x, uint8_t* out,
+                                                 size_t stride) {
   using T = typename V::T;
   const T middle = V::set8(-128);
   const T p0 = V::xor_bits(V::pack16(x[0], x[4]), middle),
@@ -111,17 +106,12 @@ void store_samples(const typename V::T* x, uint8_t* out, size_t stride) {
   V::store_row_pair(V::unpack_high32(b1, b3), out + 6 * stride, out + 7 * stride);
 }
 
-// The rows of a group, not yet multiplied by the steps, to samples.
+// The dequantised rows of a group to samples. `flat`: blocks whose rows below the first are zero
+// take libjpeg-turbo's short cut, which differs from the transform where 16 bits overflow.
 template <class V>
-void transform_rows(typename V::T* x, const typename V::T* steps, uint8_t* out, size_t stride) {
-  using T = typename V::T;
-  T used = x[1];
-  for (int row = 2; row < 8; ++row) used = V::or_bits(used, x[row]);
-  for (int row = 0; row < 8; ++row) x[row] = V::mul16(x[row], steps[row]);
-  // libjpeg-turbo's short cut for blocks whose rows below the first are zero; it differs from the
-  // transform where 16 bits overflow.
-  const auto flat = V::zero_lanes(used);
-  const T flat_value = V::template shift_left16<2>(x[0]);
+[[gnu::always_inline]] inline void transform_dequantised(typename V::T* x, typename V::Lanes flat,
+                                                         uint8_t* out, size_t stride) {
+  const auto flat_value = V::template shift_left16<2>(x[0]);
   if (V::all(flat)) {
     for (int row = 0; row < 8; ++row) x[row] = flat_value;
   } else {
@@ -133,6 +123,16 @@ void transform_rows(typename V::T* x, const typename V::T* steps, uint8_t* out, 
   transpose<V>(x);
   pass<V, 18>(x);
   store_samples<V>(x, out, stride);
+}
+
+// The rows of a group, not yet multiplied by the steps, to samples.
+template <class V>
+[[gnu::always_inline]] inline void transform_rows(typename V::T* x, const typename V::T* steps,
+                                                  uint8_t* out, size_t stride) {
+  auto used = x[1];
+  for (int row = 2; row < 8; ++row) used = V::or_bits(used, x[row]);
+  for (int row = 0; row < 8; ++row) x[row] = V::mul16(x[row], steps[row]);
+  transform_dequantised<V>(x, V::zero_lanes(used), out, stride);
 }
 
 template <class V>

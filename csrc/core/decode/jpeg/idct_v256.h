@@ -19,6 +19,7 @@ struct V256 {
   }
   static T zero() { return _mm256_setzero_si256(); }
   static T set32(int32_t v) { return _mm256_set1_epi32(v); }
+  static T factors(IdctPair pair) { return set32(kIdctPairs[static_cast<size_t>(pair)]); }
   static T set8(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }
   static T add16(T a, T b) { return _mm256_add_epi16(a, b); }
   static T sub16(T a, T b) { return _mm256_sub_epi16(a, b); }
