@@ -25,14 +25,15 @@ from coefficient_files import (
 )
 from coefficient_jpeg import to_jpeg
 from coefficient_reader import mask_decoders, read_header, read_record, read_rest, rest_dictionary
+from PIL import Image
 
 from fastload import _C
 from fastload.errors import DecodeError
 
 
-def both_refuse(record: bytes, what: object = "") -> None:
-    """The reader of FORMAT.md in words. ``what`` is shown where one does not."""
-    with pytest.raises(ValueError, match=r"\.$"):
+def both_refuse(record: bytes, what: object = "", words: str = "") -> None:
+    """The reader of FORMAT.md with these ``words``. ``what`` is shown where one does not."""
+    with pytest.raises(ValueError, match=rf"{words}.*\.$"):
         raise_nothing(what, to_jpeg(read_record(record)))
     with pytest.raises(DecodeError):
         raise_nothing(what, jpeg_by_core(record))
@@ -47,22 +48,32 @@ GRAY = jpeg(picture(8, 8, "L"), quality=80)  # one block
 
 
 WRONG_HEADERS = [
-    *((at, b"\0") for at in range(4)),
-    *((4, bytes([version])) for version in (0, 2, 255)),
-    *((5, bytes([form])) for form in (0, 3, 255)),
-    *((6, bytes([components])) for components in (0, 1, 2, 4)),
-    *((7, bytes([sampling])) for sampling in (0x02, 0x20, 0x23, 0x32, 0xA2, 0x11)),
-    (8, b"\0\0"),
-    (10, b"\0\0"),
-    *((12, bytes([flags])) for flags in (1, 2, 4, 8, 128)),
-    *((13, bytes([tables])) for tables in (0, 1, 3, 4)),
-    *((14, bytes([tables])) for tables in (0, 0b101010, 0b111111, 0b01010100)),
-    *((15, bytes([rice])) for rice in (0x04, 0x40, 0x0F, 0x80)),
-    *((at, b"\x40") for at in range(16, 50)),
-    (50, b"\1"),
-    (51, b"\1"),
-    *((at, b"\xff") for at in range(52, 60)),
-    *((at, b"\0") for at in range(64, 64 + 128)),  # another step than the JPEG's
+    *((at, b"\0", "begin") for at in range(4)),
+    *((4, bytes([version]), "Version") for version in (0, 2, 255)),
+    *((5, bytes([form]), "Form") for form in (0, 3, 255)),
+    *((6, bytes([components]), "components: 1 or 3") for components in (0, 2, 4)),
+    (6, b"\1", "One component"),
+    *((7, bytes([sampling]), "Sampling") for sampling in (0x02, 0x20, 0x23, 0x32, 0xA2)),
+    (7, b"\x11", "bytes"),
+    (8, b"\0\0", "0 x"),
+    (10, b"\0\0", "x 0"),
+    (12, b"\1", "another picture"),
+    (12, b"\2", "bytes"),
+    *((12, bytes([flags]), "Flags") for flags in (4, 8, 128)),
+    *((13, bytes([tables]), "tables: 1 to 3") for tables in (0, 4)),
+    (13, b"\1", "Table 1 of 1"),
+    (13, b"\3", "bytes"),
+    (14, b"\0", "other steps"),
+    *((14, bytes([tables]), "Table . of 2") for tables in (0b101010, 0b111111)),
+    (14, b"\x54", "not there"),
+    *((15, bytes([rice]), "Rice") for rice in (0x04, 0x40, 0x0F, 0x80)),
+    *((at, b"\x40", "last position") for at in range(16, 34)),
+    *((at, b"\x40", "Masks") for at in range(34, 50)),
+    (50, b"\1", "50"),
+    (51, b"\1", "51"),
+    *((at, b"\xff", "lengths differ") for at in range(52, 56)),
+    *((at, b"\xff", "The record has") for at in range(56, 60)),
+    *((at, b"\0", "other steps") for at in range(64, 64 + 128)),
 ]
 
 
@@ -70,29 +81,34 @@ WRONG_HEADERS = [
 def test_headers_that_break_a_rule(form: str) -> None:
     original = to_record(COLOUR, form)
     assert jpeg_by_core(summed(original)) == COLOUR
-    for at, value in WRONG_HEADERS:
-        both_refuse(with_bytes(original, at, value), (at, value))
+    for at, value, words in WRONG_HEADERS:
+        both_refuse(with_bytes(original, at, value), (at, value), words)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_other_rules_of_the_record(form: str) -> None:
     original, gray = to_record(COLOUR, form), to_record(GRAY, form)
     both_refuse(original[:60] + bytes([original[60] ^ 1]) + original[61:])
-    both_refuse(with_bytes(gray, 7, b"\x21"))
+    both_refuse(with_bytes(gray, 7, b"\x21"), words="One component")
     both_refuse(with_bytes(gray, 14, b"\x04"))  # the table of a component that is not there
     both_refuse(summed(original + b"\0"))
     for count in (*range(1, 70), len(original) - 64, len(original) - 10, len(original)):
         both_refuse(summed(original[:-count]) if len(original) - count >= 64 else original[:-count])
     if form == "small":
         both_refuse(with_bytes(gray, 49, b"\1"))
-    short = rebuilt(original, rest=b"\1\0\0\0\0")
-    assert read_header(short).rest == b"\1\0\0\0\0"
-    for at in (len(short) - 1, len(short) - 59):  # behind the rest
-        both_refuse(with_bytes(short, at, b"\1"))
     lengths_at = 64 + 128
     lengths = np.frombuffer(original[lengths_at : lengths_at + 4], "<u2")
     both_refuse(with_bytes(original, lengths_at, struct.pack("<2H", lengths[0] + 1, lengths[1] - 1)))
     both_refuse(with_bytes(original, lengths_at, struct.pack("<2H", lengths[0], lengths[1] - 1)))
+
+
+def test_what_fills_up_a_short_rest() -> None:
+    data = jpeg(Image.new("L", (8, 8)), qtables=[[255] * 64])
+    original = to_record(data, "fast")
+    assert len(read_header(original).rest) < 64
+    assert jpeg_by_core(original) == to_jpeg(read_record(original)) == data
+    for at in (-1, -2, len(read_header(original).rest) - 64):
+        both_refuse(with_bytes(original, len(original) + at, b"\1"), at, "fills up")
 
 
 def core_reads(record: bytes) -> bool:
