@@ -29,9 +29,9 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	cd tests && $(BIN)/mypy --config-file ../pyproject.toml -p fastload
-	cd tests && MYPYPATH=../tools:../benchmarks $(BIN)/mypy --config-file ../pyproject.toml \
+	cd tests && MYPYPATH=../tools:../benchmarks:reference $(BIN)/mypy --config-file ../pyproject.toml \
 	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/draw_rooms.py ../tools/gpu_report.py \
-	  ../tools/profile_training.py
+	  ../tools/profile_training.py ../tools/train_mask_codes.py
 
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	@PATH="$(BIN):$$PATH" tools/sanitize.sh tests

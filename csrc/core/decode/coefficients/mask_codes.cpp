@@ -3,7 +3,7 @@
 namespace fastload {
 
 // Found by package-merge (limits of 7 and 10 bits) on counts over 500 photographs of ImageNet, each
-// count times 50 plus 1.
+// count times 50 plus 1: tools/train_mask_codes.py, which finds them again.
 const std::array<std::string_view, kCountContexts> kCountLengths{
     "124446666", "312457777", "631246677", "753133467", "554333332", "665332234",
     "776542223", "776543222", "777754321", "123646677", "312555677", "621355666",
