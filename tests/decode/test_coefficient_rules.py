@@ -242,15 +242,20 @@ EDITS = {
     "other factors": edit("012200", "011200"),
     "another table": edit("012200", "012201"),
     "a table that is not there": edit("012200", "012203"),
-    "components of one number": edit("021101031101", "021101021101"),
+    "components of one number": lambda frame: edit("021101031101", "021101021101")(
+        edit("0211 0311", "0211 0211")(frame)
+    ),
     "RGB by its Adobe segment": lambda frame: frame.replace(
         first_segment(0xE0, frame), bytes.fromhex("ffee000e") + b"Adobe\0\x64\0\0\0\0\0"
     ),
     "RGB by its numbers": lambda frame: edit(*RGB[1])(
         edit(*RGB[0])(frame.replace(first_segment(0xE0, frame), b""))
     ),
-    "DHT of number 4": edit("ffc4001f00", "ffc4001f04"),
-    "DHT of class 2": edit("ffc4001f00", "ffc4001f20"),
+    "DQT of number 4": edit(SOS, "ffdb 0043 04" + 64 * "01" + SOS),
+    "DQT of 24 bits": edit(SOS, "ffdb 00c3 20" + 192 * "01" + SOS),
+    "DHT of number 4": edit(SOS, "ffc4 0014 04 01" + 15 * "00" + "00" + SOS),
+    "DHT of class 2": edit(SOS, "ffc4 0014 23 01" + 15 * "00" + "00" + SOS),
+    "DHT of 257 values": edit(SOS, "ffc4 0114 03" + 14 * "00" + "02ff" + 257 * "00" + SOS),
     "DHT that is too short": edit("ffc4001f00", "ffc4001e00"),
     "codes that do not fit": edit("ffc4001f00 0001", "ffc4001f00 0401"),
     "DRI of 3 bytes": edit(SOS, "ffdd0005000000" + SOS),
@@ -281,6 +286,7 @@ def test_rests_that_are_unusual() -> None:
     original = to_record(COLOUR, "fast")
     changes = [
         edit(SOS, 100 * SOS),
+        edit(SOS, "ffc4 0016 03 03" + 15 * "00" + "000102" + SOS),  # codes that do not fit, and are not used
         edit(SOS, "fffffffe000341 ffdd00040001" + SOS),
         edit("ffd9", "ffd9ffda"),
         lambda frame: edit(*RGB[1])(edit(*RGB[0])(frame)),  # as it has a JFIF segment
@@ -290,6 +296,15 @@ def test_rests_that_are_unusual() -> None:
     for change in changes:
         record = with_frame(original, change)
         assert to_jpeg(read_record(record)) == jpeg_by_core(record)
+
+
+def test_sampling_factors_of_one_component() -> None:
+    original = to_record(GRAY, "fast")
+    for factors in ("22", "14", "43"):
+        record = with_frame(original, edit("0801011100", f"080101{factors}00"))
+        assert to_jpeg(read_record(record)) == jpeg_by_core(record) != GRAY
+    for factors in ("01", "10", "51", "15"):
+        both_refuse(with_frame(original, edit("0801011100", f"080101{factors}00")), factors)
 
 
 PROGRESSIVE_EDITS = [
