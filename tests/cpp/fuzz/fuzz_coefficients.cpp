@@ -1,14 +1,16 @@
 // Coefficient records. The first byte chooses the way:
-// - JPEG: where a file can be made a record, every instruction set writes the same record, its
+// - JPEG: where a file can be made a record, both instruction sets write the same record, its
 //   pixels are JpegDecoder's (of a progressive file libjpeg's), whole and of a region, and the
 //   identical file comes back.
 // - Record: its sizes, if control says so, and its CRC are put right, so that damage goes deep.
-//   Then every instruction set gives the same pixels or refuses the record, as the reference does,
-//   and it becomes some file or none. Of a JPEG a record is made first, and damaged.
+//   Then both give the same pixels or refuse the record, and the same file or none. Of a JPEG a
+//   record is made first, and damaged.
+// Which two instruction sets control says. Segments are unpacked by all, as the reference does.
 //
 // Input: 24 control bytes (way, region, instruction sets, four changes of the record's bytes,
 // segments unpacked together), then the JPEG or the record.
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "../levels.h"
@@ -28,6 +30,8 @@ using Buffer = std::vector<uint8_t>;
 using Pixels = std::optional<Buffer>;  // nothing: refused
 
 constexpr size_t kControl = 24, kChanges = 4, kTogether = 9;
+// A row of 16 segments, or 181 x 181: larger pictures have no other paths, and take their time.
+constexpr uint64_t kMostPixels = uint64_t{1} << 15;
 enum Way : uint8_t { kRecord = 1, kSmall = 2, kFixSizes = 4, kGray = 8 };
 // Offsets of the fields of a record's header (FORMAT.md).
 constexpr size_t kSamplingAt = 7, kWidthAt = 8, kHeightAt = 10, kFlagsAt = 12, kTablesAt = 13,
@@ -55,20 +59,36 @@ Pixels unless_refused(Call call) {
   }
 }
 
+const DecodeLimits& small() {
+  static const DecodeLimits all = [] {
+    DecodeLimits some = limits();
+    some.max_pixels = kMostPixels;
+    return some;
+  }();
+  return all;
+}
+
 Pixels make_record(Bytes file, CoefficientForm form, SimdLevel level) {
   const Level chosen(level);
-  return unless_refused([&] { return to_coefficients(file, form, limits()); });
+  return unless_refused([&] { return to_coefficients(file, form, small()); });
 }
 
 Pixels make_jpeg_again(Bytes record, SimdLevel level) {
   const Level chosen(level);
-  return unless_refused([&] { return to_jpeg(record, limits()); });
+  return unless_refused([&] { return to_jpeg(record, small()); });
+}
+
+// A thread's decoder keeps its memory, and what earlier pictures left there.
+template <class Decoder>
+Decoder& decoder_of(SimdLevel level) {
+  static std::map<SimdLevel, Decoder> all;
+  return all.try_emplace(level, level).first->second;
 }
 
 Pixels record_pixels(Bytes record, SimdLevel level, Rect roi, bool gray) {
   return unless_refused([&] {
-    CoefficientDecoder decoder(level);
-    decoder.open(record, limits());
+    auto& decoder = decoder_of<CoefficientDecoder>(level);
+    decoder.open(record, small());
     Collector sink(roi, gray ? 1 : 3);
     decoder.decode(roi, sink, gray);
     FUZZ_CHECK(sink.whole());
@@ -78,8 +98,8 @@ Pixels record_pixels(Bytes record, SimdLevel level, Rect roi, bool gray) {
 
 // Of the whole file; nothing where another decoder takes it.
 Pixels jpeg_pixels(Bytes file, SimdLevel level, Rect roi, bool gray) {
-  JpegDecoder decoder(level);
-  if (!decoder.open(file, limits())) return std::nullopt;
+  auto& decoder = decoder_of<JpegDecoder>(level);
+  if (!decoder.open(file, small())) return std::nullopt;
   Collector sink(roi, gray ? 1 : 3);
   decoder.decode(roi, sink, {}, gray);  // of a file that became a record this refuses nothing
   FUZZ_CHECK(sink.whole());
@@ -111,47 +131,47 @@ struct Control {
   size_t together;
 };
 
-// Whole and in part, at all levels alike: the whole picture in colour.
-Pixels check_levels(Bytes file, const JpegHeader& header, const Control& control) {
+struct Pictures {
+  Pixels whole;  // in colour
+  Pixels part;   // the region, gray if control says so
+};
+
+// At both levels alike.
+Pictures check_levels(Bytes record, const JpegHeader& header, const Control& control) {
+  const auto [one, other] = control.levels;
   const Rect all{0, 0, header.width, header.height};
   const Rect region = control.region(header.width, header.height);
   const bool gray = (control.way & kGray) != 0;
-  const Pixels whole = record_pixels(file, levels()[0], all, false);
-  const Pixels part = record_pixels(file, levels()[0], region, gray);
+  Pictures found{record_pixels(record, one, all, false), record_pixels(record, one, region, gray)};
+  const auto& [whole, part] = found;
   if (gray && header.component_count > 1) {
     FUZZ_CHECK(!part);
   } else if (whole) {
     FUZZ_CHECK(part && (gray || is_crop(*part, region, *whole, header.width)));
   }
-  for (size_t i = 1; i < levels().size(); ++i) {
-    FUZZ_CHECK(record_pixels(file, levels()[i], all, false) == whole);
-    FUZZ_CHECK(record_pixels(file, levels()[i], region, gray) == part);
-  }
-  return whole;
+  FUZZ_CHECK(record_pixels(record, other, all, false) == whole);
+  FUZZ_CHECK(record_pixels(record, other, region, gray) == part);
+  return found;
 }
 
 void check_jpeg(Bytes file, const Control& control) {
-  const Pixels record = make_record(file, control.form(), control.levels.first);
-  FUZZ_CHECK(make_record(file, control.form(), control.levels.second) == record);
+  const auto [one, other] = control.levels;
+  const Pixels record = make_record(file, control.form(), one);
+  FUZZ_CHECK(make_record(file, control.form(), other) == record);
   if (!record) return;
   CoefficientRecord parts;
-  read_record(*record, limits(), parts);
+  read_record(*record, small(), parts);
   const JpegHeader& header = parts.header;
-  const Pixels whole = check_levels(*record, header, control);
+  const auto [whole, part] = check_levels(*record, header, control);
   FUZZ_CHECK(whole);
-  for (const SimdLevel level : levels()) {
-    const Pixels again = make_jpeg_again(*record, level);
-    FUZZ_CHECK(again && std::equal(again->begin(), again->end(), file.begin(), file.end()));
-  }
-  const bool gray = (control.way & kGray) != 0 && header.component_count == 1;
-  const Rect region = control.region(header.width, header.height);
-  for (const SimdLevel level : levels()) {
-    const Pixels wanted = jpeg_pixels(file, level, {0, 0, header.width, header.height}, false);
-    FUZZ_CHECK(wanted || parts.is_progressive);
-    if (!wanted) break;
-    FUZZ_CHECK(wanted == whole);
-    FUZZ_CHECK(jpeg_pixels(file, level, region, gray) ==
-               record_pixels(*record, level, region, gray));
+  const Pixels again = make_jpeg_again(*record, other);
+  FUZZ_CHECK(again && std::equal(again->begin(), again->end(), file.begin(), file.end()));
+  const Rect all{0, 0, header.width, header.height};
+  const Pixels wanted = jpeg_pixels(file, one, all, false);
+  FUZZ_CHECK(wanted ? wanted == whole : parts.is_progressive);
+  if (wanted && part) {
+    const Rect region = control.region(header.width, header.height);
+    FUZZ_CHECK(jpeg_pixels(file, other, region, (control.way & kGray) != 0) == part);
   }
   if (!parts.is_progressive) return;
   const OraclePicture oracle = oracle_decode(file);
@@ -246,21 +266,21 @@ bool check_segments(const CoefficientRecord& record, size_t together) {
 }
 
 void check_record(Bytes record, const Control& control) {
-  const Pixels file = make_jpeg_again(record, control.levels.first);
-  FUZZ_CHECK(make_jpeg_again(record, control.levels.second) == file);
+  const auto [one, other] = control.levels;
+  const Pixels file = make_jpeg_again(record, one);
   CoefficientRecord parts;
   const Pixels opened = unless_refused([&] {
-    read_record(record, limits(), parts);
+    read_record(record, small(), parts);
     return Buffer{};
   });
   if (!opened) {
-    FUZZ_CHECK(!file && !record_pixels(record, levels()[0], {0, 0, 1, 1}, false));
+    FUZZ_CHECK(!file && !record_pixels(record, one, {0, 0, 1, 1}, false));
     return;
   }
+  FUZZ_CHECK(make_jpeg_again(record, other) == file);
   const bool ok = check_segments(parts, control.together);
   FUZZ_CHECK(ok || !file);
-  const Pixels whole = check_levels(record, parts.header, control);
-  FUZZ_CHECK(ok == whole.has_value());
+  FUZZ_CHECK(ok == check_levels(record, parts.header, control).whole.has_value());
 }
 
 }  // namespace

@@ -172,11 +172,15 @@ void change_coding(Buffer& head, Random& random) {
   }
 }
 
-// As many segments as the new size has: those that are left, or some of them again.
+// Up to the most pixels that the target takes, and a row that is unpacked in two rounds. As many
+// segments as the new size has: those that are left, or some of them again.
 void change_size(Parts& parts, Random& random) {
-  const size_t at = pick(random, 0, 1) == 0 ? kWidthAt : kHeightAt;
-  put(parts.head, at, static_cast<size_t>(pick(random, 1, pick(random, 1, 700))), 2);
   const JpegHeader& header = parts.record.header;
+  const bool wide = pick(random, 0, 1) == 0;
+  const int other = wide ? header.height : header.width;
+  const int most = std::clamp((1 << 15) / other, 1, 700);
+  put(parts.head, wide ? kWidthAt : kHeightAt,
+      static_cast<size_t>(pick(random, 1, pick(random, 1, most))), 2);
   const auto number = [&](size_t place) {
     return parts.head[place] | size_t{parts.head[place + 1]} << 8;
   };
@@ -247,7 +251,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   const size_t begin = jpeg_begin({data, size});
   Buffer record(data + begin, data + size);
   const bool is_record = begins_coefficients(record);
-  const bool renew = pick(random, 0, is_record ? 9 : 4) == 0;
+  // Making one takes longer than changing and trying it.
+  const bool renew = pick(random, 0, is_record ? 29 : 9) == 0;
   if (!renew && !is_record) return mutate_jpeg_input(data, size, max_size, seed);
   const int what = pick(random, 0, 9);
   if (!renew && what < 1) return LLVMFuzzerMutate(data, size, max_size);
