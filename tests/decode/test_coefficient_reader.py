@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 import pytest
-from coefficient_files import FORMS, SAMPLINGS, jpeg, picture, to_record
+from coefficient_files import FORMS, SAMPLINGS, jpeg, picture, to_record, with_frame
 from coefficient_jpeg import to_jpeg
 from coefficient_reader import mask_code_lengths, read_record
 from jpeg_writer import ZIGZAG, Layout, write_jpeg
@@ -63,6 +63,33 @@ def test_qualities() -> None:
 def test_what_encoders_do(options: dict[str, object], progressive: bool) -> None:
     for mode in ("RGB", "L"):
         check_file(jpeg(picture(50, 40, mode), progressive=progressive, **{"quality": 70} | options))
+
+
+SCAN = "ffda000c03 0100 0211 0311 003f00"
+SCANS = {
+    "each component": "ffda000801 0100 003f00 ffda000801 0211 003f00 ffda000801 0311 003f00",
+    "luma, then chroma": "ffda000801 0100 003f00 ffda000a02 0211 0311 003f00",
+    "luma and a chroma, then the other": "ffda000a02 0100 0211 003f00 ffda000801 0311 003f00",
+    "chroma first": "ffda000a02 0211 0311 003f00 ffda000801 0100 003f00",
+    "restarts in between": "ffda000801 0100 003f00 ffdd00040002 ffda000a02 0211 0311 003f00",
+}
+
+
+@pytest.mark.parametrize("sampling", ["4:4:4", "4:2:2", "4:2:0"])
+@pytest.mark.parametrize("scans", SCANS)
+def test_several_scans(scans: str, sampling: str) -> None:
+    """Of a sequential JPEG, which Pillow does not write: of its record with another rest."""
+    original = to_record(jpeg(picture(41, 37), quality=80, subsampling=SAMPLINGS[sampling][1]), "fast")
+    old, new = bytes.fromhex(SCAN), bytes.fromhex(SCANS[scans])
+    data = to_jpeg(read_record(with_frame(original, lambda frame: frame.replace(old, new))))
+    assert data.count(b"\xff\xda") == new.count(b"\xff\xda") > 1
+    assert np.asarray(Image.open(io.BytesIO(data))).shape == (37, 41, 3)
+    check_file(data)
+
+
+def test_steps_of_0() -> None:
+    data = write_jpeg(Layout(16, 9, steps=np.arange(64).astype(np.uint16)), np.ones((4, 64), np.int64))
+    check_file(data)
 
 
 def test_bytes_behind_the_end() -> None:
