@@ -69,6 +69,12 @@ def test_drawn_photos_cost_as_much_as_photographs(tmp_path: Path) -> None:
     assert 20_000 < sum(path.stat().st_size for path in files) / 4 < 200_000
 
 
+def test_drawn_photos_of_another_size(tmp_path: Path) -> None:
+    draw_photos.main([str(tmp_path), "--count", "1", "--size", "80", "50"])
+    with Image.open(tmp_path / "class0" / "00000.jpg") as image:
+        assert image.size == (80, 50)
+
+
 def test_the_page_cache_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * 1_000_000)
