@@ -7,7 +7,8 @@
 The jobs are in jobs.py, what each candidate computes in candidates/ and README.md. Images a second are
 counted over whole rounds of batches after a warm-up; the consumer does nothing but take batches.
 "First batch" is from the start of the process, imports included; "after imports" leaves those out.
-Memory is the peak PSS of all processes of the run, in MB: anonymous + mapped files.
+Memory is the peak PSS of all processes of the run, in MB: anonymous + mapped files. "kB an image" is
+what a candidate reads: of the set that it wrote, or of the files.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from candidate import find, names
-from images import repeat_images
+from images import bytes_below, repeat_images
 from jobs import JOBS
 from loader_tables import tables
 from machine import facts
@@ -142,6 +143,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return arguments
 
 
+def kilobytes(chosen: dict[str, str], images: Path, workdir: Path, count: int) -> dict[str, float]:
+    """Of each candidate's set, an image; of the files where it wrote none."""
+    return {name: (bytes_below(workdir / name) or bytes_below(images)) / count / 1e3 for name in chosen}
+
+
 def measure_in(arguments: argparse.Namespace, workdir: Path) -> int:
     """The whole benchmark in ``workdir``; the exit status."""
     chosen = candidates_of(arguments)
@@ -153,12 +159,13 @@ def measure_in(arguments: argparse.Namespace, workdir: Path) -> int:
     unprepared = prepare_all(chosen, images, workdir)
     entries = plan(arguments, chosen, images, workdir)
     runs = unprepared + alternate(entries, arguments.repeats)
-    settings = vars(arguments) | {"epoch_images": count, "files_left_out": others}
+    sizes = kilobytes(chosen, images, workdir, count)
+    settings = vars(arguments) | {"epoch_images": count, "files_left_out": others, "kb_an_image": sizes}
     write_results(arguments.output, "bench_loader", settings, runs)
     print(" ".join(f"{name}: {value};" for name, value in facts().items()))
     print(f"{count} images an epoch, {others} files left out, {arguments.repeats} alternating runs,", end=" ")
     print(f"{arguments.threads} threads, median [min-max]. Data: {arguments.output}\n")
-    print(tables(entries, runs, arguments.baseline))
+    print(tables(entries, runs, arguments.baseline, sizes))
     return 1 if failures(runs) else 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobs import is_jpeg
 
-__all__ = ["pictures_in", "repeat_images"]
+__all__ = ["bytes_below", "pictures_in", "repeat_images"]
 
 
 def pictures_in(folder: Path) -> list[Path]:
@@ -17,6 +17,11 @@ def pictures_in(folder: Path) -> list[Path]:
     if not found:
         raise SystemExit(f"{folder} has no JPEGs.")
     return found
+
+
+def bytes_below(folder: Path) -> int:
+    """Of all files in a folder and below; a file with several names counts for each."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def repeat_images(source: Path, target: Path, at_least: int) -> tuple[int, int]:

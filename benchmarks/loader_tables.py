@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from measure import MINIMUM_REPEATS, Candidate, Run, failures, ratio, summarize, table, values_of
 
@@ -17,13 +17,16 @@ COLUMNS = (
     "first batch s",
     "after imports s",
     "peak PSS MB",
+    "kB an image",
     "outside cores",
 )
 OURS = "fastload"
 
 
-def tables(entries: Sequence[Candidate], runs: Sequence[Run], baseline: str) -> str:
-    """A Markdown table a case; failed candidates have their row too."""
+def tables(
+    entries: Sequence[Candidate], runs: Sequence[Run], baseline: str, sizes: Mapping[str, float]
+) -> str:
+    """A Markdown table a case; failed candidates have their row too. ``sizes``: kB an image of each."""
     failed = failures(runs)
     sections = []
     for case in dict.fromkeys(entry.name.partition(" | ")[0] for entry in entries):
@@ -33,7 +36,7 @@ def tables(entries: Sequence[Candidate], runs: Sequence[Run], baseline: str) -> 
             if name in failed:
                 rows.append([short, "failed", *[""] * (len(COLUMNS) - 2)])
             else:
-                rows.append([short, *cells(name, case, baseline, runs)])
+                rows.append([short, *cells(name, case, baseline, runs, f"{sizes[short]:.1f}")])
         sections.append(f"### {case}\n\n{table(COLUMNS, rows)}")
     if failed:
         reasons = "\n".join(f"- {name}: {error.strip().splitlines()[-1]}" for name, error in failed.items())
@@ -49,7 +52,7 @@ def times(runs: Sequence[Run], name: str, other: str) -> str:
     return f"{ratio(summarize(rates[0]), summarize(rates[1])):.2f}x"
 
 
-def cells(name: str, case: str, baseline: str, runs: Sequence[Run]) -> list[str]:
+def cells(name: str, case: str, baseline: str, runs: Sequence[Run], size: str) -> list[str]:
     """The figures of one row."""
     mine = [run for run in runs if run.name == name]
     rate = summarize(values_of(runs, name, "rate"))
@@ -63,5 +66,6 @@ def cells(name: str, case: str, baseline: str, runs: Sequence[Run]) -> list[str]
         summarize(values_of(runs, name, "first_batch")).text(2),
         summarize(values_of(runs, name, "first_after_imports")).text(2),
         f"{peak.text()} ({parts[0]:.0f} + {parts[1]:.0f})",
+        size,
         f"{max(run.outside_cores for run in mine):.2f}",
     ]

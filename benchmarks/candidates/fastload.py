@@ -1,8 +1,8 @@
 """fastload: the folder packed by ``fastload pack`` with its defaults, read by fastload.DataLoader.
 
 Variants: another shard format (lmdb, hdf5), no entry points (noentries: what the sequential decoder
-does), or other records, the counterparts of FFCV's variants
-(max500: JPEGs of at most 500 pixels, quality 90; raw256: pixels, longer side at most 256).
+does), coefficient records (coefficients: of the form "fast"; small), or other records, the counterparts
+of FFCV's variants (max500: JPEGs of at most 500 pixels, quality 90; raw256: pixels, longer side at most 256).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "lmdb": ("--format", "lmdb"),
     "hdf5": ("--format", "hdf5"),
     "noentries": ("--entries", "none"),
+    "coefficients": ("--coefficients",),
+    "small": ("--coefficients", "small"),
     "max500": ("--max-side", "500"),
     "raw256": ("--raw", "--max-side", "256"),
 }
