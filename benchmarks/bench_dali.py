@@ -3,11 +3,14 @@
     python benchmarks/bench_dali.py IMAGE_FOLDER
     python benchmarks/bench_dali.py IMAGE_FOLDER --device cuda
 
+    python benchmarks/bench_dali.py IMAGE_FOLDER --ways bare,records,rebuilt,native
+
 Needs DALI in this interpreter's environment (pip install "fastload[dali]"). dali_run.py has the ways. Each is
 one process; they take turns, and rest until nothing is being loaded ahead. A ratio is formed of the two
 figures of a round: how many times the bare pipeline's time, and its CPU time, an image takes. CPU time is the
 process's, its rest included. What the loader adds is work of the consumer's thread: its CPU time is what to
-look at where the machine is busy (the bare pipeline's is for feeding, which the loader does, too).
+look at where the machine is busy (the bare pipeline's is for feeding, which the loader does, too). The ways
+``records`` and ``rebuilt`` read a set of coefficient records, the others the JPEGs.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from turns import take_turns
 
 HERE = Path(__file__).parent
 WAYS = ("bare", "fused", "loader", "native")
+OF_RECORDS = ("records", "rebuilt")  # ways that read coefficient records
 BASELINE = "bare"
 HEADER = ("job", "way", "images/s", "time / bare", "CPU time / bare", "consumer's thread, ms a batch")
 
@@ -47,6 +51,7 @@ def plan(arguments: argparse.Namespace, packed: Path) -> list[Candidate]:
         for way in arguments.ways:
             line = [sys.executable, str(HERE / "dali_run.py"), way, "--job", job]
             line += ["--images", str(arguments.folder), "--packed", str(packed), "--device", arguments.device]
+            line += ["--records", str(packed.with_name("coefficients"))] if way in OF_RECORDS else []
             line += ["--threads", str(arguments.threads), "--batches", str(arguments.batches)]
             found.append(Candidate(f"{job} | {way}", line))
     return found
@@ -90,7 +95,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=lambda text: text.split(","), default=["train_u8", "train_f32"])
     parser.add_argument(
-        "--ways", type=lambda text: text.split(","), default=list(WAYS), help=f"of {','.join(WAYS)}"
+        "--ways",
+        type=lambda text: text.split(","),
+        default=list(WAYS),
+        help=f"of {','.join((*WAYS, *OF_RECORDS))}",
     )
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--batches", type=int, default=20, help="of 128 images, in a round")
@@ -110,6 +118,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(dir=parent, prefix="dali-") as workdir:
         packed = Path(workdir) / "packed"
         pack_folder(arguments.folder, packed)
+        if set(OF_RECORDS) & set(arguments.ways):
+            pack_folder(arguments.folder, packed.with_name("coefficients"), "--coefficients")
         runs: list[Run] = []
         for job in arguments.jobs:
             chosen = [entry for entry in plan(arguments, packed) if entry.name.startswith(f"{job} ")]

@@ -5,23 +5,31 @@
 WAY is ``bare`` (a pipeline written by hand that does DALI's work alone: the loader's own records and windows,
 found before, in the same order, no labels), ``fused`` (one written as in DALI's documentation: it reads the
 files, and draws), ``loader`` (fastload.DataLoader(backend="dali")) or ``native`` (without it). All decode no
-more than the crop, with the same threads, and as many batches ahead.
+more than the crop, with the same threads, and as many batches ahead. On ``--records``, the same pictures as
+coefficient records: ``records`` is ``loader`` (the native decoder reads them), ``rebuilt`` is ``bare`` with
+each made a JPEG again (by the same number of threads, a batch ahead), for DALI to decode.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jobs import JOBS, MEAN, STD, Job
 from rounds import Clock, Measure, serve, skip
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
+from fastload._native import _C
 
 DEPTH = 2
 READY_ROUNDS = 12  # whose batches the bare way has ready
@@ -29,7 +37,7 @@ INPUTS = ("records", "start", "shape", "roi_start", "roi_end")
 GEOMETRY = T.Compose([T.RandomResizedCrop(224), T.RandomHorizontalFlip()])
 
 
-def bare(job: Job, arguments: argparse.Namespace) -> Iterator[int]:
+def bare(job: Job, arguments: argparse.Namespace, records: Path | None = None) -> Iterator[int]:
     """DALI's work alone: one pipeline, fed with what was made ready."""
     from nvidia.dali import fn, types
     from nvidia.dali.pipeline import Pipeline
@@ -55,7 +63,9 @@ def bare(job: Job, arguments: argparse.Namespace) -> Iterator[int]:
             )
         pipeline.set_outputs(pixels)
     pipeline.build()
-    batches = ready_batches(job, arguments.packed, DEPTH + 2 + arguments.batches * READY_ROUNDS)
+    batches = ready_batches(job, arguments.packed, DEPTH + 2 + arguments.batches * READY_ROUNDS, records)
+    if records:
+        batches = as_jpegs(batches, arguments.threads)
     for _ in range(DEPTH):
         feed(pipeline, next(batches))
     pipeline.schedule_run()
@@ -74,9 +84,12 @@ def feed(pipeline: Any, batch: dict[str, Any]) -> None:
         pipeline.feed_input(name, values)
 
 
-def ready_batches(job: Job, packed: Path, count: int) -> Iterator[dict[str, Any]]:
-    """Records (mapped, in the page cache) and windows of the loader's own first batches, over and over."""
-    from fastload._native import _C
+def ready_batches(
+    job: Job, packed: Path, count: int, records: Path | None = None
+) -> Iterator[dict[str, Any]]:
+    """Records (mapped, in the page cache) and windows of the loader's own first batches, over and over; with
+    ``records`` that set's records of the same samples, in memory.
+    """
     from fastload.transforms.compiler import compile_plan
 
     dataset, sampler = PackedDataset(packed), loader_of(job, packed, backend="native").sampler
@@ -85,14 +98,50 @@ def ready_batches(job: Job, packed: Path, count: int) -> Iterator[dict[str, Any]
     )
     batches: list[dict[str, Any]] = []
     epoch = 0
+    other = PackedDataset(records) if records else None
+
+    @cache
+    def record_of(sample: int) -> npt.NDArray[np.uint8]:
+        assert other is not None
+        return np.frombuffer(other.reader.read(sample), np.uint8)
+
     while len(batches) < count:
         for step in range(sampler.num_batches(epoch)):
             batch = sampler.batch(epoch, 0, step)
             found = feed.fetch(batch.ids, batch.draws, epoch, 0.0, 1 << 62)
             batches.append({name: getattr(found, name) for name in INPUTS})
+            if other is not None:
+                batches[-1]["records"] = [record_of(sample) for sample in batch.ids[found.positions].tolist()]
         epoch += 1
     while True:
         yield from batches
+
+
+def rebuilt(job: Job, arguments: argparse.Namespace) -> Iterator[int]:
+    """DALI on JPEGs that are made of coefficient records first."""
+    return bare(job, arguments, arguments.records)
+
+
+def as_jpegs(batches: Iterator[dict[str, Any]], threads: int) -> Iterator[dict[str, Any]]:
+    """The batches with JPEGs in place of coefficient records, made while the batch before is at work."""
+    with ThreadPoolExecutor(threads) as executor:
+
+        def begin() -> tuple[dict[str, Any], list[Future[Any]]]:
+            batch = next(batches)
+            return batch, [executor.submit(jpeg_of, record) for record in batch["records"]]
+
+        ahead = begin()
+        in_use: deque[dict[str, Any]] = deque(maxlen=DEPTH + 2)  # DALI is given no copies
+        while True:
+            (batch, jpegs), ahead = ahead, begin()
+            in_use.append({**batch, "records": [jpeg.result() for jpeg in jpegs]})
+            yield in_use[-1]
+
+
+def jpeg_of(record: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    if bytes(record[:2]) == b"\xff\xd8":  # it could not become a coefficient record
+        return record
+    return np.frombuffer(_C.coefficients_to_jpeg(record), np.uint8)
 
 
 def fused(job: Job, arguments: argparse.Namespace) -> Iterator[int]:
@@ -128,12 +177,24 @@ def loader(job: Job, arguments: argparse.Namespace, backend: str = "dali") -> It
             yield len(images)
 
 
+def of_records(job: Job, arguments: argparse.Namespace) -> Iterator[int]:
+    """The loader on coefficient records."""
+    return loader(job, argparse.Namespace(**{**vars(arguments), "packed": arguments.records}))
+
+
 def native(job: Job, arguments: argparse.Namespace) -> Iterator[int]:
     """The same without DALI."""
     return loader(job, arguments, "native")
 
 
-WAYS = {"bare": bare, "fused": fused, "loader": loader, "native": native}
+WAYS = {
+    "bare": bare,
+    "fused": fused,
+    "loader": loader,
+    "native": native,
+    "records": of_records,
+    "rebuilt": rebuilt,
+}
 
 
 def start(arguments: argparse.Namespace) -> Measure:
@@ -166,6 +227,7 @@ def main() -> None:
     parser.add_argument("way", choices=list(WAYS))
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--packed", type=Path, required=True)
+    parser.add_argument("--records", type=Path, help="the same as coefficient records")
     parser.add_argument("--job", choices=["train_u8", "train_f32"], default="train_u8")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--batches", type=int, default=20, help="in a round")

@@ -23,24 +23,24 @@ def run(script: str, *options: str) -> str:
 
 def test_overhead(tmp_path: Path) -> None:
     write_photos(tmp_path / "images", 130)
-    options = [
-        "--jobs",
-        "train_u8",
-        "--ways",
-        "bare,loader",
-        "--batches",
-        "1",
-        "--repeats",
-        "5",
-        "--threads",
-        "1",
-    ]
+    options = ["--jobs", "train_u8", "--ways", "bare,loader", "--batches", "1", "--repeats", "5"]
+    options += ["--threads", "1"]
     text = run("bench_dali.py", str(tmp_path / "images"), *options, "--output", str(tmp_path / "dali.json"))
     rows = [row.split("|")[1:] for row in text.splitlines() if row.startswith("| train_u8")]
     assert [row[1].strip() for row in rows] == ["bare", "loader"]
     assert rows[0][3].strip() == "1.000 [1.000-1.000]"
     assert float(rows[1][4].split()[0]) > 0
     assert (tmp_path / "dali.json").exists()
+
+
+def test_coefficient_records(tmp_path: Path) -> None:
+    write_photos(tmp_path / "images", 130)
+    options = ["--jobs", "train_u8", "--ways", "bare,records,rebuilt", "--batches", "4", "--threads", "1"]
+    options += ["--repeats", "1", "--output", str(tmp_path / "dali.json")]
+    text = run("bench_dali.py", str(tmp_path / "images"), *options)
+    rows = [row.split("|")[1:] for row in text.splitlines() if row.startswith("| train_u8")]
+    assert [row[1].strip() for row in rows] == ["bare", "records", "rebuilt"]
+    assert all(float(row[2].split()[0]) > 0 for row in rows)
 
 
 def test_pixels(tmp_path: Path) -> None:
