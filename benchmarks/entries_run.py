@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from jobs import random_crop
-from page_cache import evict
+from page_cache import bytes_read, evict
 
 from fastload import PackedDataset
 from fastload._native import _C
@@ -161,14 +161,6 @@ def page_out(path: Path) -> None:
             begin, end = (int(part, 16) for part in line.split()[0].split("-"))
             if libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), 21) != 0:
                 raise OSError(ctypes.get_errno(), "madvise(MADV_PAGEOUT)")
-
-
-def bytes_read() -> int:
-    """Bytes this process has caused to be read from storage."""
-    for line in Path("/proc/self/io").read_text().splitlines():
-        if line.startswith("read_bytes:"):
-            return int(line.split()[1])
-    return 0
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["evict", "resident_share"]
+__all__ = ["bytes_read", "evict", "resident_share"]
 
 
 def evict(path: Path) -> float:
@@ -43,3 +43,11 @@ def resident_share(path: Path) -> float:
     if code != 0:
         raise OSError(ctypes.get_errno(), f"mincore of {path} failed")
     return float((found & 1).mean())
+
+
+def bytes_read() -> int:
+    """Bytes this process has caused to be read from storage."""
+    for line in Path("/proc/self/io").read_text().splitlines():
+        if line.startswith("read_bytes:"):
+            return int(line.split()[1])
+    return 0

@@ -7,7 +7,7 @@ writable; without one it fails), and has the kernel drop the set from the page c
 
     disk       pread with O_DIRECT: --depth processes, --bytes a request, in random order or --sequential
     loader     the whole loader, two epochs, the first with its start-up; --shuffle exact, block or none;
-               --before without reading ahead, as it was
+               --before without reading ahead, as it was; --bandwidth: one epoch of a disk that gives no more
     lmdb       py-lmdb, a random key at a time, in --threads threads
 """
 
@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from page_cache import evict
+from page_cache import bytes_read, evict
+from throttle import throttled
 
 DISK_MEMORY = 48 << 20  # bytes that reads without fastload go to, in turn
 HUGE_PAGE = 2 << 20
@@ -159,15 +160,20 @@ def loader(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         cache="off",
         **options,
     )
-    mean, busy = dataset.manifest.data_bytes / len(dataset), time.process_time()
-    (samples, wall), (more, second) = (_epoch(feed, arguments.seconds) for _ in range(2))
-    cpu = time.process_time() - busy
+    mean, busy, read = dataset.manifest.data_bytes / len(dataset), time.process_time(), bytes_read()
+    # Without a limit of memory the second epoch would come from the page cache, at any bandwidth.
+    epochs = [_epoch(feed, arguments.seconds) for _ in range(1 if arguments.bandwidth else 2)]
+    cpu, read = time.process_time() - busy, bytes_read() - read
+    (samples, wall), (more, second) = epochs[0], epochs[-1]
+    done, spent = (sum(column) for column in zip(*epochs, strict=True))
     backend = feed._epochs.backend
     found = {
         "rate": samples * mean / wall,
         "second": more * mean / second,
         "images": samples / wall,
-        "cpu_us": 1e6 * cpu / (samples + more),
+        "cpu_us": 1e6 * cpu / done,
+        "read_rate": read / spent,  # of the disk, what was read ahead in vain and entry points included
+        "read_bytes": read / done,
         **{f"ahead_{name}": value for name, value in backend.counts().read_ahead.items()},
     }
     feed.close()
@@ -221,6 +227,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         return disk(folder, arguments.depth, arguments.bytes, arguments.sequential, arguments.seconds)
     if arguments.action == "lmdb":
         return lmdb_reader(folder, arguments.threads, arguments.seconds)
+    if arguments.bandwidth:
+        with throttled(folder, arguments.bandwidth):
+            return loader(folder, arguments)
     return loader(folder, arguments)
 
 
@@ -241,8 +250,11 @@ def main() -> None:
     parser.add_argument("--block", type=int, default=0, help="the same")
     parser.add_argument("--before", action="store_true", help="without reading ahead")
     parser.add_argument("--crop", action="store_true", help="pictures are JPEGs: crop them to 224x224")
+    parser.add_argument("--bandwidth", type=int, default=0, help="bytes/s of the disk, without --limit")
     parser.add_argument("--warm", action="store_true", help="leave the page cache alone")
     arguments = parser.parse_args()
+    if arguments.limit and arguments.bandwidth:
+        parser.error("--limit and --bandwidth exclude each other")
     if arguments.limit:
         with memory_limit(arguments.limit << 20):
             values = run(arguments)
