@@ -1,4 +1,4 @@
-"""Coefficient records: bytes, the whole loader's speed, and what making them and turning them back takes.
+"""Coefficient records: their bytes, and the whole loader's speed on them beside JPEGs with entry points.
 
     python benchmarks/bench_coefficients.py IMAGE_FOLDER [--levels avx512 avx2] [--seconds 4]
 
@@ -6,7 +6,10 @@ The folder's JPEGs are packed with entry points every 64 pixels, as records of t
 "small" ones, repeated until an epoch has ``--images``. The loader runs a train job
 (RandomResizedCrop(224), flip) on each set in turns, with all threads. Ratios are of images per CPU
 second of all threads, which suffers less than images per second when other processes run.
-``--levels`` lowers the instruction set (FASTLOAD_SIMD).
+``--levels`` lowers the instruction set (FASTLOAD_SIMD). Bytes are all files of a set by all JPEGs.
+
+Making records and turning them back: bench_transcode.py; from a cold disk: bench_cold_records.py; beside
+other loaders: bench_loader.py with fastload_coefficients.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench_loader import command
-from images import repeat_images
+from images import bytes_below, repeat_images
 from machine import facts
 from measure import (
     MINIMUM_REPEATS,
@@ -42,12 +45,15 @@ SETS = ("entries", "fast", "small")
 JOBS = ("train_u8", "train_f32")
 
 
-def prepare(images: Path, workdir: Path) -> None:
-    """The three sets, each where the benchmark's loader looks for it."""
+def prepare(images: Path, workdir: Path, sets: Sequence[str]) -> dict[str, float]:
+    """The sets, each where the benchmark's loader looks for it; their bytes by those of the JPEGs."""
     cores = len(os.sched_getaffinity(0))
-    for name in SETS:
+    sizes = {}
+    for name in sets:
         options = PackOptions(num_proc=cores, coefficients=None if name == "entries" else name)
         pack(images, workdir / name / "packed", options)
+        sizes[name] = bytes_below(workdir / name / "packed") / bytes_below(images)
+    return sizes
 
 
 def candidates(arguments: argparse.Namespace, images: Path, workdir: Path) -> list[Candidate]:
@@ -55,20 +61,15 @@ def candidates(arguments: argparse.Namespace, images: Path, workdir: Path) -> li
     threads = str(len(os.sched_getaffinity(0)))
     for level in arguments.levels:
         for job in arguments.jobs:
-            for name in SETS:
+            for name in arguments.sets:
                 line = command(sys.executable, "fastload", "run", images, workdir / name)
                 options = ["--job", job, "--threads", threads, "--seconds", str(arguments.seconds)]
-                env = {"FASTLOAD_SIMD": level}
-                found.append(Candidate(f"{level} {job} {name}", [*line, *options], env))
-    script = [sys.executable, str(HERE / "coefficients_run.py")]
-    for form in ("fast", "small"):
-        for action in ("to", "back"):
-            line = [*script, action, str(arguments.folder), "--form", form]
-            found.append(Candidate(f"{action} {form}", line))
+                env, reads = {"FASTLOAD_SIMD": level}, (workdir / name,)
+                found.append(Candidate(f"{level} {job} {name}", [*line, *options], env, reads))
     return found
 
 
-def report(arguments: argparse.Namespace, runs: Sequence[Run]) -> None:
+def report(arguments: argparse.Namespace, sizes: Mapping[str, float], runs: Sequence[Run]) -> None:
     """Print the tables of what did not fail."""
     bad = failures(runs)
 
@@ -83,17 +84,14 @@ def report(arguments: argparse.Namespace, runs: Sequence[Run]) -> None:
     rows = []
     for level in arguments.levels:
         for job in arguments.jobs:
-            names = {which: f"{level} {job} {which}" for which in SETS}
-            rows += [
-                [level, job, which, text(name), text(name, "rate_per_cpu"), times(name, names["entries"])]
-                for which, name in names.items()
-            ]
-    print(f"\n{table(['CPU level', 'job', 'set', 'images/s', 'a CPU s', 'of entries'], rows)}")
-    rows = []
-    for name in ("to fast", "to small", "back fast", "back small"):
-        if name not in bad:
-            rows.append([name, text(name), f"{values_of(runs, name, 'bytes')[0]:.3f}"])
-    print(f"\n{table(['one thread', 'images/s', 'bytes of the JPEGs'], rows)}")
+            base = f"{level} {job} {arguments.sets[0]}"
+            for which in arguments.sets:
+                name = f"{level} {job} {which}"
+                speed = [text(name), text(name, "rate_per_cpu"), times(name, base), times(name, base, "rate")]
+                rows.append([level, job, which, *speed, f"{sizes[which]:.3f}"])
+    of = f"of {arguments.sets[0]}"
+    heads = ["CPU level", "job", "set", "images/s", "a CPU s", of, f"{of}, images/s", "bytes of the JPEGs"]
+    print(f"\n{table(heads, rows)}")
     outside = max((run.outside_cores for run in runs), default=0.0)
     print(f"\noutside cores: at most {outside:.2f}")
     for name, error in bad.items():
@@ -107,6 +105,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--levels", nargs="+", default=["avx512", "avx2"], metavar="LEVEL")
     parser.add_argument("--jobs", nargs="+", default=list(JOBS), choices=JOBS)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run, after warm-up")
     parser.add_argument("--images", type=int, default=4000, help="an epoch has at least so many")
@@ -123,15 +122,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(dir=parent, prefix="coefficients-") as name:
         workdir = Path(name)
         count, left_out = repeat_images(arguments.folder, workdir / "images", arguments.images)
-        prepare(workdir / "images", workdir)
+        sizes = prepare(workdir / "images", workdir, arguments.sets)
         runs = alternate(candidates(arguments, workdir / "images", workdir), arguments.repeats)
-    settings = vars(arguments) | {"epoch_images": count, "files_left_out": left_out}
+    settings = vars(arguments) | {"epoch_images": count, "files_left_out": left_out, "bytes": sizes}
     write_results(arguments.output, "bench_coefficients", settings, runs)
     print(" ".join(f"{key}: {value};" for key, value in facts().items()))
     print(
         f"{count} images an epoch, {arguments.repeats} alternating runs, median [min-max]. {arguments.output}"
     )
-    report(arguments, runs)
+    report(arguments, sizes, runs)
     return 1 if failures(runs) else 0
 
 

@@ -1,24 +1,43 @@
-"""Coefficient records of a folder's JPEGs, made and turned back, on one thread: a JSON line.
+"""One run of what ``bench_transcode.py`` measures; prints one JSON line.
 
-    python benchmarks/coefficients_run.py to|back FOLDER [--form fast|small]
+    python benchmarks/coefficients_run.py to|back FOLDER [--form fast|small]    one thread, in memory
+    python benchmarks/coefficients_run.py libjpeg|jpegtran FOLDER               its yardsticks, one thread
+    python benchmarks/coefficients_run.py pack FOLDER --workdir W [--form F] [--processes N]
+    python benchmarks/coefficients_run.py recode FOLDER --workdir W [--form F] [--processes N]
 
-"to" makes records, "back" the JPEGs of records.
+"to" makes records, "back" the JPEGs of records. "libjpeg" is libjpeg-turbo's transcoding of a JPEG to a
+JPEG in this process, "jpegtran" the program ``jpegtran -copy all``: a process a file, less as many runs on
+a picture of 8 x 8 pixels. "pack" packs a folder of JPEGs, with entry points or (``--form``) as records;
+"recode" turns a copy of a packed set into records, or without ``--form`` into JPEGs.
+
+The clock starts after the imports and after what the action needs has been read or made.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import resource
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
-from images import pictures_in
+from images import bytes_below, pictures_in
+from PIL import Image
+from turbo_transform import Transcoder
 
-from fastload import _C
+from fastload import _C, PackedDataset
 from fastload.errors import DecodeError
+from fastload.packing import PackOptions, pack
+from fastload.packing.recode.run import recode
+
+MINIMUM_SECONDS = 1.0  # of what is done in memory: so long the pictures are gone through again
 
 
 def jpegs_of(folder: Path) -> list[bytes]:
@@ -34,27 +53,100 @@ def jpegs_of(folder: Path) -> list[bytes]:
     return found
 
 
+def timed(work: Callable[[], object], images: int, at_least: float = 0.0) -> dict[str, float]:
+    """``work``, which is ``images`` images, done once and until so many seconds are over."""
+    rounds, begin, busy = 0, time.perf_counter(), sum(os.times()[:4])
+    while rounds == 0 or time.perf_counter() - begin < at_least:
+        work()
+        rounds += 1
+    seconds, used = time.perf_counter() - begin, sum(os.times()[:4]) - busy
+    return {
+        "rate": rounds * images / seconds,
+        "rate_per_cpu": rounds * images / max(used, 0.01),  # the clock ticks every 0.01 s
+        "images": images,
+    }
+
+
+def in_memory(action: str, folder: Path, form: str) -> dict[str, float]:
+    """Records made or turned back, or libjpeg-turbo's JPEGs of JPEGs, on this thread."""
+    jpegs = jpegs_of(folder)
+    size = sum(len(jpeg) for jpeg in jpegs)
+    if action == "libjpeg":
+        transcoder = Transcoder(jpegs)
+        found = timed(lambda: [transcoder.run(jpeg) for jpeg in jpegs], len(jpegs), MINIMUM_SECONDS)
+        return {**found, "bytes": sum(len(transcoder(jpeg)) for jpeg in jpegs) / size}
+    arrays = [np.frombuffer(jpeg, np.uint8) for jpeg in jpegs]
+    records = [_C.to_coefficients(array, form) for array in arrays]
+    stored = [np.frombuffer(record, np.uint8) for record in records]
+    work: dict[str, Callable[[], object]] = {
+        "to": lambda: [_C.to_coefficients(array, form) for array in arrays],
+        "back": lambda: [_C.coefficients_to_jpeg(record) for record in stored],
+    }
+    share = sum(len(record) for record in records) / size
+    return {**timed(work[action], len(jpegs), MINIMUM_SECONDS), "bytes": share}
+
+
+def jpegtran(folder: Path) -> dict[str, float]:
+    """The program on each file, without what starting and ending it takes."""
+    paths, written = pictures_in(folder), 0
+    wall = cpu = 0.0
+    with tempfile.TemporaryDirectory() as name:
+        tiny, target = Path(name, "tiny.jpg"), Path(name, "target.jpg")
+        Image.new("RGB", (8, 8)).save(tiny)
+        for path in paths:
+            for source, sign in ((tiny, -1), (path, 1)):
+                begin, before = time.perf_counter(), children_cpu()
+                subprocess.run(["jpegtran", "-copy", "all", "-outfile", target, source], check=True)
+                wall += sign * (time.perf_counter() - begin)
+                cpu += sign * (children_cpu() - before)
+            written += target.stat().st_size
+    count, read = len(paths), sum(path.stat().st_size for path in paths)
+    rates = {"rate": count / max(wall, 1e-9), "rate_per_cpu": count / max(cpu, 1e-9)}
+    return {**rates, "bytes": written / read, "images": count}
+
+
+def children_cpu() -> float:
+    """CPU seconds of ended children; finer than the ticks of os.times()."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def packing(folder: Path, workdir: Path, form: str | None, processes: int) -> dict[str, float]:
+    """``fastload pack``; "bytes" are all of the set's files by all of the folder's."""
+    with tempfile.TemporaryDirectory(dir=workdir) as name:
+        target, options = Path(name, "set"), PackOptions(num_proc=processes, coefficients=form)
+        found = timed(lambda: pack(folder, target, options), len(pictures_in(folder)))
+        return {**found, "bytes": bytes_below(target) / bytes_below(folder)}
+
+
+def recoding(folder: Path, workdir: Path, form: str | None, processes: int) -> dict[str, float]:
+    """``fastload recode`` of a copy; "bytes" are all of the copy's files afterwards by those before."""
+    with tempfile.TemporaryDirectory(dir=workdir) as name:
+        copy = Path(name, "set")
+        shutil.copytree(folder, copy)
+        found = timed(lambda: recode(copy, form, processes), len(PackedDataset(copy)))
+        return {**found, "bytes": bytes_below(copy) / bytes_below(folder)}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("action", choices=("to", "back"))
+    parser.add_argument("action", choices=("to", "back", "libjpeg", "jpegtran", "pack", "recode"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--form", choices=("fast", "small"), default="fast")
+    parser.add_argument("--form", choices=("fast", "small"))
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--workdir", type=Path, help="where sets are written")
     arguments = parser.parse_args(argv)
-    jpegs = jpegs_of(arguments.folder)
-    arrays = [np.frombuffer(data, np.uint8) for data in jpegs]
-    records = [_C.to_coefficients(array, arguments.form) for array in arrays]
-    work: dict[str, Callable[[], object]] = {
-        "to": lambda: [_C.to_coefficients(array, arguments.form) for array in arrays],
-        "back": lambda: [_C.coefficients_to_jpeg(np.frombuffer(record, np.uint8)) for record in records],
-    }
-    start = time.perf_counter()
-    work[arguments.action]()
-    seconds = time.perf_counter() - start
-    size = sum(len(data) for data in jpegs)
-    bytes_of = sum(len(record) for record in records) / size
-    print(json.dumps({"rate": len(jpegs) / seconds, "bytes": bytes_of, "images": len(jpegs)}))
+    action, folder, form = arguments.action, arguments.folder, arguments.form
+    if action in ("pack", "recode"):
+        work = packing if action == "pack" else recoding
+        values = work(folder, arguments.workdir, form, arguments.processes)
+    elif action == "jpegtran":
+        values = jpegtran(folder)
+    else:
+        values = in_memory(action, folder, form or "fast")
+    print(json.dumps(values))
     return 0
 
 
