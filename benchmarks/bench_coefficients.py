@@ -64,6 +64,7 @@ def candidates(arguments: argparse.Namespace, images: Path, workdir: Path) -> li
             for name in arguments.sets:
                 line = command(sys.executable, "fastload", "run", images, workdir / name)
                 options = ["--job", job, "--threads", threads, "--seconds", str(arguments.seconds)]
+                options += ["--batch", str(arguments.batch)]
                 env, reads = {"FASTLOAD_SIMD": level}, (workdir / name,)
                 found.append(Candidate(f"{level} {job} {name}", [*line, *options], env, reads))
     return found
@@ -109,6 +110,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run, after warm-up")
     parser.add_argument("--images", type=int, default=4000, help="an epoch has at least so many")
+    parser.add_argument("--batch", type=int, default=128, help="fewer where pictures are large")
     parser.add_argument("--workdir", type=Path, help="on the file system to be measured")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "coefficients.json")
     return parser.parse_args(argv)

@@ -94,16 +94,18 @@ def report(arguments: argparse.Namespace, every: Sequence[Candidate], runs: Sequ
         times = f"{ratio(rates[key], summarize(values_of(runs, base, key))):.2f}" if known else "-"
         size = f"{summarize(values_of(runs, name, 'bytes')).median:.3f}"
         micro = f"{1e6 / rates['rate_per_cpu'].median:.0f}"
-        return [name, rates["rate"].text(1), rates["rate_per_cpu"].text(1), micro, times, size]
+        images = f"{values_of(runs, name, 'images')[0]:.0f}"
+        return [name, images, rates["rate"].text(1), rates["rate_per_cpu"].text(1), micro, times, size]
 
     names = [one.name for one in every if one.name not in bad]
     alone = [name for name in names if "," not in name or name in (LIBJPEG, PROGRAM)]
     rows = [cells(name, LIBJPEG, "rate_per_cpu") for name in alone]
-    heads = ["images/s", "images/CPU s", "CPU us an image"]
+    heads = ["images", "images/s", "images/CPU s", "CPU us an image"]
     print(f"\n{table(['in memory, one thread', *heads, 'of libjpeg-turbo', 'bytes of the JPEGs'], rows)}")
     bases = {name: f"{PACKED}, {name.rpartition(', ')[2]}" for name in names if name not in alone}
     rows = [cells(name, base, "rate") for name, base in bases.items()]
-    print(f"\n{table(['command, processes', *heads, f'of {PACKED}', 'bytes out/in'], rows)}")
+    if rows:
+        print(f"\n{table(['command, processes', *heads, f'of {PACKED}', 'bytes out/in'], rows)}")
     outside = max((run.outside_cores for run in runs), default=0.0)
     print(f"\noutside cores: at most {outside:.2f}")
     for name in (LIBJPEG, PROGRAM):
@@ -119,7 +121,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("folder", type=Path, metavar="IMAGE_FOLDER")
     parser.add_argument("--forms", nargs="+", default=["fast"], choices=FORMS, help="of the commands")
-    parser.add_argument("--processes", nargs="+", type=int, default=[1, len(os.sched_getaffinity(0))])
+    parser.add_argument(
+        "--processes",
+        nargs="*",
+        type=int,
+        default=[1, len(os.sched_getaffinity(0))],
+        help="none: no commands",
+    )
     parser.add_argument("--images", type=int, default=1000, help="the commands' folder has at least so many")
     parser.add_argument("--repeats", type=int, default=MINIMUM_REPEATS)
     parser.add_argument("--workdir", type=Path, help="on the file system to be measured")
@@ -134,18 +142,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=parent, prefix="transcode-") as name:
         workdir = Path(name)
-        count, left_out = repeat_images(arguments.folder, workdir / "images", arguments.images)
-        pack(workdir / "images", workdir / "entries", PackOptions())
-        for form in arguments.forms:
-            pack(workdir / "images", workdir / form, PackOptions(coefficients=form))
-        every = in_memory(arguments.folder) + commands(arguments, workdir / "images", workdir)
+        every = in_memory(arguments.folder)
+        if arguments.processes:
+            repeat_images(arguments.folder, workdir / "images", arguments.images)
+            pack(workdir / "images", workdir / "entries", PackOptions())
+            for form in arguments.forms:
+                pack(workdir / "images", workdir / form, PackOptions(coefficients=form))
+            every += commands(arguments, workdir / "images", workdir)
         runs = alternate(every, arguments.repeats)
-    settings = vars(arguments) | {"folder_images": count, "files_left_out": left_out}
-    write_results(arguments.output, "bench_transcode", settings, runs)
+    write_results(arguments.output, "bench_transcode", vars(arguments), runs)
     print(" ".join(f"{key}: {value};" for key, value in facts().items()))
-    print(
-        f"{count} images a folder, {arguments.repeats} alternating runs, median [min-max]. {arguments.output}"
-    )
+    print(f"{arguments.repeats} alternating runs, median [min-max]. {arguments.output}")
     report(arguments, every, runs)
     return 1 if failures(runs) else 0
 

@@ -25,6 +25,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -92,6 +93,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     versions = module.versions()
     imported = time.monotonic() - started
     job = JOBS[arguments.job]
+    if arguments.batch:
+        job = replace(job, batch=arguments.batch)
     sizes = module.batches(job, variant, arguments.threads, arguments.folder, arguments.workdir)
     result = rate(sizes, arguments.threads, arguments.seconds, started)
     sizes.close()
@@ -119,6 +122,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--workdir", type=Path, required=True)
     parser.add_argument("--job", choices=list(JOBS), default="train_u8")
+    parser.add_argument("--batch", type=int, help="images in a batch, other than the job's")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=4.0)
     arguments = parser.parse_args()

@@ -16,6 +16,7 @@ The clock starts after the imports and after what the action needs has been read
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -40,17 +41,15 @@ from fastload.packing.recode.run import recode
 MINIMUM_SECONDS = 1.0  # of what is done in memory: so long the pictures are gone through again
 
 
-def jpegs_of(folder: Path) -> list[bytes]:
-    """Those that can be records."""
-    found = []
+def read(folder: Path, form: str) -> tuple[list[bytes], list[bytes]]:
+    """The JPEGs that can be records, and their records."""
+    jpegs, records = [], []
     for path in pictures_in(folder):
         data = path.read_bytes()
-        try:
-            _C.to_coefficients(np.frombuffer(data, np.uint8), "fast")
-        except DecodeError:
-            continue
-        found.append(data)
-    return found
+        with contextlib.suppress(DecodeError):
+            records.append(_C.to_coefficients(np.frombuffer(data, np.uint8), form))
+            jpegs.append(data)
+    return jpegs, records
 
 
 def timed(work: Callable[[], object], images: int, at_least: float = 0.0) -> dict[str, float]:
@@ -69,14 +68,13 @@ def timed(work: Callable[[], object], images: int, at_least: float = 0.0) -> dic
 
 def in_memory(action: str, folder: Path, form: str) -> dict[str, float]:
     """Records made or turned back, or libjpeg-turbo's JPEGs of JPEGs, on this thread."""
-    jpegs = jpegs_of(folder)
+    jpegs, records = read(folder, form)
     size = sum(len(jpeg) for jpeg in jpegs)
     if action == "libjpeg":
         transcoder = Transcoder(jpegs)
         found = timed(lambda: [transcoder.run(jpeg) for jpeg in jpegs], len(jpegs), MINIMUM_SECONDS)
         return {**found, "bytes": sum(len(transcoder(jpeg)) for jpeg in jpegs) / size}
     arrays = [np.frombuffer(jpeg, np.uint8) for jpeg in jpegs]
-    records = [_C.to_coefficients(array, form) for array in arrays]
     stored = [np.frombuffer(record, np.uint8) for record in records]
     work: dict[str, Callable[[], object]] = {
         "to": lambda: [_C.to_coefficients(array, form) for array in arrays],

@@ -93,7 +93,9 @@ def test_cold_records(photos: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not has_turbojpeg(), reason="libturbojpeg.so.0 is not installed")
 def test_libjpeg_turbos_transcoding_keeps_the_picture_and_its_markers(photos: Path) -> None:
     comment = b"\xff\xfe\x00\x07kept."
-    for path in sorted(photos.iterdir()):
+    paths = sorted(photos.iterdir())
+    assert paths
+    for path in paths:
         jpeg = path.read_bytes()
         made = Transcoder([jpeg])(jpeg[:2] + comment + jpeg[2:])
         assert comment in made
