@@ -109,13 +109,13 @@ class RowTransform {
   void run(size_t first, size_t count, uint8_t* out, size_t stride) const {
     const size_t end = first + count;
     __m512i x[8];
-    bool is_safe = load(first, std::min(first + 4, end), x);
+    load(first, std::min(first + 4, end), x);
     for (; first < end; first += 4, out += 32) {
       __m512i rows[8];
       transform_down(x, rows);
-      const bool is_done = is_safe && within_15_bits(rows);
+      const bool is_done = within_15_bits(rows);
       // The next blocks' values are on their way while these are worked on.
-      if (first + 4 < end) is_safe = load(first + 4, std::min(first + 8, end), x);
+      if (first + 4 < end) load(first + 4, std::min(first + 8, end), x);
       if (is_done) [[likely]] {
         transform_across(rows, out, stride);
       } else {
@@ -125,9 +125,13 @@ class RowTransform {
   }
 
  private:
-  // Dequantised pairs; whether the two passes on pairs may take them.
-  [[gnu::always_inline]] bool load(size_t first, size_t end, __m512i* x) const {
-    return is_small_ && are_bytes(first, end) ? load_small(first, x) : load_any(first, x);
+  // Dequantised pairs.
+  [[gnu::always_inline]] void load(size_t first, size_t end, __m512i* x) const {
+    if (is_small_ && are_bytes(first, end)) [[likely]] {
+      load_small(first, x);
+    } else {
+      load_any(first, x);
+    }
   }
   // Whether the values of all these blocks fit into a byte.
   [[gnu::always_inline]] bool are_bytes(size_t first, size_t end) const {
@@ -145,7 +149,7 @@ class RowTransform {
     }
     return true;
   }
-  [[gnu::always_inline]] bool load_small(size_t first, __m512i* x) const {
+  [[gnu::always_inline]] void load_small(size_t first, __m512i* x) const {
     __m512i bytes[4];
     load_pairs<LowBytes>(blocks_, first, bytes);
     const __m512i zero = _mm512_setzero_si512();
@@ -153,9 +157,9 @@ class RowTransform {
       x[2 * i] = _mm512_mulhi_epi16(_mm512_unpacklo_epi8(zero, bytes[i]), steps_[2 * i]);
       x[2 * i + 1] = _mm512_mulhi_epi16(_mm512_unpackhi_epi8(zero, bytes[i]), steps_[2 * i + 1]);
     }
-    return add_dc(first, x);
+    add_dc(first, x);
   }
-  [[gnu::noinline]] bool load_any(size_t first, __m512i* x) const {
+  [[gnu::noinline]] void load_any(size_t first, __m512i* x) const {
     __m512i low[4], high[4], steps[8];
     load_pairs<LowBytes>(blocks_, first, low);
     load_pairs<HighBytes>(blocks_, first, high);
@@ -165,16 +169,14 @@ class RowTransform {
       x[2 * i] = _mm512_mullo_epi16(_mm512_unpacklo_epi8(low[i], high[i]), steps[2 * i]);
       x[2 * i + 1] = _mm512_mullo_epi16(_mm512_unpackhi_epi8(low[i], high[i]), steps[2 * i + 1]);
     }
-    const bool is_safe = add_dc(first, x);
-    return is_safe && within_15_bits(x);
+    add_dc(first, x);
   }
 
-  // The first row is the even words of the first two vectors.
-  [[gnu::always_inline]] bool add_dc(size_t first, __m512i* x) const {
+  // DC is the first word of the first pair's even columns.
+  [[gnu::always_inline]] void add_dc(size_t first, __m512i* x) const {
     const __m128i dc = _mm_loadu_si128(reinterpret_cast<const __m128i*>(&blocks_.dc[first]));
     const __m512i dcs = _mm512_maskz_expand_epi16(0x01010101, _mm512_castsi128_si512(dc));
     x[0] = _mm512_add_epi16(x[0], _mm512_mullo_epi16(dcs, dc_step_));
-    return first_row_within_14_bits(x);
   }
 
   // From the dequantised pairs, for any values.

@@ -26,10 +26,8 @@ void idct_avx512(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t str
       pairs[i] = V512::load(at);
       x[i] = _mm512_mullo_epi16(pairs[i], pair_steps[i]);
     }
-    bool is_done = first_row_within_14_bits(x) && within_15_bits(x);
     transform_down(x, rows);
-    is_done = is_done && within_15_bits(rows);
-    if (is_done) [[likely]] {
+    if (within_15_bits(rows)) [[likely]] {
       transform_across(rows, out, stride);
     } else {
       for (size_t i = 0; i < 8; ++i) pairs[i] = V512::load(coefs + i * 8 * V512::kBlocks);

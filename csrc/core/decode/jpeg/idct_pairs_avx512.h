@@ -3,9 +3,16 @@
 // The values of both rows of a pair lie side by side, as vpdpwssd takes them: nothing is
 // interleaved for the first pass. The second pass is along rows, so it broadcasts pairs inside a
 // lane, and nothing is transposed. Columns are in the order 0 2 4 6 1 3 5 7, in which pairs are
-// either even or odd. Sums are libjpeg's own, in another order and modulo 2^32. But where
-// libjpeg-turbo adds x0 + x4, x0 - x4, x3 + x7 and x1 + x5, it wraps at 16 bits: for values that
-// could, there is transform_dequantised().
+// either even or odd. Sums are libjpeg's own, in another order and modulo 2^32.
+//
+// But libjpeg-turbo adds x0 + x4, x0 - x4, x3 + x7 and x1 + x5 in 16 bits, and blocks that have
+// only a first row take a short cut, which differs where 16 bits overflow. The results of the first
+// pass show both. Its sums fit into 32 bits for any input. Sum 0 + sum 3 is 2^14 (x0 + x4), and sum
+// 1 + sum 2 the same of the difference: if one of these overflows, some result is beyond 16 bits.
+// The odd part multiplies lengths by 2^14, so where x3 + x7 overflow, one of its four sums is
+// larger than 2^27, and again some result beyond 16 bits. The short cut's results are 4 x0. So
+// where all results are within 15 bits nothing has overflowed, nor will it in the second pass;
+// otherwise there is transform_dequantised().
 #pragma once
 
 #if defined(__x86_64__)
@@ -44,17 +51,7 @@ inline __m128i load_pair_steps(const uint16_t* steps, __m512i* paired) {
   for (size_t i = 1; i < 8; ++i) all = _mm512_or_si512(all, _mm512_add_epi16(x[i], offset));
   return _mm512_movepi16_mask(all) == 0;
 }
-// Whether the first row, the even words of the first pair, is within [-2^13, 2^13). Then blocks
-// that have no other rows need not take libjpeg-turbo's short cut: it differs where 16 bits
-// overflow.
-[[gnu::always_inline]] inline bool first_row_within_14_bits(const __m512i* x) {
-  const __m512i offset = _mm512_set1_epi16(0x2000);
-  const __m512i beyond =
-      _mm512_or_si512(_mm512_add_epi16(x[0], offset), _mm512_add_epi16(x[1], offset));
-  return _mm512_test_epi16_mask(beyond, _mm512_set1_epi32(0xC000)) == 0;
-}
-
-// The first pass: from pairs of rows, dequantised and within 15 bits, to rows.
+// The first pass: from dequantised pairs of rows to rows.
 [[gnu::always_inline]] inline void transform_down(const __m512i* x, __m512i* out) {
   const auto pair = [](size_t index) { return _mm512_set1_epi32(kIdctPairsOfRows[index]); };
   __m512i rows[2][8];
