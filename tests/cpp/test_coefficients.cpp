@@ -2,6 +2,7 @@
 // the scalar one, also on damaged bytes.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -86,6 +87,35 @@ struct Packed {
   }
 };
 
+// Blocks as lists, made by a level's kernels.
+struct Listed {
+  std::vector<uint64_t> masks;
+  std::vector<int16_t> dc, values;
+  std::vector<size_t> starts;
+  ListEnd end{};
+
+  explicit Listed(size_t count)
+      : masks(count), dc(count + 8), values(64 * (count + 1)), starts(count) {
+    end = {masks.data(), dc.data(), starts.data(), values.data(), 0, 0};
+  }
+  Listed(SimdLevel level, std::vector<Block> blocks) : Listed(blocks.size()) {
+    list_kernels(level).blocks(blocks[0].data(), blocks.size(), end);
+    CHECK(std::all_of(blocks.begin(), blocks.end(), [](const Block& b) { return b == Block{}; }));
+  }
+  Listed(SimdLevel level, const SegmentBlocks& blocks, size_t count) : Listed(count) {
+    list_kernels(level).segment(blocks, count, end);
+  }
+  [[nodiscard]] ListedSegment segment() const {
+    return {masks.data(), dc.data(), values.data(), end.used};
+  }
+  [[nodiscard]] bool is_same(const Listed& other) const {
+    return masks == other.masks && dc == other.dc && starts == other.starts &&
+           end.used == other.end.used &&
+           std::equal(values.begin(), values.begin() + static_cast<ptrdiff_t>(end.used),
+                      other.values.begin());
+  }
+};
+
 Packed drawn_segments(Random& random, CoefficientForm form, size_t count) {
   Packed packed;
   packed.coding = drawn_coding(random, form);
@@ -107,9 +137,11 @@ Packed drawn_segments(Random& random, CoefficientForm form, size_t count) {
     pack_segment_scalar(packed.coding, packed.shapes.back(), pointers.data(), bytes);
     const MaskClasses classes(packed.coding);
     for (const SimdLevel level : test::machine_levels()) {
+      const Listed listed(level, blocks);
       std::vector<uint8_t> same(kMostSegmentBytes);
       const PackSegment pack = pack_segment(level);
-      same.resize(pack(packed.coding, classes, packed.shapes.back(), pointers.data(), same.data()));
+      same.resize(
+          pack(packed.coding, classes, packed.shapes.back(), listed.segment(), same.data()));
       CHECK(same == bytes);
     }
     packed.sizes.push_back(bytes.size());
@@ -136,8 +168,48 @@ TEST(segments_come_back) {
     for (const SimdLevel level : test::machine_levels()) {
       CHECK(segment_kernels(level).unpack(packed.coding, sources.data(), count, blocks->data()));
       for (size_t i = 0; i < count; ++i) {
-        CHECK(expanded((*blocks)[i], packed.blocks[i].size()) == packed.blocks[i]);
+        const size_t size = packed.blocks[i].size();
+        CHECK(expanded((*blocks)[i], size) == packed.blocks[i]);
+        const Listed wanted(SimdLevel::kScalar, packed.blocks[i]);
+        CHECK(Listed(level, (*blocks)[i], size).is_same(wanted));
       }
+    }
+  }
+}
+
+TEST(blocks_become_lists) {
+  Random random(4);
+  for (int round = 0; round < 400; ++round) {
+    std::vector<Block> blocks;
+    for (int count = random.in(1, 64); count > 0; --count) {
+      const int largest =
+          std::array{1, 127, 128, 255, 256, 32768}[static_cast<size_t>(random.in(0, 5))];
+      blocks.push_back(drawn_block(random, std::min(largest, 32767), 63));
+      if (largest == 32768) blocks.back()[static_cast<size_t>(random.in(1, 63))] = -32768;
+    }
+    std::vector<uint64_t> masks;
+    std::vector<int16_t> dc, values;
+    std::vector<size_t> starts;
+    int largest = 0;
+    for (const Block& block : blocks) {
+      dc.push_back(block[0]);
+      starts.push_back(values.size());
+      masks.push_back(0);
+      for (size_t k = 1; k < 64; ++k) {
+        if (block[k] == 0) continue;
+        masks.back() |= uint64_t{1} << k;
+        values.push_back(block[k]);
+        largest = std::max(largest, std::abs(int{block[k]}));
+      }
+    }
+    dc.resize(dc.size() + 8);
+    for (const SimdLevel level : test::machine_levels()) {
+      Listed listed(level, blocks);
+      CHECK_EQ(listed.end.largest, largest);
+      CHECK_EQ(listed.end.used, values.size());
+      listed.values.resize(values.size());
+      CHECK(listed.masks == masks && listed.dc == dc && listed.starts == starts);
+      CHECK(listed.values == values);
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "levels.h"
+#include "listed_planes.h"
 #include "picture.h"
 #include "random.h"
 #include "rewritten_jpeg.h"
@@ -22,20 +23,25 @@ using test::Random;
 using test::Rewriting;
 using File = std::vector<uint8_t>;
 
+File joined(const JpegParts& parts) {
+  File file;
+  join_jpeg(parts, file);
+  return file;
+}
+
 void check_parts(const File& file, bool pads_with_ones = true) {
   JpegParts parts;
   split_jpeg(file, {}, parts);
   if (!pads_with_ones) set_padding(parts.rest, false);
-  CHECK(join_jpeg(parts) == file);
-  const auto wanted = test::coefficients_of(file);
-  for (size_t c = 0; c < 3; ++c) CHECK(parts.blocks[c] == wanted[c]);
+  CHECK(joined(parts) == file);
+  CHECK(parts.blocks.planes(parts.header) == test::coefficients_of(file));
 }
 
 bool can_be_taken_apart(const File& file) {
   JpegParts parts;
   try {
     split_jpeg(file, {}, parts);
-    return join_jpeg(parts) == file;
+    return joined(parts) == file;
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::kDecode || error.kind() == ErrorKind::kLimit);
     return false;
@@ -198,7 +204,7 @@ TEST(bits_before_a_marker_may_be_zeros) {
     JpegParts parts;
     split_jpeg(file, {}, parts);
     set_padding(parts.rest, false);
-    const File zeros = join_jpeg(parts);
+    const File zeros = joined(parts);
     if (zeros.size() != file.size()) continue;  // the last byte was stuffed
     rounds += zeros != file ? 1 : 0;
     check_parts(zeros, false);
@@ -261,7 +267,7 @@ TEST(changed_rests_are_refused_or_give_a_file) {
       parts.rest[at] = random.sample();
     }
     try {
-      join_jpeg(parts);
+      joined(parts);
     } catch (const Error& error) {
       CHECK(error.kind() == ErrorKind::kDecode);
       ++refused;
@@ -280,8 +286,10 @@ TEST(coefficients_without_a_code_are_refused) {
     for (const int16_t value : {int16_t{-32768}, int16_t{32767}, int16_t{9000}}) {
       for (const size_t k : {size_t{0}, size_t{1}, size_t{63}}) {
         JpegParts changed = parts;
-        changed.blocks[0][k] = value;
-        CHECK_THROWS(kDecode, "has no code", join_jpeg(changed));
+        auto planes = parts.blocks.planes(parts.header);
+        planes[0][k] = value;
+        test::list_planes(planes, changed);
+        CHECK_THROWS(kDecode, "has no code", joined(changed));
       }
     }
   }

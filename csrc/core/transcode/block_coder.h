@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/cpu.h"
+#include "transcode/block_lists.h"
 #include "transcode/huffman_codes.h"
 
 namespace fastload {
@@ -32,7 +33,7 @@ struct BlockCodes {
 struct BlockRun {
   static constexpr size_t kMost = 64;
   size_t count = 0;
-  std::array<const int16_t*, kMost> block;  // 64 coefficients in zig-zag order
+  std::array<ListedBlock, kMost> block;
   std::array<uint8_t, kMost> component;
 };
 

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "transcode/block_coder.h"
-#include "transcode/masks.h"
 
 namespace fastload {
 namespace {
@@ -52,18 +51,19 @@ uint8_t* code_blocks(const BlockRun& run, const std::array<BlockCodes, 3>& all, 
   PlainBits out{state.word, state.bits, to};
   uint32_t there = SmallCodes::kThere;
   for (size_t i = 0; i < run.count; ++i) {
-    const int16_t* const block = run.block[i];
+    const ListedBlock& block = run.block[i];
     const BlockCodes& codes = all[run.component[i]];
     int& before = state.before[run.component[i]];
-    const Category dc = category(block[0] - before);
-    before = block[0];
+    const Category dc = category(block.dc - before);
+    before = block.dc;
     put_code(out, *codes.dc, dc.size, dc);
     const uint32_t* const small = codes.small->of.data();
     uint32_t next = 0;  // the coefficient behind the last one, less 1
-    for (uint64_t left = mask_of(block); left != 0; left &= left - 1) {
+    const int16_t* values = block.values;
+    for (uint64_t left = block.mask >> 1; left != 0; left &= left - 1) {
       const auto k = static_cast<uint32_t>(std::countr_zero(left));
       const uint32_t zeros = k - next;
-      const int value = block[k + 1];
+      const int value = *values++;
       const auto column = static_cast<uint32_t>(value + SmallCodes::kMagnitude);
       next = k + 1;
       if ((column | zeros << 3) >= 128) [[unlikely]] {

@@ -1,5 +1,5 @@
-// The five ways in which a scan codes a block, each as a class with write(), restart() and finish()
-// (what is due at the end of a scan or restart interval).
+// The four ways in which a progressive scan codes a block, each as a class with write(), restart()
+// and finish() (what is due at the end of a scan or restart interval).
 #pragma once
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "transcode/block_coder.h"
+#include "transcode/huffman_codes.h"
 #include "transcode/jpeg_walk.h"
 #include "transcode/masks.h"
 #include "transcode/scan_bits.h"
@@ -19,46 +19,7 @@ using ComponentCodes = std::array<HuffmanCodes, 3>;
 constexpr int kZeroRun = 0xF0;  // the symbol of 16 zeros
 constexpr int kBlockEnd = 0;
 
-// Sequential: many blocks at a time.
-class SequentialBlocks {
- public:
-  SequentialBlocks(const ComponentCodes& dc, const ComponentCodes& ac, size_t components) {
-    for (size_t c = 0; c < components; ++c) {
-      small_[c] = small_codes(ac[c]);
-      codes_[c] = {&dc[c], &ac[c], &small_[c]};
-    }
-  }
-  SequentialBlocks(const SequentialBlocks&) = delete;
-  SequentialBlocks& operator=(const SequentialBlocks&) = delete;
-
-  void write(ScanBits& out, int component, const int16_t* block) {
-    run_.block[run_.count] = block;
-    run_.component[run_.count++] = static_cast<uint8_t>(component);
-    if (run_.count == BlockRun::kMost) flush(out);
-  }
-  void restart() { state_.before = {}; }
-  void finish(ScanBits& out) {
-    flush(out);
-    if (state_.bits > 0) out.put(state_.word, static_cast<int>(state_.bits));
-    state_.word = state_.bits = 0;
-  }
-
- private:
-  void flush(ScanBits& out) {
-    const uint8_t* const end = code_(run_, codes_, state_, bytes_.data());
-    out.append(bytes_.data(), static_cast<size_t>(end - bytes_.data()));
-    run_.count = 0;
-  }
-
-  const CodeBlocks code_ = code_blocks_for(simd_level());
-  std::array<SmallCodes, 3> small_;
-  std::array<BlockCodes, 3> codes_{};
-  BlockRun run_;
-  CoderState state_;
-  std::array<uint8_t, BlockRun::kMost * kMostCodedBytes + 16> bytes_;
-};
-
-// Progressive (T.81, G.1.2): the first scan of DC coefficients,
+// T.81, G.1.2: the first scan of DC coefficients,
 class FirstDc {
  public:
   FirstDc(const ComponentCodes& dc, int low) : dc_(dc), low_(low) {}

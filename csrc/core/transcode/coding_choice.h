@@ -2,11 +2,12 @@
 #pragma once
 
 #include "decode/coefficients/record.h"
-#include "transcode/jpeg_parts.h"
+#include "transcode/block_lists.h"
 
 namespace fastload {
 
-// Sets `coding` (all but the form, which it reads) and last_low of `record` for these blocks.
-void choose_coding(const JpegParts& parts, CoefficientRecord& record);
+// Sets `coding` (all but the form, which it reads) and last_low of `record` for these blocks of the
+// picture that its header says.
+void choose_coding(const BlockLists& blocks, CoefficientRecord& record);
 
 }  // namespace fastload

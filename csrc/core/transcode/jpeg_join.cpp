@@ -26,7 +26,7 @@ bool is_same_picture(const JpegHeader& a, const JpegHeader& b) {
 
 }  // namespace
 
-std::vector<uint8_t> join_jpeg(const JpegParts& parts) {
+void join_jpeg(const JpegParts& parts, std::vector<uint8_t>& file) {
   const JpegRest rest = unpack_rest(parts.rest);
   DecodeLimits any;
   any.max_pixels = UINT64_MAX;
@@ -38,16 +38,16 @@ std::vector<uint8_t> join_jpeg(const JpegParts& parts) {
   }
   const Bytes frame = rest.frame;
   JpegWalk walk(frame, header);
-  std::vector<uint8_t> file;
+  file.clear();
+  ScanWriter writer(parts);
   size_t begin = 0;
   while (walk.next_scan()) {
     file.insert(file.end(), frame.begin() + static_cast<ptrdiff_t>(begin),
                 frame.begin() + static_cast<ptrdiff_t>(walk.position()));
     begin = walk.position();
-    write_scan(parts, walk, rest.pads_with_ones, file);
+    writer.write(walk, rest.pads_with_ones, file);
   }
   file.insert(file.end(), frame.begin() + static_cast<ptrdiff_t>(begin), frame.end());
-  return file;
 }
 
 }  // namespace fastload

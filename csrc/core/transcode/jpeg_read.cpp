@@ -6,6 +6,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include <array>
 #include <string>
 
 #include "base/error.h"
@@ -107,21 +108,38 @@ class Reader {
   }
 
   void copy(jvirt_barray_ptr* coefficients) {
-    for (int c = 0; c < in_.num_components; ++c) {
-      const JpegHeader& header = parts_.header;
-      const JpegComponent& component = header.components[static_cast<size_t>(c)];
-      const auto columns = static_cast<size_t>(header.mcus_per_row * component.h);
-      const auto rows = static_cast<JDIMENSION>(header.mcu_rows * component.v);
-      int16_t* to = parts_.blocks[static_cast<size_t>(c)].data();
-      for (JDIMENSION row = 0; row < rows; ++row) {
-        const JBLOCKARRAY line = (*in_.mem->access_virt_barray)(
-            reinterpret_cast<j_common_ptr>(&in_), coefficients[c], row, 1, FALSE);
-        for (size_t column = 0; column < columns; ++column, to += 64) {
-          const JCOEF* const block = line[0][column];
-          for (size_t k = 0; k < 64; ++k) to[k] = block[kZigzag[k]];
-        }
+    const JpegHeader& header = parts_.header;
+    const BlockLists& lists = parts_.blocks;
+    std::array<JBLOCKARRAY, 3> lines{};
+    for (int row = 0; row < header.mcu_rows; ++row) {
+      for (size_t c = 0; c < static_cast<size_t>(in_.num_components); ++c) {
+        const JDIMENSION rows = header.components[c].v;
+        lines[c] =
+            (*in_.mem->access_virt_barray)(reinterpret_cast<j_common_ptr>(&in_), coefficients[c],
+                                           static_cast<JDIMENSION>(row) * rows, rows, FALSE);
+      }
+      for (size_t segment = 0; segment < lists.segments_per_row(); ++segment) {
+        copy_segment(lines, segment);
       }
     }
+  }
+
+  void copy_segment(const std::array<JBLOCKARRAY, 3>& lines, size_t segment) {
+    const SegmentShape& shape = parts_.blocks.shape(segment);
+    alignas(64) std::array<int16_t, kMaxSegmentBlocks * 64> coefs;
+    int16_t* to = coefs.data();
+    size_t in_mcu = 0;
+    for (size_t r = 0; r < shape.rows; ++r) {
+      const size_t c = shape.component[r];
+      in_mcu = r > 0 && shape.component[r - 1] == c ? in_mcu + 1 : 0;
+      const size_t first = segment * static_cast<size_t>(parts_.blocks.segment_mcus()) *
+                           parts_.header.components[c].h;
+      for (size_t i = 0; i < shape.blocks[r]; ++i, to += 64) {
+        const JCOEF* const block = lines[c][in_mcu][first + i];
+        for (size_t k = 0; k < 64; ++k) to[k] = block[kZigzag[k]];
+      }
+    }
+    parts_.blocks.add(coefs.data(), shape.block_count);
   }
 
   const DecodeLimits limits_;

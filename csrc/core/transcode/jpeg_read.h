@@ -5,8 +5,9 @@
 
 namespace fastload {
 
-// Fills `parts.blocks` by `parts.header`. Throws Error(kDecode) for a file that is damaged or whose
-// scans do not say every coefficient, Error(kLimit) for more than limits.max_scans of them.
+// Adds all blocks to `parts.blocks`, which is open for `parts.header`. Throws Error(kDecode) for a
+// file that is damaged or whose scans do not say every coefficient, Error(kLimit) for more than
+// limits.max_scans of them.
 void read_coefficients(Bytes file, const DecodeLimits& limits, JpegParts& parts);
 
 }  // namespace fastload

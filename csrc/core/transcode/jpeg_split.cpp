@@ -1,5 +1,6 @@
 // A JPEG file to its coefficients and its rest.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 
@@ -24,75 +25,64 @@ const CoefPlaces kZigzagPlaces = [] {
   return places;
 }();
 
-void make_room(JpegParts& parts) {
-  for (size_t c = 0; c < 3; ++c) {
-    const JpegComponent& component = parts.header.components[c];
-    const bool is_there = c < static_cast<size_t>(parts.header.component_count);
-    const auto blocks = static_cast<size_t>(parts.header.mcus_per_row) * component.h *
-                        static_cast<size_t>(parts.header.mcu_rows) * component.v;
-    parts.blocks[c].assign(is_there ? blocks * 64 : 0, 0);
-  }
-}
-
-// The blocks of a file of one scan that has all components, by the engine's own reader.
+// The blocks of a file of one scan that has all components, by the engine's own reader: decoded a
+// few segments at a time, so that they are listed while they are in the nearest cache.
 class OneScan {
  public:
-  explicit OneScan(JpegParts& parts) : parts_(parts) {}
-
-  void read(Bytes file) {
-    const JpegHeader& header = parts_.header;
-    scan_->open(file, header, {}, simd_level(), header.mcu_rows);
-    const int together =
-        static_cast<int>(BlockTargets::kMax) / header.blocks_per_mcu;  // MCUs at a time
+  void read(Bytes file, const JpegHeader& header, BlockLists& lists) {
+    scan_.open(file, header, {}, simd_level(), header.mcu_rows);
+    coefs_.fill(0);  // a damaged file may have left some
+    aimed_ = 0;
+    const size_t together = kMaxRunBlocks / lists.shape(0).block_count;
+    const size_t all = lists.segments_per_row();
     for (int row = 0; row < header.mcu_rows; ++row) {
-      for (int mcu = 0; mcu < header.mcus_per_row; mcu += together) {
-        const int count = std::min(together, header.mcus_per_row - mcu);
-        aim(row, mcu, count);
-        scan_->decode(row * header.mcus_per_row + mcu, count, *targets_, kZigzagPlaces);
+      for (size_t first = 0; first < all; first += together) {
+        const size_t end = std::min(first + together, all);
+        const int mcu = static_cast<int>(first) * lists.segment_mcus();
+        const int mcus =
+            std::min(static_cast<int>(end) * lists.segment_mcus(), header.mcus_per_row) - mcu;
+        if (mcus != aimed_) aim(header, lists, first, end);
+        aimed_ = mcus;
+        scan_.decode(row * header.mcus_per_row + mcu, mcus, targets_, kZigzagPlaces);
+        lists.add(coefs_.data(), static_cast<size_t>(mcus * header.blocks_per_mcu));
       }
     }
   }
 
  private:
-  void aim(int row, int first, int count) {
-    const JpegHeader& header = parts_.header;
-    size_t block = 0;
-    for (int mcu = first; mcu < first + count; ++mcu) {
-      for (int c = 0; c < header.component_count; ++c) {
-        const JpegComponent& component = header.components[static_cast<size_t>(c)];
-        for (int v = 0; v < component.v; ++v) {
-          const auto line = static_cast<size_t>(row * component.v + v) *
-                            static_cast<size_t>(header.mcus_per_row * component.h);
-          int16_t* at = parts_.blocks[static_cast<size_t>(c)].data() +
-                        (line + static_cast<size_t>(mcu * component.h)) * 64;
-          for (int h = 0; h < component.h; ++h, at += 64) {
-            targets_->set(block++, scan_->tables(c), at);
+  // Segments [first, end) of a row: the scan has the order of MCUs, the lists that of segments.
+  void aim(const JpegHeader& header, const BlockLists& lists, size_t first, size_t end) {
+    size_t target = 0;
+    int16_t* base = coefs_.data();
+    for (size_t segment = first; segment < end; ++segment) {
+      const SegmentShape& shape = lists.shape(segment);
+      const size_t mcus = shape.blocks[0] / header.components[0].h;
+      for (size_t mcu = 0; mcu < mcus; ++mcu) {
+        int16_t* row = base;
+        for (size_t r = 0; r < shape.rows; ++r) {
+          const size_t columns = header.components[shape.component[r]].h;
+          for (size_t i = 0; i < columns; ++i) {
+            targets_.set(target++, scan_.tables(shape.component[r]),
+                         row + (mcu * columns + i) * 64);
           }
+          row += size_t{shape.blocks[r]} * 64;
         }
       }
+      base += shape.block_count * 64;
     }
-    targets_->set(block, scan_->tables(0), parts_.blocks[0].data());  // closes the list
+    targets_.set(target, scan_.tables(0), coefs_.data());  // closes the list
   }
 
-  JpegParts& parts_;
-  std::unique_ptr<JpegScan> scan_ = std::make_unique<JpegScan>();
-  std::unique_ptr<BlockTargets> targets_ = std::make_unique<BlockTargets>();
+  JpegScan scan_;
+  BlockTargets targets_;
+  int aimed_ = 0;  // MCUs; groups of as many segments look alike
+  alignas(64) std::array<int16_t, kMaxRunBlocks * 64> coefs_;
 };
 
-void check_range(const JpegParts& parts) {
-  for (const std::vector<int16_t>& blocks : parts.blocks) {
-    for (size_t at = 0; at < blocks.size(); at += 64) {
-      const int16_t* const block = &blocks[at];
-      int16_t least = 0, most = 0;
-      for (size_t k = 1; k < 64; ++k) {
-        least = std::min(least, block[k]);
-        most = std::max(most, block[k]);
-      }
-      if (block[0] < kLeastDc || block[0] > kMostDc || least < -kMostMagnitude ||
-          most > kMostMagnitude) {
-        refuse("it has coefficients beyond what records hold");
-      }
-    }
+void check_range(const BlockLists& blocks) {
+  const auto [least, most] = std::minmax_element(blocks.dc(), blocks.dc() + blocks.size());
+  if (*least < kLeastDc || *most > kMostDc || blocks.largest() > kMostMagnitude) {
+    refuse("it has coefficients beyond what records hold");
   }
 }
 
@@ -114,16 +104,20 @@ void split_jpeg(Bytes file, const DecodeLimits& limits, JpegParts& parts) {
     walk.move_to(begin);
   }
   frame.insert(frame.end(), file.begin() + static_cast<ptrdiff_t>(begin), file.end());
-  make_room(parts);
   JpegHeader one;
   parts.is_progressive = parts.header.is_progressive;
   if (scans == 1 && !parts.is_progressive && parse_jpeg(file, limits, one)) {
     parts.header = one;
-    OneScan(parts).read(file);
+    // Kept for the thread's next file, which often has the same Huffman tables.
+    thread_local const auto scan = std::make_unique<OneScan>();
+    parts.blocks.open(parts.header);
+    scan->read(file, parts.header, parts.blocks);
   } else {
+    parts.blocks.open(parts.header);
     read_coefficients(file, limits, parts);
   }
-  check_range(parts);
+  parts.blocks.close();
+  check_range(parts.blocks);
   parts.rest = pack_rest(frame);
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "transcode/block_writers.h"
 #include "transcode/scan_bits.h"
+#include "transcode/sequential_scan.h"
 
 namespace fastload {
 namespace {
@@ -18,12 +19,15 @@ namespace {
 // bits of a run that ends with it.
 constexpr size_t kMostBlockBytes = 64 * 4 + 1024 / 8 + 64;
 
-// Hands the blocks of a scan to `writer` in their order, with restarts.
+using Planes = std::array<std::vector<int16_t>, 3>;
+
+// Hands the blocks of a progressive scan to `writer` in their order, with restarts.
 template <class Writer>
 class ScanOrder {
  public:
-  ScanOrder(const JpegParts& parts, const JpegWalk& walk, bool ones, ScanBits& out, Writer& writer)
-      : parts_(parts), walk_(walk), ones_(ones), out_(out), writer_(writer) {}
+  ScanOrder(const JpegHeader& header, const Planes& planes, const JpegWalk& walk, bool ones,
+            ScanBits& out, Writer& writer)
+      : header_(header), planes_(planes), walk_(walk), ones_(ones), out_(out), writer_(writer) {}
 
   void run() {
     const JpegScanHead& scan = walk_.scan();
@@ -39,16 +43,15 @@ class ScanOrder {
  private:
   const int16_t* block(int component, int row, int column) const {
     const auto c = static_cast<size_t>(component);
-    const auto columns =
-        static_cast<size_t>(parts_.header.mcus_per_row) * parts_.header.components[c].h;
-    return parts_.blocks[c].data() +
+    const auto columns = static_cast<size_t>(header_.mcus_per_row) * header_.components[c].h;
+    return planes_[c].data() +
            (static_cast<size_t>(row) * columns + static_cast<size_t>(column)) * 64;
   }
 
   // Only the blocks that hold samples of the component (T.81, A.2.2).
   void one_component(int component) {
-    const int columns = (parts_.header.plane_width(component) + 7) / 8;
-    const int rows = (parts_.header.plane_height(component) + 7) / 8;
+    const int columns = (header_.plane_width(component) + 7) / 8;
+    const int rows = (header_.plane_height(component) + 7) / 8;
     for (int row = 0; row < rows; ++row) {
       for (int column = 0; column < columns; ++column) {
         begin_mcu(1);
@@ -58,10 +61,9 @@ class ScanOrder {
   }
 
   void interleaved() {
-    const JpegHeader& header = parts_.header;
-    for (int row = 0; row < header.mcu_rows; ++row) {
-      for (int column = 0; column < header.mcus_per_row; ++column) {
-        begin_mcu(static_cast<size_t>(header.blocks_per_mcu));
+    for (int row = 0; row < header_.mcu_rows; ++row) {
+      for (int column = 0; column < header_.mcus_per_row; ++column) {
+        begin_mcu(static_cast<size_t>(header_.blocks_per_mcu));
         write_mcu(row, column);
       }
     }
@@ -71,7 +73,7 @@ class ScanOrder {
     const JpegScanHead& scan = walk_.scan();
     for (int i = 0; i < scan.component_count; ++i) {
       const int c = scan.component[static_cast<size_t>(i)];
-      const JpegComponent& component = parts_.header.components[static_cast<size_t>(c)];
+      const JpegComponent& component = header_.components[static_cast<size_t>(c)];
       for (int v = 0; v < component.v; ++v) {
         for (int h = 0; h < component.h; ++h) {
           writer_.write(out_, i, block(c, row * component.v + v, column * component.h + h));
@@ -95,7 +97,8 @@ class ScanOrder {
     out_.reserve(blocks * kMostBlockBytes);
   }
 
-  const JpegParts& parts_;
+  const JpegHeader& header_;
+  const Planes& planes_;
   const JpegWalk& walk_;
   const bool ones_;
   ScanBits& out_;
@@ -104,37 +107,37 @@ class ScanOrder {
   int restarts_ = 0;
 };
 
-template <class Writer>
-void write_with(Writer&& writer, const JpegParts& parts, const JpegWalk& walk, bool ones,
-                ScanBits& out) {
-  ScanOrder(parts, walk, ones, out, writer).run();
-}
-
 }  // namespace
 
-void write_scan(const JpegParts& parts, const JpegWalk& walk, bool pads_with_ones,
-                std::vector<uint8_t>& out) {
+void ScanWriter::write(const JpegWalk& walk, bool pads_with_ones, std::vector<uint8_t>& out) {
   const JpegScanHead& scan = walk.scan();
   ScanBits bits(out);
   bits.reserve(kMostBlockBytes);
-  std::array<HuffmanCodes, 3> dc, ac;
-  const bool needs_dc = scan.first == 0 && scan.high == 0;
-  const bool needs_ac = scan.last > 0;
-  for (size_t i = 0; i < static_cast<size_t>(scan.component_count); ++i) {
-    if (needs_dc) dc[i] = huffman_codes(walk.dc(scan.dc_table[i]));
-    if (needs_ac) ac[i] = huffman_codes(walk.ac(scan.ac_table[i]));
+  if (!parts_.is_progressive) {
+    write_sequential(parts_, walk, pads_with_ones, bits);
+    bits.finish();
+    return;
   }
-  if (!parts.is_progressive) {
-    write_with(SequentialBlocks(dc, ac, static_cast<size_t>(scan.component_count)), parts, walk,
-               pads_with_ones, bits);
-  } else if (scan.first == 0 && scan.high == 0) {
-    write_with(FirstDc(dc, scan.low), parts, walk, pads_with_ones, bits);
+  if (planes_[0].empty()) planes_ = parts_.blocks.planes(parts_.header);
+  ComponentCodes dc;
+  HuffmanCodes ac;
+  if (scan.first == 0 && scan.high == 0) {
+    for (size_t i = 0; i < static_cast<size_t>(scan.component_count); ++i) {
+      dc[i] = huffman_codes(walk.dc(scan.dc_table[i]));
+    }
+  }
+  if (scan.last > 0) ac = huffman_codes(walk.ac(scan.ac_table[0]));
+  const auto write_with = [&](auto&& writer) {
+    ScanOrder(parts_.header, planes_, walk, pads_with_ones, bits, writer).run();
+  };
+  if (scan.first == 0 && scan.high == 0) {
+    write_with(FirstDc(dc, scan.low));
   } else if (scan.first == 0) {
-    write_with(NextDc(scan.low), parts, walk, pads_with_ones, bits);
+    write_with(NextDc(scan.low));
   } else if (scan.high == 0) {
-    write_with(FirstAc(ac[0], scan), parts, walk, pads_with_ones, bits);
+    write_with(FirstAc(ac, scan));
   } else {
-    write_with(NextAc(ac[0], scan), parts, walk, pads_with_ones, bits);
+    write_with(NextAc(ac, scan));
   }
   bits.finish();
 }

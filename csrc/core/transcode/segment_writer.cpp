@@ -7,6 +7,7 @@ namespace {
 
 // For any CPU.
 struct WordOps {
+  static constexpr bool kCompresses = false;
   static uint64_t extract(uint64_t bits, uint64_t mask) {
     if ((mask & (mask + 1)) == 0) return bits & mask;
     uint64_t result = 0;
@@ -15,19 +16,17 @@ struct WordOps {
     }
     return result;
   }
-  static uint64_t with_bit(const int16_t* values, int bit) {
+  template <class Value>
+  static uint64_t with_bit(const Value* values, int bit) {
     uint64_t word = 0;
-    for (int i = 0; i < 64; ++i)
-      word |= uint64_t{static_cast<uint16_t>(values[i]) >> bit & 1u} << i;
+    for (int i = 0; i < 64; ++i) word |= uint64_t{values[i] >> bit & 1u} << i;
     return word;
   }
-  static uint64_t at_least(const int16_t* values, int limit) {
+  template <class Value>
+  static uint64_t at_least(const Value* values, int limit) {
     uint64_t word = 0;
     for (int i = 0; i < 64; ++i) word |= uint64_t{values[i] >= limit} << i;
     return word;
-  }
-  static void gather(const int16_t* block, uint64_t mask, PackedList& list) {
-    gather_by_bits(block, mask, list);
   }
 };
 
@@ -45,8 +44,8 @@ MaskClasses::MaskClasses(const SegmentCoding& coding) : lengths(coding.mask_leng
 }
 
 size_t pack_segment_words(const SegmentCoding& coding, const MaskClasses& classes,
-                          const SegmentShape& shape, const int16_t* const* blocks, uint8_t* to) {
-  return pack_segment_by<WordOps>(coding, classes, shape, blocks, to);
+                          const SegmentShape& shape, const ListedSegment& segment, uint8_t* to) {
+  return pack_segment_by<WordOps>(coding, classes, shape, segment, to);
 }
 
 PackSegment pack_segment(SimdLevel level) {
