@@ -19,6 +19,16 @@ SmallCodes small_codes(const HuffmanCodes& ac) {
   return codes;
 }
 
+CodeBytes code_bytes(const HuffmanCodes& ac) {
+  CodeBytes bytes{};
+  for (size_t symbol = 0; symbol < 256; ++symbol) {
+    bytes.low[symbol] = static_cast<uint8_t>(ac.of[symbol].code);
+    bytes.high[symbol] = static_cast<uint8_t>(ac.of[symbol].code >> 8);
+    bytes.length[symbol] = static_cast<uint8_t>(ac.of[symbol].length);
+  }
+  return bytes;
+}
+
 uint8_t* code_blocks_scalar(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
                             CoderState& state, uint8_t* to) {
   return code_blocks(run, codes, state, to);
@@ -26,6 +36,7 @@ uint8_t* code_blocks_scalar(const BlockRun& run, const std::array<BlockCodes, 3>
 
 CodeBlocks code_blocks_for(SimdLevel level) {
 #if defined(__x86_64__)
+  if (level >= SimdLevel::kAvx512) return code_blocks_avx512;
   if (level >= SimdLevel::kAvx2) return code_blocks_avx2;
 #endif
   static_cast<void>(level);

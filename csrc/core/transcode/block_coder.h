@@ -22,11 +22,18 @@ struct SmallCodes {
 };
 SmallCodes small_codes(const HuffmanCodes& ac);
 
+// The codes of AC symbols, byte by byte, for vectors that look up 64 at a time.
+struct CodeBytes {
+  alignas(64) std::array<uint8_t, 256> low, high, length;
+};
+CodeBytes code_bytes(const HuffmanCodes& ac);
+
 // Of one component.
 struct BlockCodes {
   const HuffmanCodes* dc;
   const HuffmanCodes* ac;
-  const SmallCodes* small;
+  const SmallCodes* small;  // below AVX-512
+  const CodeBytes* bytes;   // with AVX-512
 };
 
 // Blocks in the order of the scan, each with its codes and its DC predictor.
@@ -54,10 +61,13 @@ using CodeBlocks = uint8_t* (*)(const BlockRun& run, const std::array<BlockCodes
                                 CoderState& state, uint8_t* to);
 CodeBlocks code_blocks_for(SimdLevel level);
 
-// The loop compiled for any CPU and for CPUs with BMI2 (every one that has AVX2).
+// The loop compiled for any CPU and for CPUs with BMI2 (every one that has AVX2), and one that
+// finds the symbols of a block at once.
 uint8_t* code_blocks_scalar(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
                             CoderState& state, uint8_t* to);
 uint8_t* code_blocks_avx2(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
                           CoderState& state, uint8_t* to);
+uint8_t* code_blocks_avx512(const BlockRun& run, const std::array<BlockCodes, 3>& codes,
+                            CoderState& state, uint8_t* to);
 
 }  // namespace fastload

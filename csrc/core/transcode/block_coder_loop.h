@@ -3,31 +3,12 @@
 #pragma once
 
 #include <bit>
-#include <cstring>
 
 #include "transcode/block_coder.h"
+#include "transcode/plain_bits.h"
 
 namespace fastload {
 namespace {
-
-// Bits from the highest on. Every put stores eight bytes and moves on by those that are whole: no
-// branch asks whether there are any.
-struct PlainBits {
-  uint64_t word;
-  uint32_t bits;
-  uint8_t* to;
-
-  // At most 57 bits.
-  [[gnu::always_inline]] void put(uint64_t value, uint32_t count) {
-    word = word << count | value;
-    bits += count;
-    uint64_t bytes = word << (-bits & 63);
-    if constexpr (std::endian::native == std::endian::little) bytes = __builtin_bswap64(bytes);
-    std::memcpy(to, &bytes, 8);
-    to += bits >> 3;
-    bits &= 7;
-  }
-};
 
 inline void put_code(PlainBits& out, const HuffmanCodes& codes, int symbol, Category value) {
   const HuffmanCodes::Code code = codes.of[static_cast<size_t>(symbol)];

@@ -19,13 +19,18 @@ class ScanCodes {
       while (same < i && scan.ac_table[same] != scan.ac_table[i]) ++same;
       Ac& ac = ac_[same];
       const HuffmanSpec& spec = walk.ac(scan.ac_table[i]);
-      if (same == i && !(spec.present && ac.spec == spec)) {
+      if (same == i && !(spec.present && ac.spec == spec && ac.level == simd_level())) {
         ac.spec = {};  // nothing equals this if huffman_codes() throws
+        ac.level = simd_level();
         ac.codes = huffman_codes(spec);
-        ac.small = small_codes(ac.codes);
+        if (ac.level >= SimdLevel::kAvx512) {
+          ac.bytes = code_bytes(ac.codes);
+        } else {
+          ac.small = small_codes(ac.codes);
+        }
         ac.spec = spec;
       }
-      codes_[i] = {&dc_[i], &ac.codes, &ac.small};
+      codes_[i] = {&dc_[i], &ac.codes, &ac.small, &ac.bytes};
     }
   }
   [[nodiscard]] const std::array<BlockCodes, 3>& codes() const { return codes_; }
@@ -33,8 +38,10 @@ class ScanCodes {
  private:
   struct Ac {
     HuffmanSpec spec;
+    SimdLevel level = SimdLevel::kScalar;
     HuffmanCodes codes;
     SmallCodes small;
+    CodeBytes bytes;
   };
   std::array<HuffmanCodes, 3> dc_;
   std::array<Ac, 3> ac_;
