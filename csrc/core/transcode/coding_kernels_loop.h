@@ -127,7 +127,8 @@ inline void choose_lists(const ValueCosts& costs, ListChoice& choice) {
 template <class Sum>
 void choose_lengths_by(const LengthCounts& counts, MaskLengths& lengths) {
   constexpr size_t kLanes = 16;
-  alignas(64) std::array<Sum, 64> upto;  // masks of at most so many bits
+  alignas(64) std::array<Sum, 64> number;  // of the same width as all else, for vectors' sake
+  alignas(64) std::array<Sum, 64> upto;    // masks of at most so many bits
   alignas(64) std::array<Sum, 64> cost, next;
   alignas(64) std::array<std::array<Sum, 64>, kMaskClasses> from;
   size_t longest = 0;
@@ -136,19 +137,20 @@ void choose_lengths_by(const LengthCounts& counts, MaskLengths& lengths) {
     masks += counts[length];
     if (counts[length] > 0) longest = length;
     upto[length] = masks;
-    cost[length] = static_cast<Sum>(length) * masks;
+    number[length] = static_cast<Sum>(length);
+    cost[length] = number[length] * masks;
   }
   for (size_t used = 1; used < kMaskClasses; ++used) {
     next = cost;
-    for (size_t length = 0; length < 64; ++length) from[used][length] = static_cast<Sum>(length);
+    from[used] = number;
     for (size_t shorter = 0; shorter < longest; ++shorter) {
       const Sum before = cost[shorter], there = upto[shorter];
       for (size_t group = (shorter + 1) / kLanes * kLanes; group < 64; group += kLanes) {
         for (size_t lane = group; lane < group + kLanes; ++lane) {
-          const Sum bits = before + static_cast<Sum>(lane) * (upto[lane] - there);
-          const bool is_better = (bits < next[lane]) & (lane > shorter);
+          const Sum bits = before + number[lane] * (upto[lane] - there);
+          const bool is_better = (bits < next[lane]) & (number[lane] > number[shorter]);
           next[lane] = is_better ? bits : next[lane];
-          from[used][lane] = is_better ? static_cast<Sum>(shorter) : from[used][lane];
+          from[used][lane] = is_better ? number[shorter] : from[used][lane];
         }
       }
     }

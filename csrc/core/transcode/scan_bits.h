@@ -85,15 +85,16 @@ class ScanBits {
     reserve(count);
     uint8_t* to = out_.data() + used_;
     const uint8_t* const end = bytes + count;
-    for (; end - bytes >= 8; bytes += 8) {
+    while (end - bytes >= 8) {
       uint64_t word;
       std::memcpy(&word, bytes, 8);
       std::memcpy(to, &word, 8);
-      if (!has_ones(word)) [[likely]] {
-        to += 8;
-      } else {
-        for (size_t i = 0; i < 8; ++i) put_byte(to, bytes[i]);
-      }
+      const size_t plain = bytes_before_ones(word);
+      to += plain;
+      bytes += plain;
+      if (plain == 8) [[likely]]
+        continue;
+      put_byte(to, *bytes++);
     }
     while (bytes != end) put_byte(to, *bytes++);
     used_ = static_cast<size_t>(to - out_.data());
@@ -111,11 +112,16 @@ class ScanBits {
     *to++ = byte;
     if (byte == 0xFF) *to++ = 0;
   }
-  // Whether any byte is all ones: whether the complement has a zero byte ("Bit Twiddling Hacks",
-  // S. E. Anderson).
-  static bool has_ones(uint64_t word) {
-    const uint64_t inverse = ~word;
-    return ((inverse - 0x0101010101010101u) & word & 0x8080808080808080u) != 0;
+  // The highest bit of each byte that is all ones, and perhaps of bytes above such a one: where the
+  // complement has a zero byte ("Bit Twiddling Hacks", S. E. Anderson).
+  static uint64_t ones_of(uint64_t word) {
+    return (~word - 0x0101010101010101u) & word & 0x8080808080808080u;
+  }
+  static bool has_ones(uint64_t word) { return ones_of(word) != 0; }
+  // Bytes in memory before the first that is all ones, or 8.
+  static size_t bytes_before_ones(uint64_t word) {
+    if constexpr (std::endian::native != std::endian::little) word = __builtin_bswap64(word);
+    return static_cast<size_t>(std::countr_zero(ones_of(word))) / 8;
   }
 
   std::vector<uint8_t>& out_;
