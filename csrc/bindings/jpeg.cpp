@@ -109,6 +109,12 @@ CoefficientForm form_of(const std::string& form) {
   throw Error(ErrorKind::kValue, "form must be \"small\" or \"fast\". Found: \"" + form + "\".");
 }
 
+CoefficientProof proof_of(const std::string& proof) {
+  if (proof == "file") return CoefficientProof::kFile;
+  if (proof == "pixels") return CoefficientProof::kPixels;
+  throw Error(ErrorKind::kValue, "proof must be \"file\" or \"pixels\". Found: \"" + proof + "\".");
+}
+
 // Decodes into nowhere and keeps the time of each stage.
 class JpegClock {
  public:
@@ -190,18 +196,21 @@ void register_jpeg(nb::module_& m) {
       "raises DecodeError where that cannot be.");
   m.def(
       "to_coefficients",
-      [](const BytesArg& data, const std::string& form) {
+      [](const BytesArg& data, const std::string& form, const std::string& proof) {
         const CoefficientForm chosen = form_of(form);
+        const CoefficientProof wanted = proof_of(proof);
         std::vector<uint8_t> record;
         {
           GilRelease release;
-          record = to_coefficients(as_bytes(data), chosen);
+          record = to_coefficients(as_bytes(data), chosen, {}, wanted);
         }
         return to_bytes(record);
       },
-      nb::arg("jpeg"), nb::arg("form"),
-      "The coefficient record of a JPEG, as bytes. form: \"small\" or \"fast\". Raises DecodeError "
-      "with the reason where the file cannot be kept so.");
+      nb::arg("jpeg"), nb::arg("form"), nb::arg("proof") = "file",
+      "The coefficient record of a JPEG, as bytes. form: \"small\" or \"fast\". proof: \"file\": "
+      "the "
+      "file comes back from it byte for byte; \"pixels\": its coefficients do, for those who keep "
+      "the file. Raises DecodeError with the reason where the file cannot be kept so.");
   m.def(
       "coefficients_to_jpeg",
       [](const BytesArg& record) {

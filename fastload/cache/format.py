@@ -142,13 +142,13 @@ def _measured(datasets: Sequence[PackedFiles], need: int, room: int) -> Facts:
         try:
             if _C.sniff(record) != "jpeg":
                 continue
-            made = np.frombuffer(_C.to_coefficients(record, "fast"), np.uint8)
+            made = np.frombuffer(_C.to_coefficients(record, "fast", "pixels"), np.uint8)
         except FastloadError:
             continue
         crop = _crop(record)
         jpeg = _seconds(_jpeg_decoder(dataset, sample, record, crop, decoder))
         coefficients = _seconds(partial(decoder.decode_rgb, made, crop))
-        transcoding = _seconds(partial(_C.to_coefficients, record, "fast"))
+        transcoding = _seconds(partial(_C.to_coefficients, record, "fast", "pixels"))
         times.append((jpeg, coefficients, transcoding, len(made) / len(record)))
     jpeg_s, made_s, cost_s, ratio = np.mean(times or [(0.0, 0.0, 0.0, 0.0)], axis=0).tolist()
     records = sum(map(len, datasets))

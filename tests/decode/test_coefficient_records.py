@@ -6,6 +6,7 @@ import contextlib
 import io
 import itertools
 import random
+import re
 import struct
 import zlib
 
@@ -40,6 +41,10 @@ def to_record(data: bytes, form: str) -> bytes:
     return _C.to_coefficients(np.frombuffer(data, np.uint8), form)
 
 
+def to_record_of_pixels(data: bytes, form: str) -> bytes:
+    return _C.to_coefficients(np.frombuffer(data, np.uint8), form, "pixels")
+
+
 def to_jpeg(record: bytes) -> bytes:
     return _C.coefficients_to_jpeg(np.frombuffer(record, np.uint8))
 
@@ -51,6 +56,7 @@ def pixels_of(data: bytes, roi: tuple[int, int, int, int] | None = None) -> np.n
 def check(data: bytes, form: str) -> bytes:
     record = to_record(data, form)
     assert to_jpeg(record) == data
+    assert to_record_of_pixels(data, form) == record
     wanted = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
     assert np.array_equal(pixels_of(record), wanted)
     return record
@@ -230,3 +236,28 @@ def test_damage_with_a_true_checksum_is_met_in_words(form: str) -> None:
         record[60:64] = struct.pack("<I", crc32c(bytes(record[:60] + record[64:])))
         with contextlib.suppress(DecodeError, ValueError):
             to_jpeg(bytes(record))
+
+
+def test_pixels_are_proved_where_the_file_does_not_come_back() -> None:
+    data = jpeg(picture(160, 120), quality=90, restart_marker_blocks=2)
+    found = 0
+    for at in (match.start() for match in re.finditer(rb"\xff[\xd0-\xd7]", data)):
+        changed = bytearray(data)
+        changed[at - 1] &= 0xFE  # a padding bit, or the last bit of a value
+        try:
+            to_record(bytes(changed), "fast")
+        except DecodeError as error:
+            if "would differ" not in str(error):
+                continue
+        else:
+            continue
+        record = to_record_of_pixels(bytes(changed), "fast")
+        assert np.array_equal(pixels_of(record), pixels_of(bytes(changed)))
+        assert np.array_equal(pixels_of(record), pixels_of(data))
+        found += 1
+    assert found > 5
+
+
+def test_an_unknown_proof_is_refused() -> None:
+    with pytest.raises(ValueError, match='proof must be "file" or "pixels". Found: "none"'):
+        _C.to_coefficients(np.frombuffer(jpeg(picture(16, 16)), np.uint8), "fast", "none")

@@ -39,11 +39,10 @@ class Claim {
 CoefficientCache::CoefficientCache(CacheFile& file, uint64_t records, uint32_t index_digest)
     : file_(file) {
   if (!file.has_shorter() || file.size() != records || file.index_digest() != index_digest) {
-    throw Error(ErrorKind::kValue, file.path() + " must be a cache of the tier " +
-                                       kCoefficientTier + " of this dataset's " +
-                                       std::to_string(records) + " records. Found: " +
-                                       std::to_string(file.size()) + " records of tier " +
-                                       file.header().tier + ".");
+    throw Error(ErrorKind::kValue,
+                file.path() + " must be a cache of the tier " + kCoefficientTier +
+                    " of this dataset's " + std::to_string(records) + " records. Found: " +
+                    std::to_string(file.size()) + " records of tier " + file.header().tier + ".");
   }
   checked_ = std::make_unique<std::atomic<uint64_t>[]>(records / 64 + 1);
   taken_ = std::make_unique<std::atomic<uint64_t>[]>(records / 64 + 1);
@@ -88,7 +87,8 @@ void CoefficientCache::put_claimed(uint64_t id, const Record& record, Bytes byte
   std::vector<uint8_t> made;
   if (static_cast<Codec>(record.codec) == Codec::kJpeg) {
     try {
-      made = to_coefficients(bytes, CoefficientForm::kFast, limits);
+      // The set has the file.
+      made = to_coefficients(bytes, CoefficientForm::kFast, limits, CoefficientProof::kPixels);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kMemory) throw std::bad_alloc();
     }

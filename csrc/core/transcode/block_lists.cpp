@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 
 #include "transcode/block_lists_loop.h"
 #include "transcode/masks.h"
@@ -85,6 +86,16 @@ ListEnd& BlockLists::end_for(size_t blocks) {
 }
 
 void BlockLists::close() { starts_.back() = end_.used; }
+
+bool BlockLists::operator==(const BlockLists& other) const {
+  const auto have_same = [](const auto& a, const auto& b, size_t count) {
+    return count == 0 || std::memcmp(a.data(), b.data(), count * sizeof a[0]) == 0;
+  };
+  // How many values each block has follows from its mask.
+  return size() == other.size() && end_.used == other.end_.used &&
+         have_same(masks_, other.masks_, size()) && have_same(dc_, other.dc_, size()) &&
+         have_same(values_, other.values_, end_.used);
+}
 
 size_t BlockLists::number_of(const JpegHeader& header, size_t component, size_t row,
                              size_t column) const {

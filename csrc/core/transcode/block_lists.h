@@ -73,7 +73,10 @@ class BlockLists {
   // To be called behind the last one.
   void close();
 
-  [[nodiscard]] size_t size() const { return dc_.size() - kSlack; }
+  // Whether both have the same blocks.
+  bool operator==(const BlockLists& other) const;
+
+  [[nodiscard]] size_t size() const { return listed_; }
   [[nodiscard]] ListedBlock block(size_t at) const {
     return {masks_[at], values_.data() + starts_[at], dc_[at]};
   }

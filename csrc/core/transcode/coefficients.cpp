@@ -40,8 +40,9 @@ struct Workspace {
   void shrink() {
     made.blocks.shrink();
     again.blocks.shrink();
-    if (segments.capacity() > kKeep) std::vector<uint8_t>().swap(segments);
-    if (file.capacity() > kKeep) std::vector<uint8_t>().swap(file);
+    for (std::vector<uint8_t>* const bytes : {&segments, &file, &made.rest, &again.rest}) {
+      if (bytes->capacity() > kKeep) std::vector<uint8_t>().swap(*bytes);
+    }
   }
 };
 
@@ -129,9 +130,16 @@ void rebuild(Bytes record, const DecodeLimits& limits, JpegParts& parts,
 
 }  // namespace
 
-std::vector<uint8_t> to_coefficients(Bytes jpeg, CoefficientForm form, const DecodeLimits& limits) {
+std::vector<uint8_t> to_coefficients(Bytes jpeg, CoefficientForm form, const DecodeLimits& limits,
+                                     CoefficientProof proof) {
   const BorrowedWorkspace space;
   split_jpeg(jpeg, limits, space->made);
+  if (proof == CoefficientProof::kPixels) {
+    std::vector<uint8_t> record = write(space->made, form, space->segments);
+    read(record, limits, space->again);
+    if (is_same_picture(space->again, space->made)) return record;
+    refuse("its coefficients would differ");
+  }
   // Most encoders fill up bytes with ones, as T.81 says.
   for (const bool pads_with_ones : {true, false}) {
     set_padding(space->made.rest, pads_with_ones);

@@ -8,9 +8,8 @@
 #include "transcode/scan_writer.h"
 
 namespace fastload {
-namespace {
 
-bool is_same_picture(const JpegHeader& a, const JpegHeader& b) {
+bool is_same_frame(const JpegHeader& a, const JpegHeader& b) {
   if (a.width != b.width || a.height != b.height || a.component_count != b.component_count) {
     return false;
   }
@@ -24,14 +23,16 @@ bool is_same_picture(const JpegHeader& a, const JpegHeader& b) {
   return true;
 }
 
-}  // namespace
+bool is_same_picture(const JpegParts& a, const JpegParts& b) {
+  return is_same_frame(a.header, b.header) && a.blocks == b.blocks;
+}
 
 void join_jpeg(const JpegParts& parts, std::vector<uint8_t>& file) {
   const JpegRest rest = unpack_rest(parts.rest);
   DecodeLimits any;
   any.max_pixels = UINT64_MAX;
   JpegHeader header;
-  if (!parse_jpeg_frame(rest.frame, any, header) || !is_same_picture(header, parts.header) ||
+  if (!parse_jpeg_frame(rest.frame, any, header) || !is_same_frame(header, parts.header) ||
       header.is_progressive != parts.is_progressive) {
     throw Error(ErrorKind::kDecode,
                 "coefficient record: the JPEG's header is of another picture than the record's");

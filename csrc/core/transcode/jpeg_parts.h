@@ -22,6 +22,11 @@ struct JpegParts {
 // above the limits.
 void split_jpeg(Bytes file, const DecodeLimits& limits, JpegParts& parts);
 
+// Whether both decode to the same pixels: size, sampling, quantisation and coefficients.
+bool is_same_picture(const JpegParts& a, const JpegParts& b);
+// Of the headers alone.
+bool is_same_frame(const JpegHeader& a, const JpegHeader& b);
+
 // The file, in place of what `file` held. Throws Error(kDecode) where `rest` is damaged or does not
 // fit the coefficients.
 void join_jpeg(const JpegParts& parts, std::vector<uint8_t>& file);
