@@ -184,7 +184,7 @@ TEST(blocks_become_lists) {
     for (int count = random.in(1, 64); count > 0; --count) {
       const int largest =
           std::array{1, 127, 128, 255, 256, 32768}[static_cast<size_t>(random.in(0, 5))];
-      blocks.push_back(drawn_block(random, std::min(largest, 32767), 63));
+      blocks.push_back(drawn_block(random, std::min(largest, 32767), 63, kMostDc));
       if (largest == 32768) blocks.back()[static_cast<size_t>(random.in(1, 63))] = -32768;
     }
     std::vector<uint64_t> masks;
