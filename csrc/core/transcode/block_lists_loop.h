@@ -33,7 +33,7 @@ inline void list_segment(const SegmentBlocks& blocks, size_t count, ListEnd& end
       const size_t at = blocks.starts[list][i];
       const int8_t* const low = blocks.bytes[list].data() + at;
       int16_t* const to = end.values + used;
-      if (!blocks.is_wide) {
+      if (!blocks.wide[list]) {
         widen(low, to);
       } else {
         join_bytes(low, blocks.highs[list].data() + at, to);
