@@ -220,13 +220,15 @@ bool read_planes(BitPlace& place, size_t count, int rice, ValuePlanes& planes) {
   return true;
 }
 
+// The largest magnitude that the planes can say, 2^(rice + deepest + 1) - 2^rice, is more than 127.
+inline bool is_wide_list(const ValuePlanes& planes) { return planes.rice + planes.deepest > 6; }
+
 // The `count` values of a list, more than 0.
 template <class Ops>
 bool read_list(BitPlace& place, size_t count, int rice, ListBytes& list) {
   ValuePlanes planes;
   if (!read_planes<Ops>(place, count, rice, planes)) return false;
-  // The largest magnitude that the planes can say is 2^(rice + deepest + 1) - 2^rice.
-  list.is_wide = planes.rice + planes.deepest > 6;
+  list.is_wide = is_wide_list(planes);
   for (size_t w = 0; w < planes.words; ++w) {
     if (list.is_wide) {
       Ops::values16(planes, w, list.low + 64 * w, list.high + 64 * w);
