@@ -1,6 +1,7 @@
 // The resize with AVX2. A 23-bit weight is w = 2^15 high + low, low in [0, 2^15), high in 9 bits,
 // so that pmaddwd (two 16-bit products, summed exactly into 32 bits) does two taps at once, and
-// 2^15 (p.high) + p.low + half is Pillow's integer sum.
+// 2^15 (p.high) + p.low + half is Pillow's integer sum. Its bits from 22 on are those of
+// (p.high + p.low / 2^15 + 2^6) / 2^7, rounded down each time: the last step is left to 16 bits.
 #include "transform/kernels.h"
 
 #if defined(__x86_64__)
@@ -11,7 +12,7 @@ namespace fastload {
 namespace {
 
 constexpr int kLowBits = 15;
-constexpr int kChunk = 4;   // taps of one 16-byte load of RGB pixels
+constexpr int kPair = 2;    // taps of a product
 constexpr int kBlock = 8;   // output pixels whose results are packed and stored together
 constexpr int kVector = 8;  // 32-bit lanes of a vector
 
@@ -38,39 +39,43 @@ Pairs split_weights(const Axis& axis, int t, int j) {
           pair(_mm256_srai_epi32(even, kLowBits), _mm256_srai_epi32(odd, kLowBits))};
 }
 
-// packed, horizontal: for each block of 8 outputs, for i < 4, for each chunk of 4 taps, four
-// vectors (low and high of taps 0, 1, then of taps 2, 3) for outputs i (lower lane) and i + 4
-// (upper lane), the same weights for R, G and B.
+// packed, horizontal: for each block of 8 outputs, for i < 4, for each pair of taps, two vectors
+// (low and high) for outputs i (lower lane) and i + 4 (upper lane), the same weights for R, G and
+// B.
 void pack_horizontal(Axis& axis) {
-  const int chunks = axis.taps / kChunk;
-  const size_t per_block = static_cast<size_t>(16) * kVector * chunks;
+  const int pairs = axis.taps / kPair;
+  const size_t per_block = static_cast<size_t>(8) * kVector * pairs;
   axis.packed.reserve(per_block * (axis.stride / kBlock));
   for (int block = 0; block < axis.stride / kBlock; ++block) {
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      const Pairs front = split_weights(axis, kChunk * chunk, block * kBlock);
-      const Pairs back = split_weights(axis, kChunk * chunk + 2, block * kBlock);
-      const __m256i parts[4] = {front.low, front.high, back.low, back.high};
+    for (int pair = 0; pair < pairs; ++pair) {
+      const Pairs parts = split_weights(axis, kPair * pair, block * kBlock);
       for (int i = 0; i < 4; ++i) {
         const __m256i spread = _mm256_setr_epi32(i, i, i, i, i + 4, i + 4, i + 4, i + 4);
         int32_t* to = axis.packed.data() + per_block * block +
-                      static_cast<size_t>(4 * kVector) * (i * chunks + chunk);
-        for (int p = 0; p < 4; ++p)
-          store(to + kVector * p, _mm256_permutevar8x32_epi32(parts[p], spread));
+                      static_cast<size_t>(2 * kVector) * (i * pairs + pair);
+        store(to, _mm256_permutevar8x32_epi32(parts.low, spread));
+        store(to + kVector, _mm256_permutevar8x32_epi32(parts.high, spread));
       }
     }
   }
 }
 
+// The sums without their lowest 15 bits.
 __m256i combine(__m256i low, __m256i high) {
-  return _mm256_srai_epi32(_mm256_add_epi32(low, _mm256_slli_epi32(high, kLowBits)),
-                           kPrecisionBits);
+  return _mm256_add_epi32(_mm256_srai_epi32(low, kLowBits), high);
+}
+
+// Such sums, rounded: what 16 bits do not hold is below 0 or above 255 in any case.
+__m256i round(__m256i a, __m256i b) {
+  constexpr int kLeft = kPrecisionBits - kLowBits;
+  return _mm256_mulhrs_epi16(_mm256_packs_epi32(a, b), _mm256_set1_epi16(1 << (15 - kLeft)));
 }
 
 // Outputs first[0] and first[4] of `Rows` lines into sums[row].
-template <int Chunks, int Rows>
+template <int Fixed, int Rows>
 inline __attribute__((always_inline)) void two_outputs(const uint8_t* const* in,
                                                        const int32_t* first, const int32_t* weights,
-                                                       int chunks, __m256i (&sums)[Rows]) {
+                                                       int pairs, __m256i (&sums)[Rows]) {
   const __m256i taps01 = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
                                           0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
   const __m256i taps23 =
@@ -80,28 +85,23 @@ inline __attribute__((always_inline)) void two_outputs(const uint8_t* const* in,
   size_t right = 3 * static_cast<size_t>(first[4]);
   __m256i low[Rows];
   __m256i high[Rows];
-  for (int r = 0; r < Rows; ++r) {
-    low[r] = _mm256_set1_epi32(kRounding);
-    high[r] = _mm256_setzero_si256();
-  }
-  for (int chunk = 0; chunk < (Chunks > 0 ? Chunks : chunks); ++chunk) {
+  for (int r = 0; r < Rows; ++r) low[r] = high[r] = _mm256_setzero_si256();
+  const auto add = [&](int r, __m256i pixels, __m256i taps, const int32_t* from) {
+    const __m256i two = _mm256_shuffle_epi8(pixels, taps);
+    low[r] = _mm256_add_epi32(low[r], _mm256_madd_epi16(two, load(from)));
+    high[r] = _mm256_add_epi32(high[r], _mm256_madd_epi16(two, load(from + kVector)));
+  };
+  const int count = Fixed > 0 ? Fixed : pairs;
+  for (int pair = 0; pair < count; pair += 2) {
     for (int r = 0; r < Rows; ++r) {
       const __m256i pixels = _mm256_loadu2_m128i(reinterpret_cast<const __m128i*>(in[r] + right),
                                                  reinterpret_cast<const __m128i*>(in[r] + left));
-      const __m256i front = _mm256_shuffle_epi8(pixels, taps01);
-      const __m256i back = _mm256_shuffle_epi8(pixels, taps23);
-      const __m256i low_sum =
-          _mm256_add_epi32(_mm256_madd_epi16(front, load(weights)),
-                           _mm256_madd_epi16(back, load(weights + 2 * kVector)));
-      const __m256i high_sum =
-          _mm256_add_epi32(_mm256_madd_epi16(front, load(weights + kVector)),
-                           _mm256_madd_epi16(back, load(weights + 3 * kVector)));
-      low[r] = _mm256_add_epi32(low[r], low_sum);
-      high[r] = _mm256_add_epi32(high[r], high_sum);
+      add(r, pixels, taps01, weights);
+      if (pair + 1 < count) add(r, pixels, taps23, weights + 2 * kVector);
     }
     weights += 4 * kVector;
-    left += 3 * kChunk;
-    right += 3 * kChunk;
+    left += 6 * kPair;
+    right += 6 * kPair;
   }
   for (int r = 0; r < Rows; ++r) sums[r] = combine(low[r], high[r]);
 }
@@ -110,40 +110,40 @@ void store_block(uint8_t* to, const __m256i* sums) {
   const __m256i drop_fourth =
       _mm256_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1, 0, 1, 2, 4, 5, 6, 8,
                        9, 10, 12, 13, 14, -1, -1, -1, -1);
-  const __m256i words = _mm256_packs_epi32(sums[0], sums[1]);
-  const __m256i bytes = _mm256_packus_epi16(words, _mm256_packs_epi32(sums[2], sums[3]));
+  const __m256i bytes = _mm256_packus_epi16(round(sums[0], sums[1]), round(sums[2], sums[3]));
   const __m256i pixels = _mm256_shuffle_epi8(bytes, drop_fourth);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(pixels));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 12), _mm256_extracti128_si256(pixels, 1));
 }
 
-// `Rows` lines at a time share the loads of weights and offsets. Chunks: of four taps, 0: as many
+// `Rows` lines at a time share the loads of weights and offsets. Fixed: pairs of taps, 0: as many
 // as the axis has.
-template <int Chunks, int Rows>
+template <int Fixed, int Rows>
 void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
-  const int chunks = Chunks > 0 ? Chunks : axis.taps / kChunk;
-  const size_t step = static_cast<size_t>(4 * kVector) * chunks;
+  const int pairs = Fixed > 0 ? Fixed : axis.taps / kPair;
+  const size_t step = static_cast<size_t>(2 * kVector) * pairs;
   const int32_t* weights = axis.packed.data();
   for (int j = 0; j < axis.stride; j += kBlock) {
     __m256i sums[Rows][4];
     for (int i = 0; i < 4; ++i, weights += step) {
       __m256i result[Rows];
-      two_outputs<Chunks, Rows>(in, axis.first.data() + j + i, weights, chunks, result);
+      two_outputs<Fixed, Rows>(in, axis.first.data() + j + i, weights, pairs, result);
       for (int r = 0; r < Rows; ++r) sums[r][i] = result[r];
     }
     for (int r = 0; r < Rows; ++r) store_block(out[r] + 3 * static_cast<size_t>(j), sums[r]);
   }
 }
 
-template <int Chunks>
+template <int Fixed>
 void all_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  for (int i = 0; i + 1 < rows; i += 2) lines<Chunks, 2>(axis, in + i, out + i);
-  if (rows % 2 == 1) lines<Chunks, 1>(axis, in + rows - 1, out + rows - 1);
+  for (int i = 0; i + 1 < rows; i += 2) lines<Fixed, 2>(axis, in + i, out + i);
+  if (rows % 2 == 1) lines<Fixed, 1>(axis, in + rows - 1, out + rows - 1);
 }
 
 void horizontal(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
-  if (axis.taps == kChunk) return all_lines<1>(axis, in, out, rows);
-  if (axis.taps == 2 * kChunk) return all_lines<2>(axis, in, out, rows);
+  if (axis.taps == kPair) return all_lines<1>(axis, in, out, rows);
+  if (axis.taps == 2 * kPair) return all_lines<2>(axis, in, out, rows);
+  if (axis.taps == 3 * kPair) return all_lines<3>(axis, in, out, rows);
   all_lines<0>(axis, in, out, rows);
 }
 
@@ -166,10 +166,7 @@ void vertical_line(const Axis& axis, int j, const uint8_t* const* in, size_t byt
   for (size_t x = 0; x < bytes; x += 32) {
     __m256i low[4];
     __m256i high[4];
-    for (int i = 0; i < 4; ++i) {
-      low[i] = _mm256_set1_epi32(kRounding);
-      high[i] = zero;
-    }
+    for (int i = 0; i < 4; ++i) low[i] = high[i] = zero;
     const int32_t* weights = axis.packed.data() + j;
     for (int pair = 0; pair < pairs; ++pair, weights += 2 * static_cast<size_t>(axis.stride)) {
       const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in[2 * pair] + x));
@@ -186,8 +183,8 @@ void vertical_line(const Axis& axis, int j, const uint8_t* const* in, size_t byt
         high[i] = _mm256_add_epi32(high[i], _mm256_madd_epi16(words[i], high_weights));
       }
     }
-    const __m256i front = _mm256_packs_epi32(combine(low[0], high[0]), combine(low[1], high[1]));
-    const __m256i back = _mm256_packs_epi32(combine(low[2], high[2]), combine(low[3], high[3]));
+    const __m256i front = round(combine(low[0], high[0]), combine(low[1], high[1]));
+    const __m256i back = round(combine(low[2], high[2]), combine(low[3], high[3]));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), _mm256_packus_epi16(front, back));
   }
 }
@@ -200,7 +197,7 @@ void vertical(const Axis& axis, int j, const uint8_t* const* in, size_t bytes, u
 
 }  // namespace
 
-const ResampleKernels kAvx2Resample{kChunk,        2,          fill_axis_avx2, pack_horizontal,
+const ResampleKernels kAvx2Resample{kPair,         kPair,      fill_axis_avx2, pack_horizontal,
                                     pack_vertical, horizontal, vertical};
 
 }  // namespace fastload
