@@ -124,7 +124,7 @@ inline bool read_fixed_masks(BitPlace& place, const SegmentCoding& coding,
       if (block % 16 == 0) classes = whole_word_at(place.data, classes_at + 4 * block);
       const size_t length = coding.mask_lengths[classes & 15];
       if (at + length > place.bits) return false;
-      const uint64_t word = length > 57 ? whole_word_at(place.data, at) : word_at(place.data, at);
+      const uint64_t word = whole_word_at(place.data, at);
       at += length;
       ends.add(positions, lowest(word, length) << 1, block, blocks);
     }
