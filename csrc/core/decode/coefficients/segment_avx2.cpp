@@ -12,17 +12,17 @@ struct Avx2Ops {
                           SegmentBlocks& blocks) {
     return read_fixed_masks(place, coding, shape, blocks);
   }
-  static bool list(BitPlace& place, size_t count, int rice, ListBytes& list) {
-    ValuePlanes planes;
-    if (!read_planes<Avx2Ops>(place, count, rice, planes)) return false;
-    list.is_wide = is_wide_list(planes);
-    for (size_t w = 0; w < planes.words; w += kGroupWords) {
-      if (list.is_wide) {
-        store_values16(planes, w, list.low + 64 * w, list.high + 64 * w);
-      } else {
-        store_values8(planes, w, list.low + 64 * w);
-      }
+  // The planes of both first: what was stored just now, in parts, is slow to read.
+  static bool lists(BitPlace& place, const size_t* counts, const std::array<uint8_t, 2>& rice,
+                    ListBytes* lists) {
+    ValuePlanes planes[2];
+    for (size_t i = 0; i < 2; ++i) {
+      planes[i].words = 0;
+      if (counts[i] == 0) continue;
+      if (!read_planes<Avx2Ops>(place, counts[i], rice[i], planes[i])) return false;
+      lists[i].is_wide = is_wide_list(planes[i]);
     }
+    for (size_t i = 0; i < 2; ++i) store_values(planes[i], lists[i]);
     return true;
   }
   static uint64_t deposit(uint64_t bits, uint64_t mask) { return _pdep_u64(bits, mask); }
@@ -39,6 +39,17 @@ struct Avx2Ops {
   }
   static void copy(const uint8_t* data, size_t at, size_t words, uint64_t* plane) {
     for (size_t w = 0; w < words; ++w) plane[w] = whole_word_at(data, at + 64 * w);
+  }
+
+ private:
+  static void store_values(const ValuePlanes& planes, const ListBytes& list) {
+    for (size_t w = 0; w < planes.words; w += kGroupWords) {
+      if (list.is_wide) {
+        store_values16(planes, w, list.low + 64 * w, list.high + 64 * w);
+      } else {
+        store_values8(planes, w, list.low + 64 * w);
+      }
+    }
   }
 };
 

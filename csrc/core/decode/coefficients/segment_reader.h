@@ -2,6 +2,7 @@
 // names its operations in a type Ops; everything here has internal linkage.
 //
 //   Ops::fixed_masks(...), Ops::list(...)  read_fixed_masks() and read_list(), or what equals them
+//   Ops::lists(...)            both lists, in place of list(), where that is faster
 //   Ops::deposit(bits, mask)   the lowest bits of `bits`, one after another, at the ones of `mask`
 //   Ops::add_offsets(offsets, least, to)   four 16-bit offsets + least, to to[0..4)
 //   Ops::copy(data, at, words, plane)      64 bits a word, one word after another
@@ -242,19 +243,22 @@ bool read_list(BitPlace& place, size_t count, int rice, ListBytes& list) {
 template <class Ops>
 bool read_lists(BitPlace& place, const SegmentCoding& coding, size_t blocks_end,
                 SegmentBlocks& blocks) {
-  blocks.wide = {};
-  for (size_t i = 0; i < 2; ++i) {
-    const size_t count = blocks.starts[i][blocks_end];
-    if (count == 0) continue;
-    ListBytes list{blocks.bytes[i].data(), blocks.highs[i].data(), false};
-    if (!Ops::list(place, count, coding.rice[i], list)) return false;
-    blocks.wide[i] = list.is_wide;
+  ListBytes lists[2] = {{blocks.bytes[0].data(), blocks.highs[0].data(), false},
+                        {blocks.bytes[1].data(), blocks.highs[1].data(), false}};
+  const size_t counts[2] = {blocks.starts[0][blocks_end], blocks.starts[1][blocks_end]};
+  if constexpr (requires { Ops::lists(place, counts, coding.rice, lists); }) {
+    if (!Ops::lists(place, counts, coding.rice, lists)) return false;
+  } else {
+    for (size_t i = 0; i < 2; ++i) {
+      if (counts[i] > 0 && !Ops::list(place, counts[i], coding.rice[i], lists[i])) return false;
+    }
   }
+  for (size_t i = 0; i < 2; ++i) blocks.wide[i] = lists[i].is_wide;
   blocks.is_wide = blocks.wide[0] || blocks.wide[1];
   if constexpr (Ops::kBothWide) {
     for (size_t i = 0; i < 2; ++i) {
       if (!blocks.is_wide || blocks.wide[i]) continue;
-      for (size_t at = 0; at < blocks.starts[i][blocks_end]; at += 64) {
+      for (size_t at = 0; at < counts[i]; at += 64) {
         Ops::extend(blocks.bytes[i].data() + at, blocks.highs[i].data() + at);
       }
       blocks.wide[i] = true;
