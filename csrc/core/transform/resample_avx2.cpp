@@ -60,9 +60,12 @@ void pack_horizontal(Axis& axis) {
   }
 }
 
-// The sums without their lowest 15 bits.
+// The sums without their lowest 15 bits. Fixed: pairs of taps, or 0. Of more than 257 taps `low`
+// may overflow; the whole sum never does.
+template <int Fixed>
 __m256i combine(__m256i low, __m256i high) {
-  return _mm256_add_epi32(_mm256_srai_epi32(low, kLowBits), high);
+  if constexpr (Fixed > 0) return _mm256_add_epi32(_mm256_srai_epi32(low, kLowBits), high);
+  return _mm256_srai_epi32(_mm256_add_epi32(low, _mm256_slli_epi32(high, kLowBits)), kLowBits);
 }
 
 // Such sums, rounded: what 16 bits do not hold is below 0 or above 255 in any case.
@@ -103,7 +106,7 @@ inline __attribute__((always_inline)) void two_outputs(const uint8_t* const* in,
     left += 6 * kPair;
     right += 6 * kPair;
   }
-  for (int r = 0; r < Rows; ++r) sums[r] = combine(low[r], high[r]);
+  for (int r = 0; r < Rows; ++r) sums[r] = combine<Fixed>(low[r], high[r]);
 }
 
 void store_block(uint8_t* to, const __m256i* sums) {
@@ -136,6 +139,9 @@ void lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out) {
 
 template <int Fixed>
 void all_lines(const Axis& axis, const uint8_t* const* in, uint8_t* const* out, int rows) {
+  if (rows == ResampleKernels::kBatch) {
+    return lines<Fixed, ResampleKernels::kBatch>(axis, in, out);
+  }
   for (int i = 0; i + 1 < rows; i += 2) lines<Fixed, 2>(axis, in + i, out + i);
   if (rows % 2 == 1) lines<Fixed, 1>(axis, in + rows - 1, out + rows - 1);
 }
@@ -183,8 +189,8 @@ void vertical_line(const Axis& axis, int j, const uint8_t* const* in, size_t byt
         high[i] = _mm256_add_epi32(high[i], _mm256_madd_epi16(words[i], high_weights));
       }
     }
-    const __m256i front = round(combine(low[0], high[0]), combine(low[1], high[1]));
-    const __m256i back = round(combine(low[2], high[2]), combine(low[3], high[3]));
+    const __m256i front = round(combine<Pairs>(low[0], high[0]), combine<Pairs>(low[1], high[1]));
+    const __m256i back = round(combine<Pairs>(low[2], high[2]), combine<Pairs>(low[3], high[3]));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + x), _mm256_packus_epi16(front, back));
   }
 }
