@@ -42,15 +42,20 @@ inline void paired_sums(const PairedRows& x, __m256i z, Half half, __m256i start
     sums[7 - i] = _mm256_sub_epi32(even, odd);
   };
   const __m256i in04 = x[0].*half, in26 = x[1].*half, in17 = x[2].*half, in53 = x[3].*half;
-  const __m256i odd_a = product(z, pair(9633, -6436)), odd_b = product(z, pair(6437, 9633));
-  const __m256i even0 = _mm256_add_epi32(product(in04, pair(8192, 8192)), start);
-  const __m256i a = product(in26, pair(10703, 4433));
-  both(0, _mm256_add_epi32(even0, a), _mm256_add_epi32(odd_b, product(in17, pair(4926, -7373))));
-  both(3, _mm256_sub_epi32(even0, a), _mm256_add_epi32(odd_a, product(in17, pair(-7373, -4927))));
-  const __m256i even1 = _mm256_add_epi32(product(in04, pair(8192, -8192)), start);
-  const __m256i b = product(in26, pair(4433, -10704));
-  both(1, _mm256_add_epi32(even1, b), _mm256_add_epi32(odd_a, product(in53, pair(-20995, 4177))));
-  both(2, _mm256_sub_epi32(even1, b), _mm256_add_epi32(odd_b, product(in53, pair(-4176, -20995))));
+  const __m256i odd_a = product(z, idct_pair(9633, -6436)),
+                odd_b = product(z, idct_pair(6437, 9633));
+  const __m256i even0 = _mm256_add_epi32(product(in04, idct_pair(8192, 8192)), start);
+  const __m256i a = product(in26, idct_pair(10703, 4433));
+  both(0, _mm256_add_epi32(even0, a),
+       _mm256_add_epi32(odd_b, product(in17, idct_pair(4926, -7373))));
+  both(3, _mm256_sub_epi32(even0, a),
+       _mm256_add_epi32(odd_a, product(in17, idct_pair(-7373, -4927))));
+  const __m256i even1 = _mm256_add_epi32(product(in04, idct_pair(8192, -8192)), start);
+  const __m256i b = product(in26, idct_pair(4433, -10704));
+  both(1, _mm256_add_epi32(even1, b),
+       _mm256_add_epi32(odd_a, product(in53, idct_pair(-20995, 4177))));
+  both(2, _mm256_sub_epi32(even1, b),
+       _mm256_add_epi32(odd_b, product(in53, idct_pair(-4176, -20995))));
 }
 
 // Pass 1: rows with columns 0 4 2 6 1 7 5 3.
@@ -81,7 +86,7 @@ inline PairedRows columns_of(const __m256i* y) {
 // libjpeg-turbo's x0 + x4, x0 - x4 and z are what they are without overflow.
 inline bool fit(const PairedRows& x, Wide<V256> z) {
   // The highest bit: x0 (without kSecondStart) or x4 is not in [-2^14, 2^14).
-  const __m256i range = _mm256_set1_epi32(pair(16384 - kSecondStart, 16384));
+  const __m256i range = _mm256_set1_epi32(idct_pair(16384 - kSecondStart, 16384));
   const __m256i even =
       _mm256_or_si256(_mm256_add_epi16(x[0].low, range), _mm256_add_epi16(x[0].high, range));
   const __m256i low = _mm256_xor_si256(z.low, _mm256_adds_epi16(x[2].low, x[3].low));

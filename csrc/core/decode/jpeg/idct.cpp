@@ -79,8 +79,6 @@ void transform_block(const int16_t* coefs, const uint16_t* steps, uint8_t* out, 
 
 }  // namespace
 
-const std::array<int32_t, kIdctPairs.size()> kIdctPairsInMemory = kIdctPairs;
-
 const std::array<int32_t, 14> kIdctPairsOfRows{
     idct_pair(8192, 8192),    idct_pair(8192, -8192),  idct_pair(10703, 4433),
     idct_pair(4433, -10704),  idct_pair(-4433, 10704), idct_pair(-10703, -4433),

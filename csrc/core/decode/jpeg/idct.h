@@ -40,37 +40,17 @@ struct IdctKernel {
 
 IdctKernel idct_kernel(SimdLevel level);
 
-// Pairs of 16-bit factors as pmaddwd takes them: a * even lane + b * odd lane.
-enum class IdctPair : size_t {
-  kWhole,
-  kEven0,
-  kEven1,
-  kEven2,
-  kEven3,
-  kOddA,
-  kOddB,
-  kOdd17Sum0,
-  kOdd35Sum1,
-  kOdd35Sum2,
-  kOdd17Sum3,
-};
+// A pair of 16-bit factors as pmaddwd takes them: a * even lane + b * odd lane.
 constexpr int32_t idct_pair(int a, int b) {
   return static_cast<int32_t>((static_cast<uint32_t>(b) << 16) |
                               (static_cast<uint32_t>(a) & 0xFFFFu));
 }
-constexpr std::array kIdctPairs{
-    idct_pair(8192, 0),       idct_pair(10703, 4433),   idct_pair(4433, -10704),
-    idct_pair(-4433, 10704),  idct_pair(-10703, -4433), idct_pair(-6436, 9633),
-    idct_pair(9633, 6437),    idct_pair(-7373, 4926),   idct_pair(-20995, 4177),
-    idct_pair(-4176, -20995), idct_pair(-4927, -7373),
-};
-// The same in memory, for instruction sets that multiply by what lies there: of a constant,
-// compilers make a vector anew each time, through a general register.
-extern const std::array<int32_t, kIdctPairs.size()> kIdctPairsInMemory;
-// The same transform by pairs of inputs. Of rows (0, 4): the even sums' first part, twice; of
-// (2, 6): what comes to them; then for sums 0 to 3 of (1, 3) and (5, 7).
+// Factors in memory, for instruction sets that multiply by what lies there: of a constant,
+// compilers make a vector anew each time, through a general register. Of rows (0, 4): the even
+// sums' first part, for sums 0 and 3, then 1 and 2; of (2, 6): the other part, for sums 0 to 3;
+// then for odd sums 3 to 0 those of (1, 3) and of (5, 7).
 extern const std::array<int32_t, 14> kIdctPairsOfRows;
-// For four sums in a lane, of columns (0, 2), (4, 6), (1, 3), (5, 7).
+// The same of columns (0, 2), (4, 6), (1, 3), (5, 7), for four sums in a lane.
 alignas(16) extern const std::array<std::array<int32_t, 4>, 4> kIdctPairsOfColumns;
 
 void idct_scalar(int16_t* coefs, const uint16_t* steps, uint8_t* out, size_t stride, int count);

@@ -24,14 +24,14 @@ Wide<V> interleave(typename V::T a, typename V::T b) {
 
 // sum + in * factors.
 template <class V>
-Wide<V> madd(Wide<V> sum, Wide<V> in, IdctPair factors) {
-  const auto k = V::factors(factors);
+Wide<V> madd(Wide<V> sum, Wide<V> in, int32_t factors) {
+  const auto k = V::set32(factors);
   return {V::madd(sum.low, in.low, k), V::madd(sum.high, in.high, k)};
 }
 
 template <class V>
-Wide<V> product(Wide<V> in, IdctPair factors) {
-  const auto k = V::factors(factors);
+Wide<V> product(Wide<V> in, int32_t factors) {
+  const auto k = V::set32(factors);
   return {V::mul_pairs(in.low, k), V::mul_pairs(in.high, k)};
 }
 
@@ -46,31 +46,33 @@ void butterfly(Wide<V> a, Wide<V> b, typename V::T& sum, typename V::T& differen
 
 // One pass over x[0..8), as transform8() in idct.cpp.
 template <class V, int kShift>
-[[gnu::always_inline]] inline void pass(typename V::T* x) {
+void pass(typename V::T* x) {
   const auto zero = V::zero();
   const auto rounding = V::set32(1 << (kShift - 1));
   const Wide<V> start{rounding, rounding};
-  const Wide<V> even0 = madd<V>(start, interleave<V>(V::add16(x[0], x[4]), zero), IdctPair::kWhole);
-  const Wide<V> even1 = madd<V>(start, interleave<V>(V::sub16(x[0], x[4]), zero), IdctPair::kWhole);
+  const Wide<V> even0 =
+      madd<V>(start, interleave<V>(V::add16(x[0], x[4]), zero), idct_pair(8192, 0));
+  const Wide<V> even1 =
+      madd<V>(start, interleave<V>(V::sub16(x[0], x[4]), zero), idct_pair(8192, 0));
   const Wide<V> in26 = interleave<V>(x[2], x[6]);
-  const Wide<V> sum0 = madd<V>(even0, in26, IdctPair::kEven0);
-  const Wide<V> sum3 = madd<V>(even0, in26, IdctPair::kEven3);
-  const Wide<V> sum1 = madd<V>(even1, in26, IdctPair::kEven1);
-  const Wide<V> sum2 = madd<V>(even1, in26, IdctPair::kEven2);
+  const Wide<V> sum0 = madd<V>(even0, in26, idct_pair(10703, 4433));
+  const Wide<V> sum3 = madd<V>(even0, in26, idct_pair(-10703, -4433));
+  const Wide<V> sum1 = madd<V>(even1, in26, idct_pair(4433, -10704));
+  const Wide<V> sum2 = madd<V>(even1, in26, idct_pair(-4433, 10704));
 
   const Wide<V> z = interleave<V>(V::add16(x[3], x[7]), V::add16(x[1], x[5]));
-  const Wide<V> odd_a = product<V>(z, IdctPair::kOddA);
-  const Wide<V> odd_b = product<V>(z, IdctPair::kOddB);
+  const Wide<V> odd_a = product<V>(z, idct_pair(-6436, 9633));
+  const Wide<V> odd_b = product<V>(z, idct_pair(9633, 6437));
   const Wide<V> in71 = interleave<V>(x[7], x[1]);
   const Wide<V> in53 = interleave<V>(x[5], x[3]);
-  butterfly<V, kShift>(sum0, madd<V>(odd_b, in71, IdctPair::kOdd17Sum0), x[0], x[7]);
-  butterfly<V, kShift>(sum1, madd<V>(odd_a, in53, IdctPair::kOdd35Sum1), x[1], x[6]);
-  butterfly<V, kShift>(sum2, madd<V>(odd_b, in53, IdctPair::kOdd35Sum2), x[2], x[5]);
-  butterfly<V, kShift>(sum3, madd<V>(odd_a, in71, IdctPair::kOdd17Sum3), x[3], x[4]);
+  butterfly<V, kShift>(sum0, madd<V>(odd_b, in71, idct_pair(-7373, 4926)), x[0], x[7]);
+  butterfly<V, kShift>(sum1, madd<V>(odd_a, in53, idct_pair(-20995, 4177)), x[1], x[6]);
+  butterfly<V, kShift>(sum2, madd<V>(odd_b, in53, idct_pair(-4176, -20995)), x[2], x[5]);
+  butterfly<V, kShift>(sum3, madd<V>(odd_a, in71, idct_pair(-4927, -7373)), x[3], x[4]);
 }
 
 template <class V>
-[[gnu::always_inline]] inline void transpose(typename V::T* x) {
+void transpose(typename V::T* x) {
   using T = typename V::T;
   const T a0 = V::unpack_low16(x[0], x[1]), a1 = V::unpack_high16(x[0], x[1]);
   const T a2 = V::unpack_low16(x[2], x[3]), a3 = V::unpack_high16(x[2], x[3]);
@@ -88,8 +90,7 @@ template <class V>
 
 // Columns of 16-bit values to rows of samples, written to out.
 template <class V>
-[[gnu::always_inline]] inline void store_samples(const typename V::T* x, uint8_t* out,
-                                                 size_t stride) {
+void store_samples(const typename V::T* x, uint8_t* out, size_t stride) {
   using T = typename V::T;
   const T middle = V::set8(-128);
   const T p0 = V::xor_bits(V::pack16(x[0], x[4]), middle),
@@ -109,8 +110,7 @@ template <class V>
 // The dequantised rows of a group to samples. `flat`: blocks whose rows below the first are zero
 // take libjpeg-turbo's short cut, which differs from the transform where 16 bits overflow.
 template <class V>
-[[gnu::always_inline]] inline void transform_dequantised(typename V::T* x, typename V::Lanes flat,
-                                                         uint8_t* out, size_t stride) {
+void transform_dequantised(typename V::T* x, typename V::Lanes flat, uint8_t* out, size_t stride) {
   const auto flat_value = V::template shift_left16<2>(x[0]);
   if (V::all(flat)) {
     for (int row = 0; row < 8; ++row) x[row] = flat_value;
@@ -127,8 +127,7 @@ template <class V>
 
 // The rows of a group, not yet multiplied by the steps, to samples.
 template <class V>
-[[gnu::always_inline]] inline void transform_rows(typename V::T* x, const typename V::T* steps,
-                                                  uint8_t* out, size_t stride) {
+void transform_rows(typename V::T* x, const typename V::T* steps, uint8_t* out, size_t stride) {
   auto used = x[1];
   for (int row = 2; row < 8; ++row) used = V::or_bits(used, x[row]);
   for (int row = 0; row < 8; ++row) x[row] = V::mul16(x[row], steps[row]);

@@ -19,7 +19,6 @@ struct V256 {
   }
   static T zero() { return _mm256_setzero_si256(); }
   static T set32(int32_t v) { return _mm256_set1_epi32(v); }
-  static T factors(IdctPair pair) { return set32(kIdctPairs[static_cast<size_t>(pair)]); }
   static T set8(int v) { return _mm256_set1_epi8(static_cast<char>(v)); }
   static T add16(T a, T b) { return _mm256_add_epi16(a, b); }
   static T sub16(T a, T b) { return _mm256_sub_epi16(a, b); }
@@ -75,12 +74,13 @@ inline void pass256(__m256i* x) {
   using V = V256;
   constexpr int kOne = kShift == 11 ? 1 : 16;
   static_assert((1 << (kShift - 1)) % kOne == 0 && (1 << (kShift - 1)) / kOne <= 8192);
-  constexpr int32_t kEven = pair(8192, (1 << (kShift - 1)) / kOne);
+  constexpr int32_t kEven = idct_pair(8192, (1 << (kShift - 1)) / kOne);
   const __m256i one = _mm256_set1_epi16(kOne);
   const Wide<V> even0 = product<V>(interleave<V>(V::add16(x[0], x[4]), one), kEven);
   const Wide<V> even1 = product<V>(interleave<V>(V::sub16(x[0], x[4]), one), kEven);
   const Wide<V> in26 = interleave<V>(x[2], x[6]);
-  const Wide<V> a = product<V>(in26, pair(10703, 4433)), b = product<V>(in26, pair(4433, -10704));
+  const Wide<V> a = product<V>(in26, idct_pair(10703, 4433)),
+                b = product<V>(in26, idct_pair(4433, -10704));
   const auto sum = [](Wide<V> p, Wide<V> q) {
     return Wide<V>{V::add32(p.low, q.low), V::add32(p.high, q.high)};
   };
@@ -88,14 +88,16 @@ inline void pass256(__m256i* x) {
     return Wide<V>{V::sub32(p.low, q.low), V::sub32(p.high, q.high)};
   };
   const Wide<V> z = interleave<V>(V::add16(x[3], x[7]), V::add16(x[1], x[5]));
-  const Wide<V> odd_a = product<V>(z, pair(-6436, 9633));
-  const Wide<V> odd_b = product<V>(z, pair(9633, 6437));
+  const Wide<V> odd_a = product<V>(z, idct_pair(-6436, 9633));
+  const Wide<V> odd_b = product<V>(z, idct_pair(9633, 6437));
   const Wide<V> in71 = interleave<V>(x[7], x[1]);
   const Wide<V> in53 = interleave<V>(x[5], x[3]);
-  butterfly<V, kShift>(sum(even0, a), madd<V>(odd_b, in71, pair(-7373, 4926)), x[0], x[7]);
-  butterfly<V, kShift>(sum(even1, b), madd<V>(odd_a, in53, pair(-20995, 4177)), x[1], x[6]);
-  butterfly<V, kShift>(difference(even1, b), madd<V>(odd_b, in53, pair(-4176, -20995)), x[2], x[5]);
-  butterfly<V, kShift>(difference(even0, a), madd<V>(odd_a, in71, pair(-4927, -7373)), x[3], x[4]);
+  butterfly<V, kShift>(sum(even0, a), madd<V>(odd_b, in71, idct_pair(-7373, 4926)), x[0], x[7]);
+  butterfly<V, kShift>(sum(even1, b), madd<V>(odd_a, in53, idct_pair(-20995, 4177)), x[1], x[6]);
+  butterfly<V, kShift>(difference(even1, b), madd<V>(odd_b, in53, idct_pair(-4176, -20995)), x[2],
+                       x[5]);
+  butterfly<V, kShift>(difference(even0, a), madd<V>(odd_a, in71, idct_pair(-4927, -7373)), x[3],
+                       x[4]);
 }
 template <>
 inline void pass<V256, 11>(__m256i* x) {

@@ -19,9 +19,6 @@ struct V512 {
   }
   static T zero() { return _mm512_setzero_si512(); }
   static T set32(int32_t v) { return _mm512_set1_epi32(v); }
-  static T factors(IdctPair pair) {
-    return _mm512_set1_epi32(kIdctPairsInMemory[static_cast<size_t>(pair)]);
-  }
   static T set8(int v) { return _mm512_set1_epi8(static_cast<char>(v)); }
   static T add16(T a, T b) { return _mm512_add_epi16(a, b); }
   static T sub16(T a, T b) { return _mm512_sub_epi16(a, b); }
