@@ -234,7 +234,9 @@ def _write(job: Job, observer: Observer) -> int:
     size = sum(shards[number].bytes for number in finished)
     observer.started(job.output, job.plan, files, size)
     processes = job.options.num_proc or fitting_processes(sum(shards[number].bytes for number in missing))
-    job = replace(job, options=replace(job.options, num_proc=processes))  # so each knows of the others
+    # So each knows of the others. A process without a shard would leave its cores unused.
+    processes = max(1, min(processes, len(missing)))
+    job = replace(job, options=replace(job.options, num_proc=processes))
     try:
         write_shards(job, missing, processes, observer.advanced)
     except BadFiles as error:

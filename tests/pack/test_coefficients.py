@@ -17,6 +17,7 @@ from fastload import Bytes, DataLoader, Image, Label, Mask, PackedDataset
 from fastload._native import _C
 from fastload.cli import main
 from fastload.errors import PackError
+from fastload.machine.threads import started_pool
 from fastload.packing import PackOptions, pack
 from fastload.packing.coefficients import FACTS, NOTE, Outcome, Tally
 from fastload.packing.unpack import unpack
@@ -40,6 +41,25 @@ def files() -> dict[str, bytes]:
 
 def codecs(dataset: PackedDataset[Any]) -> list[str]:
     return [CODECS[number].name for number in dataset.records["codec"].tolist()]
+
+
+@pytest.mark.parametrize("num_proc", [1, 2, None])
+def test_processes_without_a_shard_take_no_cores(
+    num_proc: int | None, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One shard is one process's work, however many are allowed: it has all of the cores."""
+    found = []
+
+    def started(threads: int, name: str) -> Any:
+        if name == "fastload-records":
+            found.append(threads)
+        return started_pool(threads, name)
+
+    monkeypatch.setattr("fastload.packing.transcode.started_pool", started)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(8)))
+    source = make_tree(tmp_path / "source", files)
+    pack(source, tmp_path / "set", PackOptions(coefficients="fast", num_proc=num_proc))
+    assert set(found) == {8}
 
 
 @pytest.mark.parametrize("form", FORMS)
