@@ -148,9 +148,10 @@ void choose_lengths_by(const LengthCounts& counts, MaskLengths& lengths) {
       for (size_t group = (shorter + 1) / kLanes * kLanes; group < 64; group += kLanes) {
         for (size_t lane = group; lane < group + kLanes; ++lane) {
           const Sum bits = before + number[lane] * (upto[lane] - there);
-          const bool is_better = (bits < next[lane]) & (number[lane] > number[shorter]);
-          next[lane] = is_better ? bits : next[lane];
-          from[used][lane] = is_better ? number[shorter] : from[used][lane];
+          // Both without a branch, for the compiler to make vectors of.
+          const int is_better = int{bits < next[lane]} & int{number[lane] > number[shorter]};
+          next[lane] = is_better != 0 ? bits : next[lane];
+          from[used][lane] = is_better != 0 ? number[shorter] : from[used][lane];
         }
       }
     }
