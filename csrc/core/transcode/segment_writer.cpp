@@ -53,6 +53,7 @@ PackSegment pack_segment(SimdLevel level) {
   if (level >= SimdLevel::kAvx512) return pack_segment_avx512;
   if (level >= SimdLevel::kAvx2) return pack_segment_avx2;
 #endif
+  static_cast<void>(level);
   return pack_segment_words;
 }
 
