@@ -77,7 +77,9 @@ build_and_run() {
     -DFASTLOAD_ARM_LIBRARIES="$libraries" -DFASTLOAD_CPP_TESTS=ON -DFASTLOAD_PYTHON=OFF \
     -DFASTLOAD_WERROR=ON "${type[@]}" > "$folder/cmake.log" 2>&1 || { cat "$folder/cmake.log"; exit 1; }
   cmake --build "$build"
-  ctest --test-dir "$build" --output-on-failure
+  # test_exit_gate forks beside threads, at which qemu-user 7.2 ends itself ("qemu_plugin_vcpu_init_hook: assertion failed").
+  ctest --test-dir "$build" --output-on-failure --exclude-regex '^test_exit_gate$'
+  say "left out: test_exit_gate, which forks beside threads, as this emulator cannot"
 }
 
 if [ "$(uname -m)" = aarch64 ]; then
