@@ -7,6 +7,7 @@
 #include "base/vectors.h"
 #include "decode/coefficients/segment.h"
 #include "decode/coefficients/transform_passes_avx2.h"
+#include "decode/jpeg/parser.h"
 
 namespace fastload {
 namespace {
@@ -30,11 +31,6 @@ constexpr Expansion kExpansion = [] {
   return expansion;
 }();
 
-constexpr std::array<uint8_t, 64> kOrder{
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
-
 // The order in which coefficients are transformed: pairs of rows, whose values alternate, and in
 // each the columns, so that the pairs that pmaddwd multiplies lie side by side in both passes.
 constexpr std::array<std::array<size_t, 2>, 4> kRowPairs{{{0, 4}, {2, 6}, {1, 7}, {5, 3}}};
@@ -46,7 +42,7 @@ struct Shuffles {
 };
 constexpr Shuffles kShuffles = [] {
   std::array<size_t, 64> zigzag{};
-  for (size_t k = 0; k < 64; ++k) zigzag[kOrder[k]] = k;
+  for (size_t k = 0; k < 64; ++k) zigzag[kZigzag[k]] = k;
   Shuffles shuffles{};
   for (size_t i = 0; i < 4; ++i) {
     for (auto& source : shuffles.take[i]) source.fill(0x80);
@@ -127,10 +123,8 @@ inline __m128i spread16(uint64_t mask, const int8_t*& from) {
 }
 
 // The values of two blocks, one in each lane: pair of rows i in pairs[i], a byte each.
-template <size_t kSources>
-inline void spread_from(const uint64_t* masks, const int8_t* left, const int8_t* right,
-                        __m256i* pairs) {
-  for (size_t source = 0; source < kSources; ++source) {
+inline void spread(const uint64_t* masks, const int8_t* left, const int8_t* right, __m256i* pairs) {
+  for (size_t source = 0; source < 4; ++source) {
     const __m128i lower = spread16(masks[0] >> (16 * source), left);
     const __m128i upper = spread16(masks[1] >> (16 * source), right);
     const __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(lower), upper, 1);
@@ -141,9 +135,6 @@ inline void spread_from(const uint64_t* masks, const int8_t* left, const int8_t*
       pairs[i] = source == 0 ? taken : _mm256_or_si256(pairs[i], taken);
     }
   }
-}
-inline void spread(const uint64_t* masks, const int8_t* left, const int8_t* right, __m256i* pairs) {
-  spread_from<4>(masks, left, right, pairs);
 }
 
 struct Steps {
@@ -207,7 +198,7 @@ __attribute__((noinline)) void transform_block(const SegmentBlocks& blocks, size
                                                const uint16_t* steps, uint8_t* out, size_t stride) {
   std::array<int16_t, 64> zigzag, coefs;
   expand_block(blocks, block, zigzag.data());
-  for (size_t k = 0; k < 64; ++k) coefs[kOrder[k]] = zigzag[k];
+  for (size_t k = 0; k < 64; ++k) coefs[kZigzag[k]] = zigzag[k];
   idct_scalar(coefs.data(), steps, out, stride, 1);
 }
 

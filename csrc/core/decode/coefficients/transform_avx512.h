@@ -11,18 +11,15 @@
 #include "base/vectors.h"
 #include "decode/coefficients/segment.h"
 #include "decode/jpeg/idct_pairs_avx512.h"
+#include "decode/jpeg/parser.h"
 
 namespace fastload {
 namespace {
 
-// In natural order the place of each zig-zag position (T.81, figure A.6).
-constexpr std::array<uint8_t, 64> kNaturalOrder{
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63};
+// The coefficients of a block's first row.
 constexpr uint64_t kFirstRow = [] {
   uint64_t mask = 0;
-  for (size_t k = 0; k < 64; ++k) mask |= uint64_t{kNaturalOrder[k] < 8} << k;
+  for (size_t k = 0; k < 64; ++k) mask |= uint64_t{kZigzag[k] < 8} << k;
   return mask;
 }();
 
@@ -31,7 +28,7 @@ constexpr uint64_t kFirstRow = [] {
 template <size_t kPair>
 constexpr std::array<uint8_t, 64> row_pairs() {
   std::array<uint8_t, 64> zigzag_of{}, order{};
-  for (size_t k = 0; k < 64; ++k) zigzag_of[kNaturalOrder[k]] = static_cast<uint8_t>(k);
+  for (size_t k = 0; k < 64; ++k) zigzag_of[kZigzag[k]] = static_cast<uint8_t>(k);
   for (size_t i = 0; i < 64; ++i) {
     const size_t row = kPairRows[kPair + i / 32][i % 2], block = i / 16 % 2;
     order[i] = static_cast<uint8_t>(64 * block + zigzag_of[row * 8 + kPairColumns[i % 16 / 2]]);
@@ -41,8 +38,8 @@ constexpr std::array<uint8_t, 64> row_pairs() {
 
 using Lists = std::array<std::array<int8_t, SegmentBlocks::kValues>, 2>;
 
-// The bytes of a block's AC coefficients in zig-zag order. List A has the first of them, so all
-// values lie side by side once those of list B are read from so many bytes before.
+// Where a block's values lie. List A has the first of them, so all lie side by side once those of
+// list B are read from so many bytes before.
 struct Values {
   const int8_t *a, *b;
   uint64_t mask;
@@ -54,6 +51,7 @@ inline Values values_of(const SegmentBlocks& blocks, const Lists& lists, size_t 
           lists[1].data() + blocks.starts[1][block] - of_a, blocks.masks[block],
           ~uint64_t{0} << of_a};
 }
+// The bytes of a block's AC coefficients in zig-zag order.
 struct LowBytes {
   static __m512i of(const SegmentBlocks& blocks, size_t block) {
     const Values v = values_of(blocks, blocks.bytes, block);

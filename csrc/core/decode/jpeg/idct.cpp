@@ -100,23 +100,29 @@ alignas(16) const std::array<std::array<int32_t, 4>, 4> kIdctPairsOfColumns{{
 
 namespace {
 
-// In a group of four blocks, as idct_pairs_avx512.h has it: pairs of rows (0, 4), (2, 6), (1, 3),
-// (5, 7), of each the even columns of all blocks, then the odd ones.
-int paired_place(int row, int column) {
-  constexpr std::array<int, 8> kPair{0, 2, 1, 2, 0, 3, 1, 3};
-  const bool is_second = row == 4 || row == 6 || row == 3 || row == 7;
-  const int vector = 2 * kPair[static_cast<size_t>(row)] + column % 2;
-  return vector * 32 + column / 2 * 2 + (is_second ? 1 : 0);
-}
+// The place of each coefficient of a group's first block, four blocks to a vector.
+constexpr std::array<std::array<int, 8>, 8> kPairedPlaces = [] {
+  std::array<std::array<int, 8>, 8> places{};
+  for (size_t pair = 0; pair < 4; ++pair) {
+    for (size_t i = 0; i < 8; ++i) {
+      for (size_t which = 0; which < 2; ++which) {
+        const size_t vector = 2 * pair + i / 4;
+        places[kPairRows[pair][which]][kPairColumns[i]] =
+            static_cast<int>(vector * 32 + i % 4 * 2 + which);
+      }
+    }
+  }
+  return places;
+}();
 
 }  // namespace
 
 CoefPlaces IdctKernel::places() const {
   CoefPlaces places;
   for (int k = 1; k <= 64; ++k) {
-    const int natural = kZigzag[static_cast<size_t>(k - 1)], row = natural / 8,
-              column = natural % 8;
-    places.set(k, is_paired ? paired_place(row, column) : row * 8 * group + column);
+    const size_t natural = kZigzag[static_cast<size_t>(k - 1)];
+    const auto row = static_cast<int>(natural / 8), column = static_cast<int>(natural % 8);
+    places.set(k, is_paired ? kPairedPlaces[natural / 8][natural % 8] : row * 8 * group + column);
   }
   return places;
 }

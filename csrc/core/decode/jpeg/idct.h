@@ -40,6 +40,11 @@ struct IdctKernel {
 
 IdctKernel idct_kernel(SimdLevel level);
 
+// Where is_paired: of each pair of rows the even columns of all blocks, then the odd ones; values
+// of both rows alternate.
+inline constexpr std::array<std::array<size_t, 2>, 4> kPairRows{{{0, 4}, {2, 6}, {1, 3}, {5, 7}}};
+inline constexpr std::array<size_t, 8> kPairColumns{0, 2, 4, 6, 1, 3, 5, 7};
+
 // A pair of 16-bit factors as pmaddwd takes them: a * even lane + b * odd lane.
 constexpr int32_t idct_pair(int a, int b) {
   return static_cast<int32_t>((static_cast<uint32_t>(b) << 16) |

@@ -25,9 +25,6 @@
 namespace fastload {
 namespace {
 
-constexpr std::array<size_t, 8> kPairColumns{0, 2, 4, 6, 1, 3, 5, 7};
-constexpr std::array<std::array<size_t, 2>, 4> kPairRows{{{0, 4}, {2, 6}, {1, 3}, {5, 7}}};
-
 // Of four blocks and pair i, vector 2 * i has the even columns of each block in a lane, 2 * i + 1
 // the odd ones. Steps in natural order as such vectors; returns all of them, or'ed.
 inline __m128i load_pair_steps(const uint16_t* steps, __m512i* paired) {
