@@ -316,8 +316,9 @@ def decoded(
         patch.setattr(_C, "Engine", partial(_C.Engine, decode_once=how))
         with DataLoader(path, 8, transform=transform, seed=5, on_error="skip", **options) as loader:
             batches = [batch for _ in range(3) for batch in loader]
-            threads = loader._epochs.lanes.counts().threads
             failed = [(report.epoch, report.sample, report.error) for report in loader.errors]
+            lanes = loader._epochs.lanes
+    threads = lanes.counts().threads  # closed: before, the threads were at the fourth epoch
     paths = ("jpeg", "jpeg_turbo", "png", "webp", "raw", "pil")
     decodes = sum(thread["decoded"][name] for thread in threads for name in paths)
     return batches, decodes / sum(thread["samples"] for thread in threads), failed
