@@ -21,6 +21,7 @@ from fastload.cache.files import DATA_SUFFIX, CacheInfo
 from fastload.cache.layout import Contents
 from fastload.cache.root import Folder, lock, lock_alone, open_private, unnamed
 from fastload.errors import CacheError, FastloadError
+from fastload.machine.positional import read_at, write_at
 from fastload.machine.sizes import human_bytes
 
 __all__ = ["attach_tier", "create_tier", "inspect_tier"]
@@ -78,7 +79,7 @@ def create_tier(folder: Folder, name: str, contents: Contents, plan: SlotPlan) -
             publish()
         with unnamed(folder, name) as (descriptor, publish):
             os.posix_fallocate(descriptor, 0, plan.file_size)
-            os.pwrite(descriptor, plan.header(contents), 0)
+            write_at(descriptor, plan.header(contents), 0)
             os.fsync(descriptor)
             publish()
     except OSError as error:
@@ -100,8 +101,8 @@ def inspect_tier(folder: Folder, name: str) -> CacheInfo:
     path = folder.path / name
     descriptor = open_private(folder, name, os.O_RDONLY)
     try:
-        head = os.pread(descriptor, HEADER_BYTES, 0)
-        live = os.pread(descriptor, LIVE_BYTES, HEADER_BYTES)
+        head = read_at(descriptor, HEADER_BYTES, 0)
+        live = read_at(descriptor, LIVE_BYTES, HEADER_BYTES)
         size = os.fstat(descriptor).st_size
         in_use = not lock_alone(descriptor)
     finally:

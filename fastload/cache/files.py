@@ -41,6 +41,7 @@ from fastload.cache.layout import (
 )
 from fastload.cache.root import TEMPORARY, Folder, lock, lock_alone, open_private, unnamed
 from fastload.errors import CacheError, FastloadError
+from fastload.machine.positional import read_at, write_at
 
 __all__ = [
     "CacheInfo",
@@ -158,9 +159,10 @@ def create(
         _reserve(folder, descriptor, size, reserved)
         at = layout.table_offset
         for piece in table_of(contents, layout):
-            at += os.pwrite(descriptor, piece, at)
-        os.pwrite(descriptor, header_of(contents, layout), 0)
-        os.pwrite(descriptor, reserved.to_bytes(8, "little"), RESERVED_AT)
+            write_at(descriptor, piece, at)
+            at += len(piece)
+        write_at(descriptor, header_of(contents, layout), 0)
+        write_at(descriptor, reserved.to_bytes(8, "little"), RESERVED_AT)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         publish()
         attached = os.dup(descriptor)  # the same open file, with its lock
@@ -284,8 +286,8 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         return inspect_tier(folder, name)
     descriptor = open_private(folder, name, os.O_RDONLY)
     try:
-        head = os.pread(descriptor, HEADER_BYTES, 0)
-        live = os.pread(descriptor, LIVE_BYTES, HEADER_BYTES)
+        head = read_at(descriptor, HEADER_BYTES, 0)
+        live = read_at(descriptor, LIVE_BYTES, HEADER_BYTES)
         in_use = not lock_alone(descriptor)
     finally:
         os.close(descriptor)

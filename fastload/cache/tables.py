@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from fastload._native import _C
+from fastload.machine.positional import read_at
 from fastload.machine.threads import start_beside
 from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME
 
@@ -69,7 +70,7 @@ def _copy_pieces(
         return  # another file than the one that the cache was made for
     at = 0
     while at < size and not stopping.is_set():
-        piece = os.pread(descriptor, min(_PIECE, size - at), at)
+        piece = read_at(descriptor, min(_PIECE, size - at), at)
         cache = reference()
         if not piece or cache is None or not cache.write_copy(table, at, np.frombuffer(piece, np.uint8)):
             return

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.mixture import MixedFiles
 from fastload.errors import ChecksumError
+from fastload.machine.positional import write_at
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["Replica", "can_be_replicated"]
@@ -85,9 +86,7 @@ class Replica:
         path, offset, _ = self.place(sample)
         descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
-            view = memoryview(data)
-            while view:  # a disk that is all but full takes a part
-                view = view[os.pwrite(descriptor, view, offset + len(data) - len(view)) :]
+            write_at(descriptor, data, offset)
         except OSError as error:
             raise OSError(error.errno, f"{error.strerror}, for records of trials", str(path)) from error
         finally:

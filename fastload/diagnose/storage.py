@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.diagnose.subject import Subject
+from fastload.machine.positional import read_at
 
 __all__ = ["Range", "RangeReader", "Storage", "measure_storage", "steady"]
 
@@ -193,7 +194,7 @@ class RangeReader:
 
     def _read(self, one: Range) -> int:
         path, offset, length = one
-        return len(os.pread(self._file(path), length, offset))
+        return len(read_at(self._file(path), length, offset))
 
 
 def steady(reads: Sequence[tuple[float, int]], began: float, burst: float) -> float:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fastload.diagnose.passes import Passes
 from fastload.diagnose.replica import Replica, can_be_replicated
 from fastload.machine.memory import PAGE_CACHE_SHARE, available_memory
+from fastload.machine.positional import read_at
 
 __all__ = ["Subject"]
 
@@ -159,7 +160,7 @@ class _Files:
         path = part.folder / part.manifest.shards[int(record["shard"])].file
         if path not in self._open:
             self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        os.pread(self._open[path], int(record["length"]), int(record["offset"]))
+        read_at(self._open[path], int(record["length"]), int(record["offset"]))
 
     def close(self) -> None:
         """Close the files."""

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
+from fastload.machine.positional import write_at
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
 from fastload.remote.store import Store
@@ -222,7 +223,4 @@ def _requests(ranges: Ranges) -> Ranges:
 
 
 def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> None:
-    data = memoryview(store.get(path, begin, end))
-    while data:  # near the end of a disk a call may write a part
-        written = os.pwrite(descriptor, data, begin)
-        data, begin = data[written:], begin + written
+    write_at(descriptor, store.get(path, begin, end), begin)

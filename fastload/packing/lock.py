@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.machine.positional import write_at
 
 __all__ = ["LOCK_NAME", "PLAN_LOCK_NAME", "Claim", "claim", "folder_lock", "holder_of", "share_lock"]
 
@@ -101,7 +102,7 @@ def _sign(descriptor: int) -> None:
     os.ftruncate(descriptor, 0)
     started = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "started": started}
-    os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+    write_at(descriptor, json.dumps(holder).encode(), 0)
 
 
 def _acquire(path: Path, kind: int) -> int | None:

@@ -18,6 +18,7 @@ from fastload._native import _C
 from fastload.dataset.decoding import raw_format, wanted_format
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
+from fastload.machine.positional import read_at
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards
 from fastload.packing.ingest import as_rows
@@ -229,7 +230,7 @@ def _undecodable(
     with open(path, "rb") as file:
         for i in which:
             record = records[i]
-            data = os.pread(file.fileno(), int(record["length"]), int(record["offset"]))
+            data = read_at(file.fileno(), int(record["length"]), int(record["offset"]))
             pixels = np.frombuffer(data, np.uint8)
             try:
                 if kind is not None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-
-import numpy as np
+import stat
 
 from fastload.errors import FormatError, PackError
+from fastload.machine.positional import write_at
 from fastload.packing.names import printable
 
 __all__ = ["safe_path", "write_new", "written"]
@@ -30,7 +30,7 @@ def safe_path(key: bytes) -> bytes:
 def write_new(root: bytes, path: bytes, data: bytes) -> None:
     """Create a new file below ``root``, which only this process knows; never through a link."""
     place = os.path.join(root, path)
-    os.makedirs(os.path.dirname(place), exist_ok=True)
+    _make_folders(os.path.dirname(place))
     try:
         descriptor = os.open(
             place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644
@@ -39,8 +39,22 @@ def write_new(root: bytes, path: bytes, data: bytes) -> None:
         raise PackError(
             f"two records have the name {printable(path)!r}; they cannot both become files."
         ) from None
-    with open(descriptor, "wb", buffering=0) as file:
-        file.write(np.frombuffer(data, np.uint8).data)
+    try:
+        write_at(descriptor, data, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _make_folders(path: bytes) -> None:
+    """As os.makedirs, which calls a folder that cannot be looked at a file."""
+    try:
+        os.mkdir(path)
+    except FileNotFoundError:
+        _make_folders(os.path.dirname(path))
+        os.mkdir(path)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
 
 
 def written(root: bytes, path: bytes, data: bytes) -> bool:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from fastload._native import _C
 from fastload.errors import RemoteError, ShardError
+from fastload.machine.positional import read_at
 from fastload.remote.location import Location
 from fastload.remote.options import S3Options, StorageOptions
 from fastload.remote.reach import check_reach
@@ -185,7 +186,7 @@ class S3Store:
         part = max(_PART, -(-size // _MOST_PARTS))
 
         def send(number: int) -> dict[str, Any]:
-            data = os.pread(descriptor, part, (number - 1) * part)
+            data = read_at(descriptor, part, (number - 1) * part)
             call = partial(self._client.upload_part, PartNumber=number, Body=data, **to)
             return {"PartNumber": number, "ETag": self._ask("written", path, call)["ETag"]}
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
+from fastload.machine.positional import read_at
 from fastload.sample.fields import DTYPES, Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
@@ -152,10 +153,10 @@ class _Reader:
         Raises:
             FormatError: they do not come to the samples' bytes.
         """
-        count = int.from_bytes(os.pread(descriptor, 4, 0), "little")
+        count = int.from_bytes(read_at(descriptor, 4, 0), "little")
         if count != self._count or 8 + 4 * count > self._size:
             raise self._wrong(f"has {count} samples; {INDEX} says {self._count!r:.80}")
-        table = os.pread(descriptor, 4 * (count + 1), 4)
+        table = read_at(descriptor, 4 * (count + 1), 4)
         ends = np.frombuffer(table, "<u4").astype(np.int64)
         if (
             len(ends) != count + 1
@@ -169,7 +170,7 @@ class _Reader:
         for number, (begin, end) in enumerate(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)):
             if end - begin < 4 * own:
                 raise self._wrong(f"has only {end - begin} bytes for sample {number}")
-            heads[number] = np.frombuffer(os.pread(descriptor, 4 * own, begin), "<u4")
+            heads[number] = np.frombuffer(read_at(descriptor, 4 * own, begin), "<u4")
         at, place = ends[:-1] + 4 * own, 0
         begins, lengths = [], []
         for column in self._columns:
@@ -249,7 +250,7 @@ class _Reader:
 
     def _each(self, descriptor: int, where: Located) -> Iterator[bytes]:
         for offset, length in zip(where.offsets.tolist(), where.lengths.tolist(), strict=True):
-            data = os.pread(descriptor, length, offset) if length else b""
+            data = read_at(descriptor, length, offset) if length else b""
             if len(data) != length:
                 raise self._wrong("became shorter while it was read")
             yield data

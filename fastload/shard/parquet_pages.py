@@ -6,13 +6,13 @@ Encodings.md); the file's metadata are pyarrow's business.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
+from fastload.machine.positional import read_at
 
 __all__ = ["ChunkReader", "hybrid"]
 
@@ -124,7 +124,7 @@ class ChunkReader:
         return offsets, lengths
 
     def _read(self, at: int, size: int) -> bytes:
-        data = os.pread(self._descriptor, size, at)
+        data = read_at(self._descriptor, size, at)
         if len(data) != size:
             raise FormatError(f"it ends within a page, at byte {at}")
         return data
@@ -133,7 +133,7 @@ class ChunkReader:
         """The header of the page at the current place, and where the page's bytes begin."""
         size = _HEADER
         while True:
-            data = os.pread(self._descriptor, min(size, max(self._stop - self._at, 0)), self._at)
+            data = read_at(self._descriptor, min(size, max(self._stop - self._at, 0)), self._at)
             try:
                 thrift = _Thrift(data)
                 return thrift.struct(), self._at + thrift.at

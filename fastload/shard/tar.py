@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
+from fastload.machine.positional import read_at
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Label
 from fastload.sample.schema import MAX_FIELDS, Field
 from fastload.shard.chunk import Chunk
@@ -124,7 +125,7 @@ class _Reader:
     def _value(self, number: int, field: Field, member: Member) -> None:
         if member.size > MAX_VALUE_BYTES:
             raise ValueError(f".{field.name} has {member.size} bytes; a value has at most {MAX_VALUE_BYTES}")
-        data = os.pread(self._descriptor, member.size, member.offset) if member.size else b""
+        data = read_at(self._descriptor, member.size, member.offset) if member.size else b""
         if len(data) != member.size:
             raise FormatError(f"{self._path} became shorter while it was read.")
         value = value_of(field, data)

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from fastload.errors import FormatError
+from fastload.machine.positional import read_at
 
 __all__ = ["BLOCK", "Member", "is_tar", "members_of"]
 
@@ -102,7 +103,7 @@ class _Walk:
 
     def _header(self, at: int) -> bytes | None:
         """The header at an offset; None: the end."""
-        head = os.pread(self._descriptor, BLOCK, at)
+        head = read_at(self._descriptor, BLOCK, at)
         if len(head) < BLOCK:
             self._check()
             raise self._wrong(
@@ -185,7 +186,7 @@ class _Walk:
             )
         if (kind == b"L" and said.long_name is not None) or (kind in (b"x", b"X") and said.once):
             raise self._wrong(at, "has two extended headers for one member")
-        data = os.pread(self._descriptor, size, at + BLOCK)
+        data = read_at(self._descriptor, size, at + BLOCK)
         if kind == b"L":
             said.long_name = data.split(b"\0", 1)[0]
         elif kind == b"g":
@@ -208,7 +209,7 @@ class _Walk:
     def _check_rest(self, at: int) -> None:
         """Behind the end there may be zeros: another tar there would be overlooked, as tar does."""
         while at < self._size:
-            part = os.pread(self._descriptor, 1 << 20, at)
+            part = read_at(self._descriptor, 1 << 20, at)
             if not part:
                 break
             if part.count(0) != len(part):

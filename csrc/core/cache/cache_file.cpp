@@ -127,7 +127,7 @@ int CacheFile::open_again() const {
   const int flags = ::fcntl(descriptor_, F_GETFL);
   if (flags < 0) throw_system_error("cannot attach", path_);
   const int access = (flags & O_ACCMODE) == O_RDWR ? O_RDWR : O_RDONLY;
-  const int again = ::open(path_.c_str(), access | O_NOFOLLOW | O_CLOEXEC);
+  const int again = open_path(path_, access | O_NOFOLLOW | O_CLOEXEC);
   if (again < 0) throw_system_error("cannot open", path_);
   struct stat locked{}, found{};
   const bool known = ::fstat(descriptor_, &locked) == 0 && ::fstat(again, &found) == 0;
@@ -163,7 +163,7 @@ void CacheFile::map_segment(const Segment& segment, int file) {
 
 void CacheFile::read_header(int file, uint64_t size) {
   std::array<uint8_t, kCacheHeaderBytes> bytes{};
-  const auto got = ::pread(file, bytes.data(), bytes.size(), 0);
+  const auto got = read_up_to(file, bytes, 0);
   if (got < 0) throw_system_error("cannot read", path_);
   if (size < kCacheHeaderBytes + kCacheLiveBytes || got < static_cast<ssize_t>(bytes.size())) {
     throw Error(ErrorKind::kTruncated, path_ + " has only " + std::to_string(size) +
@@ -200,7 +200,7 @@ void CacheFile::open_segments(uint64_t size) {
     const std::string path = i == 0 ? path_ : path_ + "." + std::to_string(i - 1);
     if (i > 0) {
       const int access = writable_ ? O_RDWR : O_RDONLY;
-      segment.descriptor = ::open(path.c_str(), access | O_NOFOLLOW | O_CLOEXEC);
+      segment.descriptor = open_path(path, access | O_NOFOLLOW | O_CLOEXEC);
       if (segment.descriptor < 0) throw_system_error("cannot open", path);
     }
     segments_.push_back(segment);

@@ -35,7 +35,7 @@ DiskTier::DiskTier(int descriptor, std::string path, bool alone)
                                            std::to_string(header().data_size) +
                                            ". Remove it with 'fastload cache clear'.");
   }
-  out_ = ::open(name.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+  out_ = open_path(name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
   if (out_ < 0) throw_system_error("cannot open", name);
 }
 

@@ -97,7 +97,7 @@ void TierTable::damaged(const std::string& what) const {
 // For the mapping: it keeps its open file, and with it a lock, alive also in a forked child.
 int TierTable::open_again() const {
   const std::string same = "/proc/self/fd/" + std::to_string(descriptor_);
-  const int again = ::open(same.c_str(), O_RDWR | O_CLOEXEC);
+  const int again = open_path(same, O_RDWR | O_CLOEXEC);
   if (again < 0) throw_system_error("cannot open", path_);
   return again;
 }
@@ -106,7 +106,7 @@ void TierTable::read_header(int file) {
   struct stat found{};
   if (::fstat(file, &found) != 0) throw_system_error("cannot look at", path_);
   std::vector<uint8_t> bytes(kTierHeaderBytes);
-  const auto got = ::pread(file, bytes.data(), bytes.size(), 0);
+  const auto got = read_up_to(file, bytes, 0);
   if (got < 0) throw_system_error("cannot read", path_);
   if (got < static_cast<ssize_t>(bytes.size())) {
     throw Error(ErrorKind::kTruncated, path_ + " has only " + std::to_string(found.st_size) +

@@ -22,14 +22,36 @@ void throw_system_error(const std::string& what, const std::string& path) {
               what + " " + path + ": " + std::strerror(error));
 }
 
+int open_at(int folder, const std::string& path, int flags, unsigned mode) noexcept {
+  int descriptor = -1;
+  do {
+    descriptor = ::openat(folder, path.c_str(), flags, mode);
+  } while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+int open_path(const std::string& path, int flags, unsigned mode) noexcept {
+  return open_at(AT_FDCWD, path, flags, mode);
+}
+
+ssize_t read_up_to(int descriptor, std::span<uint8_t> out, uint64_t offset) noexcept {
+  size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = ::pread(descriptor, out.data() + done, out.size() - done,
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return -1;
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  return static_cast<ssize_t>(done);
+}
+
 namespace {
 
 int open_descriptor(const std::string& path, File::Access access) {
   const int flags = O_RDONLY | O_CLOEXEC | (access == File::Access::kDirect ? O_DIRECT : 0);
-  int descriptor = -1;
-  do {
-    descriptor = ::open(path.c_str(), flags);
-  } while (descriptor < 0 && errno == EINTR);
+  const int descriptor = open_path(path, flags);
   if (descriptor < 0) throw_system_error("cannot open", path);
   return descriptor;
 }

@@ -1,8 +1,11 @@
 // A file opened for reading.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/bytes.h"
@@ -11,6 +14,14 @@ namespace fastload {
 
 // Throws Error(kIo), or kMemory for ENOMEM: "<what> <path>: <strerror(errno)>".
 [[noreturn]] void throw_system_error(const std::string& what, const std::string& path);
+
+// openat(2), again while signals interrupt it, as they may on network file systems; -1 and errno.
+[[nodiscard]] int open_at(int folder, const std::string& path, int flags,
+                          unsigned mode = 0) noexcept;
+[[nodiscard]] int open_path(const std::string& path, int flags, unsigned mode = 0) noexcept;
+
+// Up to out.size() bytes at `offset`, fewer only where the file ends; -1 and errno.
+[[nodiscard]] ssize_t read_up_to(int descriptor, std::span<uint8_t> out, uint64_t offset) noexcept;
 
 // Owns a descriptor, opened O_RDONLY | O_CLOEXEC; move-only. Reading is safe from many threads. A
 // file that a server has replaced meanwhile (ESTALE) is opened again, once for each read.

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <utility>
 
@@ -17,11 +18,14 @@ namespace {
 int temporary_file(size_t size) {
   const char* const chosen = std::getenv("TMPDIR");
   const int descriptor =
-      ::open(chosen != nullptr ? chosen : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (descriptor >= 0 && ::posix_fallocate(descriptor, 0, static_cast<off_t>(size)) == 0) {
-    return descriptor;
-  }
-  if (descriptor >= 0) ::close(descriptor);
+      open_path(chosen != nullptr ? chosen : "/var/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor < 0) return -1;
+  int error = 0;
+  do {
+    error = ::posix_fallocate(descriptor, 0, static_cast<off_t>(size));
+  } while (error == EINTR);
+  if (error == 0) return descriptor;
+  ::close(descriptor);
   return -1;
 }
 

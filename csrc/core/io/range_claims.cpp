@@ -33,7 +33,7 @@ void unlock_range(int descriptor, uint64_t begin, uint64_t end) noexcept {
 }
 
 RangeClaims::RangeClaims(const std::string& path)
-    : descriptor_(path.empty() ? -1 : ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW)) {
+    : descriptor_(path.empty() ? -1 : open_path(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) {
   if (descriptor_ < 0 && !path.empty()) throw_system_error("cannot open", path);
 }
 

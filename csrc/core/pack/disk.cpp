@@ -14,7 +14,7 @@ namespace {
 class WritableFile {
  public:
   explicit WritableFile(const std::string& path)
-      : descriptor_(open(path.c_str(), O_WRONLY | O_CLOEXEC)) {
+      : descriptor_(open_path(path, O_WRONLY | O_CLOEXEC)) {
     if (descriptor_ < 0) throw_system_error("cannot open", path);
   }
   ~WritableFile() { close(descriptor_); }
@@ -43,8 +43,9 @@ bool reserve(const std::string& path, uint64_t bytes) {
 void trim(const std::string& path) {
   const WritableFile file(path);
   struct stat status{};
-  if (fstat(file.descriptor(), &status) != 0 || ftruncate(file.descriptor(), status.st_size) != 0) {
-    throw_system_error("cannot trim", path);
+  if (fstat(file.descriptor(), &status) != 0) throw_system_error("cannot trim", path);
+  while (ftruncate(file.descriptor(), status.st_size) != 0) {
+    if (errno != EINTR) throw_system_error("cannot trim", path);
   }
 }
 

@@ -43,7 +43,7 @@ void describe_record(Bytes bytes, Record& record, const DecodeLimits& limits) {
 class Folder {
  public:
   explicit Folder(const std::string& path)
-      : descriptor_(open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)) {
+      : descriptor_(open_path(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) {
     if (descriptor_ < 0) throw_system_error("cannot open", path);
   }
   ~Folder() { close(descriptor_); }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "io/file.h"
 
 namespace fastload {
 namespace {
@@ -42,7 +43,7 @@ uint64_t checked_size(const struct stat& status, uint64_t max_bytes) {
 
 // O_NONBLOCK: a FIFO among the files must fail, not wait for a writer.
 SourceFile::SourceFile(int folder, const std::string& name)
-    : descriptor_(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    : descriptor_(open_at(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (descriptor_ < 0) fail("cannot open the file");
 }
 

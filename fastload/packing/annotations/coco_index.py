@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.machine.positional import read_at
 from fastload.packing.annotations.json_stream import Element, elements, value_of
 from fastload.packing.annotations.listed import Paths
 
@@ -140,7 +141,7 @@ class CocoFile:
         if path not in self._files:
             self._files[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._files[path])
-        data = os.pread(self._files[path], length, offset)
+        data = read_at(self._files[path], length, offset)
         if len(data) != length:
             raise ValueError(f"{path} has become shorter")
         return data
@@ -238,7 +239,7 @@ class CocoFile:
             for first, behind in zip(cuts.tolist(), [*cuts[1:].tolist(), count + 1], strict=True):
                 begin, end = self._starts[[first, behind]].tolist()
                 if behind > first + 1 and end > begin:  # those of one image are in the list's order
-                    data = os.pread(out.fileno(), (end - begin) * _ROW.itemsize, begin * _ROW.itemsize)
+                    data = read_at(out.fileno(), (end - begin) * _ROW.itemsize, begin * _ROW.itemsize)
                     rows = np.frombuffer(data, _ROW)
                     _write_at(out, begin, rows[np.argsort(place_of(rows), kind="stable")])
 

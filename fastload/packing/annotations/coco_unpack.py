@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fastload.errors import PackError
+from fastload.machine.positional import read_at, write_at
 from fastload.packing.annotations.coco_folders import png_name
 from fastload.packing.annotations.coco_samples import MAPS
 from fastload.packing.annotations.coco_schema import BOXES, CAPTIONS, FIELDS, OBJECTS, SEGMENTS
@@ -136,7 +137,7 @@ class _List:
             PackError: no list has that place, or it is taken.
         """
         taken = (
-            os.pread(self._spans.fileno(), _SPAN.size, place * _SPAN.size)
+            read_at(self._spans.fileno(), _SPAN.size, place * _SPAN.size)
             if 0 <= place < self._places
             else b""
         )
@@ -147,7 +148,7 @@ class _List:
             )
         begin = self._values.tell()
         self._values.write(json.dumps(value).encode())
-        os.pwrite(self._spans.fileno(), _SPAN.pack(begin, self._values.tell()), place * _SPAN.size)
+        write_at(self._spans.fileno(), _SPAN.pack(begin, self._values.tell()), place * _SPAN.size)
         self._places = max(self._places, place + 1)
         self._count += 1
 
@@ -160,11 +161,11 @@ class _List:
         file.write("[")
         written = 0
         for first in range(0, self._places, _AT_ONCE):
-            spans = os.pread(self._spans.fileno(), _AT_ONCE * _SPAN.size, first * _SPAN.size)
+            spans = read_at(self._spans.fileno(), _AT_ONCE * _SPAN.size, first * _SPAN.size)
             for begin, end in _SPAN.iter_unpack(spans):
                 if end == 0:
                     continue
-                data = os.pread(self._values.fileno(), end - begin, begin)
+                data = read_at(self._values.fileno(), end - begin, begin)
                 file.write((",\n" if written else "") + data.decode())
                 written += 1
         file.write("]")

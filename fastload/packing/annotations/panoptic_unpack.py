@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.machine.positional import read_at
 from fastload.packing.annotations.again import samples_of, source_of
 from fastload.packing.annotations.coco_folders import png_name
 from fastload.packing.annotations.coco_write import annotation_of, image_of, restored
@@ -70,7 +71,7 @@ def unpack_panoptic(
             file.write('"images": [' + ",\n".join(images) + '],\n"annotations": [')
             begins = [0, *ends[:-1]]
             for count, at in enumerate(np.argsort(np.array(orders, np.int64), kind="stable").tolist()):
-                data = os.pread(annotations.fileno(), ends[at] - begins[at], begins[at])
+                data = read_at(annotations.fileno(), ends[at] - begins[at], begins[at])
                 file.write((",\n" if count else "") + data.decode())
             file.write("]}\n")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.machine.positional import write_at
 from fastload.packing.listing import ENTRY
 from fastload.packing.options import PackOptions
 from fastload.packing.plan import PLAN_NAME, WORK_NAME, PackPlan, make_plan
@@ -143,6 +144,6 @@ class StoreTarget:
 def _write_at(path: Path, offset: int, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        os.pwrite(descriptor, data, offset)
+        write_at(descriptor, data, offset)
     finally:
         os.close(descriptor)
