@@ -85,10 +85,11 @@ def _changed(source: Source, output: Path, options: PackOptions, plan: PackPlan,
         for position, (path, _, mtime_ns, _) in enumerate(rows, start):
             packed = not skipped or _key(path) not in skipped
             if mtime_ns > written_ns:
-                now = _record(source.root, listing, options, position)
+                now, reason = _record(source.root, listing, options, position)
                 before = records[sample] if packed else None
                 if not _same(before, now):
-                    return f"{printable(path)} is newer than the pack and has changed"
+                    what = f"cannot be packed now ({reason})" if reason else "has changed"
+                    return f"{printable(path)} is newer than the pack and {what}"
             sample += packed
     return None
 
@@ -105,18 +106,15 @@ def _skipped(output: Path) -> set[str]:
         return set()
 
 
-def _record(root: bytes, listing: Listing, options: PackOptions, position: int) -> np.void | None:
-    """What packing makes of one file now; None: it cannot be packed."""
+def _record(root: bytes, listing: Listing, options: PackOptions, position: int) -> tuple[np.void | None, str]:
+    """What packing makes of one file now; None, and the reason: it cannot be packed."""
     groups = read_groups(root, listing, position, position + 1)
     if options.transcodes:
         from fastload.packing.transcode import transcoder
 
         groups = map(transcoder(options), groups)
-    for group in groups:
-        if len(group.records):
-            record: np.void = group.records[0]
-            return record
-    return None
+    group = next(iter(groups))
+    return (group.records[0], "") if len(group.records) else (None, group.failures[0][1])
 
 
 def _same(before: np.void | None, now: np.void | None) -> bool:

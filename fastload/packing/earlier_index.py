@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastload._native import _C
-from fastload.errors import FastloadError, PackError
+from fastload.errors import PackError, ShardTruncated
 from fastload.packing.files import publish, temporary_of
 from fastload.packing.ingest import as_rows
 from fastload.packing.output import OutputFolder
@@ -137,6 +137,6 @@ def _same_records(folder: Path, number: int, file: str) -> bool:
         try:
             if len(part) and _C.verify_file(os.fsencode(file), as_rows(part)):
                 return False
-        except FastloadError:
+        except ShardTruncated:
             return False
     return True

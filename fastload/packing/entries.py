@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.errors import FastloadError
+from fastload.errors import ChecksumError, FormatError, ShardTruncated
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
@@ -39,6 +39,7 @@ __all__ = [
     "parse_spacing",
     "remove_entries",
     "spacing_of",
+    "tidy_entries",
     "write_entries",
     "wrong_entries",
 ]
@@ -182,7 +183,7 @@ def write_entries(
             )  # fmt: skip
             publish(temporary, final)
     finally:
-        _remove_temporaries(folder)
+        tidy_entries(folder)
     return EntriesReport(manifest.num_records, with_entries, size, spacing)
 
 
@@ -220,7 +221,7 @@ def ensure_entries(
     """
     dataset = PackedFiles(folder, entries=False, storage_options=storage_options)
     observer = observer or EntriesObserver()
-    _remove_temporaries(folder)  # of one that was killed
+    tidy_entries(folder)  # of one that was killed
     if spacing_of(dataset) == spacing or not _has_jpegs(dataset):
         return
     observer.entries_started(folder, len(dataset))
@@ -233,7 +234,7 @@ def ensure_entries(
 def remove_entries(folder: Path) -> None:
     """Remove ``entries.fli``, and what an interrupted :func:`build_entries` left."""
     remove(folder / ENTRIES_NAME)
-    _remove_temporaries(folder)
+    tidy_entries(folder)
 
 
 def _temporaries(folder: Path) -> tuple[Path, Path, Path, Path]:
@@ -242,17 +243,22 @@ def _temporaries(folder: Path) -> tuple[Path, Path, Path, Path]:
     return temporary, packed, sizes, parts
 
 
-def _remove_temporaries(folder: Path) -> None:
+def tidy_entries(folder: Path) -> None:
+    """Remove what an interrupted :func:`build_entries` left beside the finished file, if there is one."""
     for path in _temporaries(folder):
         remove(path)
 
 
 def spacing_of(dataset: PackedFiles) -> int | None:
-    """The spacing of the entry points that are there; None if there are none, or not this dataset's."""
+    """The spacing of the entry points that are there; None if there are none, or not this dataset's.
+
+    Raises:
+        ShardError: the system could not read them, whole as they may be.
+    """
     path = dataset.folder / ENTRIES_NAME
     try:
         return int(_C.Entries(str(path), dataset.index).spacing) if path.exists() else None
-    except FastloadError:
+    except (FormatError, ChecksumError, ShardTruncated):
         return None
 
 

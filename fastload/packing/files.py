@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
@@ -13,15 +14,19 @@ from fastload.errors import FastloadError, PackError
 
 __all__ = [
     "failed_writes_reported",
+    "make_folder",
     "publish",
     "publish_folder",
     "remove",
     "require_space",
+    "sync_files",
     "sync_folder",
     "temporary_of",
 ]
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Of a folder above: another user's, or of a file system without a sync of folders.
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS)
 
 
 def temporary_of(final: Path) -> Path:
@@ -56,9 +61,44 @@ def publish(temporary: Path, final: Path) -> None:
 
 
 def publish_folder(temporary: Path, final: Path) -> None:
-    """Give a finished folder its name; ``final`` may be an empty folder."""
+    """Give a finished folder of any number of files its name, when all of it is on the device.
+
+    ``final`` may be an empty folder.
+    """
+    _sync_file_system(temporary)
     os.replace(temporary, final)
     sync_folder(final.parent)
+
+
+def _sync_file_system(folder: Path) -> None:
+    """All that was written to the folder's file system: one call, where a sync of each of millions of files
+    would take hours."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code), str(folder))
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut does not take away what is published in it: their
+    names must be on the device as well, also those that a killed run has made."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in folder.parents:
+        try:
+            sync_folder(parent)
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                raise
+            break
+
+
+def sync_files(*paths: Path) -> None:
+    """Makes what is in some files survive a power cut."""
+    for path in paths:
+        _sync_file(path)
 
 
 def remove(path: Path) -> None:

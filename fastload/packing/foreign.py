@@ -21,7 +21,7 @@ from fastload.packing.entries import (
     remove_entries,
     write_entries,
 )
-from fastload.packing.files import remove
+from fastload.packing.files import make_folder, remove
 from fastload.packing.foreign_fields import ForeignFields, field_of
 from fastload.packing.foreign_files import braced, find_shards, format_of_file
 from fastload.packing.foreign_job import TABLES, IndexJob, IndexOptions, Source
@@ -81,7 +81,7 @@ def index_files(
     shards, format_name = _found([str(path) for given in paths for path in braced(given)], options)
     folder = Path(output).absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with folder_lock(folder):
             return _index_into(folder, format_name, shards, options, observer, made)
     except OSError as error:

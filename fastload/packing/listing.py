@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fastload.packing.files import sync_files
+
 __all__ = ["ENTRY", "Listing", "ListingWriter", "Totals"]
 
 ENTRY = np.dtype(
@@ -112,6 +114,10 @@ class Listing:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    def sync(self) -> None:
+        """Make it survive a power cut: before anything says that it is there."""
+        sync_files(self._folder / "paths.bin", self._folder / "files.bin")
 
     def __len__(self) -> int:
         return (self._folder / "files.bin").stat().st_size // ENTRY.itemsize

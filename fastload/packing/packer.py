@@ -15,7 +15,7 @@ from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.complete import check_complete, remove_scans
 from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import EntryFacts, entry_facts
-from fastload.packing.files import remove, require_space
+from fastload.packing.files import make_folder, remove, require_space
 from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
@@ -105,7 +105,7 @@ def pack(
     for part in sources:
         target = folder / part.split if part.split else folder
         try:
-            target.mkdir(parents=True, exist_ok=True)
+            make_folder(target)
             with folder_lock(target):
                 results.append(_pack_one(part, target, options, observer))
         except OSError as error:

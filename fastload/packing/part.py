@@ -27,7 +27,9 @@ _AT_ONCE = 1 << 20
 _DAMAGE = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
-def _damaged(path: Path, error: Exception) -> PackError:
+def _damaged(path: Path, error: Exception) -> Exception:
+    if isinstance(error.__context__, OSError):
+        return error.__context__  # zipfile calls damaged what the system could not read
     return PackError(f"{path} is damaged ({error}); pack again with --restart.")
 
 

@@ -58,7 +58,8 @@ class PackPlan:
         return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def write(self, work: Path) -> None:
-        """Publish as ``plan.json``; from then on the work folder can be resumed."""
+        """Publish as ``plan.json``, behind its listing; from then on the work folder can be resumed."""
+        Listing(work).sync()
         final = work / PLAN_NAME
         temporary_of(final).write_text(json.dumps({"version": VERSION, **asdict(self)}), encoding="utf-8")
         publish(temporary_of(final), final)

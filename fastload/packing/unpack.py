@@ -18,7 +18,7 @@ from fastload.packing.annotations.panoptic_unpack import unpack_panoptic
 from fastload.packing.annotations.voc_unpack import unpack_voc
 from fastload.packing.annotations.yolo_unpack import unpack_yolo
 from fastload.packing.fetched import in_windows
-from fastload.packing.files import publish_folder, remove, temporary_of
+from fastload.packing.files import make_folder, publish_folder, remove, temporary_of
 from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.names import ESCAPED, decode_key, encode_key
 from fastload.packing.png_file import png_file
@@ -71,7 +71,7 @@ def unpack(
         raise PackError(f"{final} exists and is not an empty folder; choose another.")
     temporary = temporary_of(final)
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(final.parent)
         remove(temporary)
         temporary.mkdir()
         if as_ is not None:

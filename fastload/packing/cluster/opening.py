@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.packing.files import make_folder
 from fastload.packing.lock import PLAN_LOCK_NAME, Claim, claim, folder_lock, holder_of, share_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import OutputFolder
@@ -84,7 +85,7 @@ def opened(target: Target, options: PackOptions, observer: Observer) -> Iterator
     Raises:
         PackError: the folder is not a pack's, the plan is another one, a pack holds the folder alone.
     """
-    target.output.mkdir(parents=True, exist_ok=True)
+    make_folder(target.output)
     folder = OutputFolder(target.output)
     if folder.state() == "complete":  # asked first: nothing is left beside a dataset that is finished
         yield _complete(target, options)
@@ -126,7 +127,7 @@ def check_identity(plan: PackPlan, source: Source, output: Path | Location, opti
 
 def discard(target: Target) -> None:
     """Throw away what a pack has made in a target; nobody else may be at work there."""
-    target.output.mkdir(parents=True, exist_ok=True)
+    make_folder(target.output)
     with folder_lock(target.output):
         OutputFolder(target.output).discard()
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from fastload._version import __version__
 from fastload.errors import FastloadError, PackError
 from fastload.packing.coefficients import FACTS, FORMS, NOTE, Tally
-from fastload.packing.entries import ensure_entries, remove_entries
+from fastload.packing.entries import ensure_entries, remove_entries, tidy_entries
 from fastload.packing.entry_facts import EntryFacts, entry_facts
 from fastload.packing.files import failed_writes_reported, remove, require_space, sync_folder, temporary_of
 from fastload.packing.lock import folder_lock
@@ -222,6 +222,7 @@ def _settled(folder: OutputFolder, observer: Observer, num_proc: int | None) -> 
     plan = RecodePlan.read(folder.work) if folder.work.exists() else None
     manifest = Manifest.read(folder.path)
     if plan is None:
+        tidy_entries(folder.path)
         remove(folder.work)
         return None
     if manifest.id == plan.source:

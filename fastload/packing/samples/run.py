@@ -14,7 +14,7 @@ from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
 from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import entry_facts
-from fastload.packing.files import publish, remove, require_space, temporary_of
+from fastload.packing.files import make_folder, publish, remove, require_space, temporary_of
 from fastload.packing.lock import folder_lock
 from fastload.packing.options import PackOptions
 from fastload.packing.output import RUN_NAME, OutputFolder
@@ -58,7 +58,7 @@ def pack_given(
         )
     folder = Path(output).absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with folder_lock(folder):
             return _Run(folder, source, schema, options, observer or Observer()).run()
     except OSError as error:
