@@ -21,14 +21,20 @@ __all__ = [
     "FAIL_FROM",
     "KILL_BEFORE",
     "KILL_BEHIND",
+    "SHORT",
+    "TORN",
     "Calls",
     "build",
     "environment",
 ]
 
-COUNT, FAIL, FAIL_FROM, KILL_BEFORE, KILL_BEHIND = 1, 2, 3, 4, 5  # as in failing_calls.c
+# As in failing_calls.c. TORN: half of it is done, and the process is killed; SHORT: half of it is done.
+COUNT, FAIL, FAIL_FROM, KILL_BEFORE, KILL_BEHIND, TORN, SHORT = 1, 2, 3, 4, 5, 6, 7
 #: What changes something on disk.
-CHANGES = "write,pwrite,writev,pwritev,fsync,fdatasync,ftruncate,fallocate,rename,link,unlink,rmdir,mkdir"
+CHANGES = (
+    "write,pwrite,writev,pwritev,sendfile,copy_file_range,fsync,ftruncate,fallocate,rename,link,symlink,unlink,"
+    "rmdir,mkdir"
+)
 
 
 def build(folder: Path) -> Path:
@@ -59,12 +65,34 @@ class Calls:
     def arm(self, calls: str, pattern: str, at: int, what: int, error: int = 0) -> None:
         """From now on the ``at``-th call (from 0) of ``calls`` (names, or ``*``) whose path fits ``pattern``
         fails with ``error``, or kills; with COUNT calls are counted only."""
+        self.disarm()
+        self.also(calls, pattern, at, what, error)
+
+    def disarm(self) -> None:
+        """No rule holds any more."""
+        self._library.failing_calls_disarm()
+
+    def also(self, calls: str, pattern: str, at: int, what: int, error: int = 0) -> None:
+        """A further rule, which begins to count when the one before it has struck."""
         names = calls.encode(), pattern.encode()
-        self._library.failing_calls_arm(*names, ctypes.c_long(at), what, error)
+        self._library.failing_calls_also(*names, ctypes.c_long(at), what, error)
+
+    def log(self, file: Path | None) -> None:
+        """From now on append the names of calls that are counted (COUNT) to ``file``, a line each."""
+        self._library.failing_calls_log(os.fsencode(file) if file else None)
+
+    def trace(self, file: Path | None, pattern: str = "") -> None:
+        """From now on append changes of what fits ``pattern`` to ``file``, as power_loss.py reads them."""
+        self._library.failing_calls_trace(os.fsencode(file) if file else None, pattern.encode())
+
+    @property
+    def struck(self) -> int:
+        """How many rules have struck."""
+        return int(self._library.failing_calls_struck())
 
     @property
     def seen(self) -> int:
-        """How many such calls there have been."""
+        """How many calls of the first rule there have been."""
         return int(self._library.failing_calls_seen())
 
     @property

@@ -26,6 +26,7 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """No fsync in this process: it says nothing here and takes most of the time. The tests of what must
     survive a power cut put their own recorder in its place."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr("fastload.packing.files._sync_file_system", lambda folder: None)
 
 
 @pytest.fixture

@@ -1,0 +1,156 @@
+"""`make faults`: every instrument in its whole form, and what came out of it as docs/measured/faults.md.
+
+``campaign.py [--only NAME,...] [--seed N] [--page FILE]``. Each instrument's result is kept in build/faults
+until it runs again, so that a campaign of some hours can be made in pieces; the page says of each when and of
+which commit it is. Ends with 1 where something was bad.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import failing_calls
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "build" / "faults"
+MEMORY = Path("/dev/shm")  # node caches must be in memory, and packs are renames and unlinks
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """One program.
+
+    Attributes:
+        name: its file's.
+        what: what it attacks, as the page says it.
+        given: beside seed and folder.
+        shim: failing_calls.so is preloaded.
+        disk: its folder is on disk.
+    """
+
+    name: str
+    what: str
+    given: Mapping[str, Any] = field(default_factory=lambda: {"points": 0})
+    shim: bool = False
+    disk: bool = False
+
+
+INSTRUMENTS = (
+    Instrument("call_faults", "calls of libc fail, are cut short or are the last one", shim=True),
+    Instrument("power_faults", "the power is cut at every change on disk", shim=True),
+)
+
+
+def run(instrument: Instrument, seed: int) -> dict[str, Any]:
+    """What one instrument found; kept in build/faults."""
+    program = Path(__file__).with_name(f"{instrument.name}.py")
+    folder = Path(tempfile.mkdtemp(prefix="fastload-faults-", dir=None if instrument.disk else MEMORY))
+    paths = [str(ROOT), str(ROOT / "tests" / "reference"), str(program.parent), str(ROOT / "tests" / "cache")]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    began, commit = time.monotonic(), commit_of()
+    try:
+        if instrument.shim:
+            variables["LD_PRELOAD"] = str(failing_calls.build(folder))
+        given = {**instrument.given, "seed": seed, "folder": str(folder / "work")}
+        command = [sys.executable, str(program), json.dumps(given)]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, env=variables, check=False, cwd=ROOT
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        told = dict(json.loads(done.stdout.splitlines()[-1]))
+    except (ValueError, IndexError):
+        told = {"points": {}, "bad": [[instrument.name, f"ended with {done.returncode} and no result"]]}
+    told |= {"instrument": instrument.name, "seed": seed, "minutes": (time.monotonic() - began) / 60}
+    told |= {"date": datetime.date.today().isoformat(), "commit": commit}
+    KEPT.mkdir(parents=True, exist_ok=True)
+    (KEPT / f"{instrument.name}.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
+    return told
+
+
+def commit_of() -> str:
+    """The commit, and a plus where files differ from it."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
+    return commit.stdout.strip() or "unknown"
+
+
+def page() -> str:
+    """The page of all results that are kept."""
+    known = [each for each in INSTRUMENTS if (KEPT / f"{each.name}.json").exists()]
+    results = {
+        each.name: json.loads((KEPT / f"{each.name}.json").read_text(encoding="utf-8")) for each in known
+    }
+    lines = [
+        "# Faults: the last campaign\n",
+        "Written by `make faults`; `make faults ONLY=NAME SEED=N` repeats one. What each instrument is and",
+        "which promise it attacks is in [reliability.md](../reliability.md).\n",
+        "| instrument | what happens | points | bad | seed | minutes | date | commit |",
+        "|---|---|---:|---:|---:|---:|---|---|",
+    ]
+    for each in known:
+        told = results[each.name]
+        lines.append(
+            f"| {each.name} | {each.what} | {sum(told['points'].values()):,} | {len(told['bad'])} "
+            f"| {told['seed']} | {told['minutes']:.0f} | {told['date']} | {told['commit']} |"
+        )
+    for each in known:
+        lines += ["", f"## {each.name}", "", "| kind | points |", "|---|---:|"]
+        lines += [f"| {kind} | {count:,} |" for kind, count in grouped(results[each.name]["points"]).items()]
+        lines += [f"\nBad: {where}: {what}" for where, what in results[each.name]["bad"]]
+    return "\n".join(lines) + "\n"
+
+
+def grouped(points: Mapping[str, int]) -> dict[str, int]:
+    """Many kinds of points of one verb as one."""
+    if len(points) <= 40:
+        return dict(points)
+    sums: dict[str, int] = {}
+    for kind, count in points.items():
+        first = kind.split(": ")[0]
+        sums[first] = sums.get(first, 0) + count
+    return sums
+
+
+def main() -> int:
+    """Run what was asked for, and write the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="instruments, separated by commas (default: all)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "measured" / "faults.md")
+    given = parser.parse_args()
+    names = [name for name in given.only.split(",") if name]
+    unknown = set(names) - {each.name for each in INSTRUMENTS}
+    if unknown:
+        parser.error(f"no such instrument: {', '.join(sorted(unknown))}; there are "
+                     f"{', '.join(each.name for each in INSTRUMENTS)}")  # fmt: skip
+    bad = 0
+    for each in INSTRUMENTS:
+        if names and each.name not in names:
+            continue
+        told = run(each, given.seed)
+        bad += len(told["bad"])
+        points, minutes = sum(told["points"].values()), told["minutes"]
+        sys.stdout.write(f"{each.name}: {points:,} points, {len(told['bad'])} bad, {minutes:.1f} min\n")
+        sys.stdout.writelines(f"  BAD {where}: {what}\n" for where, what in told["bad"])
+        sys.stdout.flush()
+    given.page.write_text(page(), encoding="utf-8")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
