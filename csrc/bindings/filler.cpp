@@ -61,6 +61,7 @@ nb::dict counts_of(const Filler& filler) {
   result["requests"] = counts.requests;
   result["failed_records"] = counts.failed_records;
   result["claimed_chunks"] = counts.claimed_chunks;
+  result["waits"] = counts.waits ? 1 : 0;
   return result;
 }
 
@@ -124,7 +125,8 @@ void register_filler(nb::module_& m) {
       .def("counts", &counts_of,
            "records and bytes that are wanted and have room (no_room_: have none), found there "
            "(there_), put there (put_), requested from the source (read_bytes, requests); "
-           "failed_records; chunks that others have claimed now.")
+           "failed_records; chunks that others have claimed now, and whether (1) nothing else is "
+           "left.")
       .def("failures", &Filler::failures, "The first (sample id, reason)s.");
   m.def(
       "kept_records", &kept_records, nb::arg("records"), nb::arg("share"),

@@ -50,6 +50,7 @@ __all__ = [
     "clean",
     "create",
     "inspect",
+    "left_bytes",
     "promised_bytes",
     "remove",
     "stripe_names",
@@ -224,8 +225,22 @@ def clean(folder: Folder) -> None:
     for name in names:
         if name.startswith(TEMPORARY):
             remove(folder, name)
-        elif _STRIPE.search(name) and _STRIPE.sub("", name) not in names:
-            _unlink(folder, name)
+    for name in _left(names):
+        _unlink(folder, name)
+
+
+def _left(names: set[str]) -> list[str]:
+    """The stripes that belong to no file."""
+    return [name for name in names if _STRIPE.search(name) and _STRIPE.sub("", name) not in names]
+
+
+def left_bytes(folder: Folder) -> int:
+    """Bytes that stripes without a file have and were promised, which :func:`clean` gives back."""
+    left = 0
+    for name in _left(set(os.listdir(folder.fd))):
+        with contextlib.suppress(OSError):  # removed meanwhile
+            left += os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_size
+    return left
 
 
 def remove(folder: Folder, name: str) -> bool:

@@ -6,14 +6,23 @@ The first process of a node to come makes a file, under the folder's lock; the o
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from fastload._native import _C
-from fastload.cache.files import CacheInfo, attach, create, inspect, promised_bytes, remove
+from fastload.cache.files import (
+    CacheInfo,
+    attach,
+    clean,
+    create,
+    inspect,
+    left_bytes,
+    promised_bytes,
+    remove,
+)
 from fastload.cache.layout import (
     ENTRY,
     HEADER_BYTES,
@@ -27,7 +36,7 @@ from fastload.cache.room import Room, find_room
 from fastload.cache.root import PrivateFolder
 from fastload.cache.sets import cached_sets, remove_stale, set_name
 from fastload.cache.settings import CacheSetting
-from fastload.cache.streams import ENCODED, FIRST, Kept, Streams, Tier, kept_of, tier_of_field
+from fastload.cache.streams import ENCODED, FIRST, Kept, Streams, Tier, kept_of, place_of, tier_of_field
 from fastload.errors import CacheError
 from fastload.machine.sizes import human_bytes
 from fastload.shard.dataset import PackedFiles
@@ -45,6 +54,7 @@ __all__ = [
 ]
 
 _log = logging.getLogger("fastload")
+_RETURN_SECONDS = 1.0  # for memory of removed files that others have open for moments only
 
 
 @dataclass
@@ -114,6 +124,15 @@ class _Survey:
     infos: list[CacheInfo | None]  # the files that there are
     uses: list[bool]  # whether they will do
     decisions: list[Decision]  # for those that will not, or are not there
+    lacking: CacheError | None = None  # what an explicit setting asks for cannot be had
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether room is what is lacking: another process may have just taken it, for this very file."""
+        lacks = (
+            decision.limit == 0 and decision.reason and not decision.nearer for decision in self.decisions
+        )
+        return self.lacking is not None or any(lacks)
 
 
 def no_cache(kept: Sequence[Kept], reason: str, tier: Tier = ENCODED) -> CacheUse:
@@ -204,7 +223,7 @@ class _Opening:
         self._datasets = [dataset for dataset, _ in kept]
         self._setting = setting
         self._tier = tier
-        places = [_place(dataset) for dataset in self._datasets]
+        places = [place_of(dataset) for dataset in self._datasets]
         # Lengths of many millions of records are read where the set may get a cache.
         auto = setting.mode == "auto"
         self._tiers = [
@@ -222,6 +241,8 @@ class _Opening:
                 survey = self._survey(folder)
         except FileNotFoundError:
             survey = self._survey(None)
+        if survey.lacking is not None:
+            raise survey.lacking
         found = zip(survey.infos, survey.uses, strict=True)
         held = sum(info.file_bytes for info, used in found if info is not None and used)
         return held + sum(decision.limit for decision in survey.decisions)
@@ -236,17 +257,34 @@ class _Opening:
             survey = self._survey(None)
         limit = sum(decision.limit for decision in survey.decisions)
         vanished = any(used and use is None for used, use in zip(survey.uses, uses, strict=True))
-        if limit > 0 or vanished:
-            with PrivateFolder(self._setting.folder, create=True) as folder, folder.creating():
-                survey = self._survey(folder)
-                self._attach(folder, survey, uses)
-                self._create(folder, survey, uses)
+        if limit > 0 or vanished or survey.lacks_room:
+            survey = self._make(uses, limit > 0 or vanished) or survey
+        if survey.lacking is not None:
+            raise survey.lacking
         decisions = zip(uses, survey.decisions, strict=True)
         parts = [use or PartUse(None, decision.reason, decision.nearer) for use, decision in decisions]
         for part, tier in zip(parts, self._tiers, strict=True):
             if tier.field is not None:
                 part.reason = f"field {tier.field!r}: {part.reason}"
         return CacheUse(parts, self._tier.name, self._kept)
+
+    def _make(self, uses: list[PartUse | None], create: bool) -> _Survey | None:
+        """Have another look under the folder's lock, and make what is not there. None: without ``create``
+        there is no folder.
+
+        Without the lock, room may be lacking because another process is making the file that is wanted.
+        """
+        try:
+            opened = PrivateFolder(self._setting.folder, create=create)
+        except FileNotFoundError:
+            return None
+        with opened as folder, folder.creating():
+            clean(folder)  # what was left takes room
+            survey = self._survey(folder)
+            self._attach(folder, survey, uses)
+            if survey.lacking is None:
+                self._create(folder, survey, uses)
+        return survey
 
     def _survey(self, folder: PrivateFolder | None) -> _Survey:
         """What is there, and what is to be made in place of what is not."""
@@ -264,7 +302,11 @@ class _Opening:
             return _Survey(parts, infos, uses, [Decision(0, "")] * len(parts))
         freed = sum(i.file_bytes for i, used in zip(infos, uses, strict=True) if i is not None and not used)
         stale = sum(found.size for found in cached_sets(folder) if found.stale) if folder is not None else 0
-        decided = iter(decide(missing, setting, self._room(folder, freed + stale)))
+        left = left_bytes(folder) if folder is not None else 0
+        try:
+            decided = iter(decide(missing, setting, self._room(folder, freed + stale + left)))
+        except CacheError as error:
+            return _Survey(parts, infos, uses, [Decision(0, "")] * len(parts), error)
         return _Survey(parts, infos, uses, [Decision(0, "") if used else next(decided) for used in uses])
 
     def _room(self, folder: PrivateFolder | None, returned: int) -> Room:
@@ -301,6 +343,10 @@ class _Opening:
         for found in remove_stale(folder):
             size = human_bytes(found.bytes)
             _log.warning("removed the stale cache file %s (%s): %s", found.path, size, found.stale)
+        # Who was about to look at a file when it was removed has its memory until then.
+        limit = time.monotonic() + _RETURN_SECONDS
+        while self._room(folder, 0).free < need and time.monotonic() < limit:
+            time.sleep(0.01)
 
 
 def _check(folder: PrivateFolder, setting: CacheSetting, size: int) -> None:
@@ -331,21 +377,6 @@ def _attached(folder: PrivateFolder, name: str) -> PartUse | None:
         return None  # removed meanwhile
     share = f"{human_bytes(file.room_bytes)} of {human_bytes(file.set_bytes)}"
     return PartUse(file, f"using {file.path}, which has room for {share}")
-
-
-def _place(dataset: PackedFiles) -> dict[str, bool]:
-    """Of the shards: whether all lie in memory, whether some are on a network file system or in a store."""
-    if dataset.location is not None:
-        return {"in_memory": False, "remote": True}
-    folders: dict[Path, str] = {}
-    for shard in dataset.manifest.shards:
-        path = dataset.folder / shard.file
-        folders.setdefault(path.parent, str(path))
-    kinds = [_C.file_system(path) for path in folders.values()]
-    return {
-        "in_memory": bool(kinds) and all(kind["in_memory"] for kind in kinds),
-        "remote": any(kind["remote"] for kind in kinds),
-    }
 
 
 def _describe(dataset: PackedFiles, tier: Tier, place: dict[str, bool]) -> Candidate:

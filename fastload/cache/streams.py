@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
+from fastload._native import _C
 from fastload.cache.layout import Contents, encoded
 from fastload.shard.dataset import PackedFiles
 
@@ -24,6 +26,7 @@ __all__ = [
     "Tier",
     "all_streams",
     "kept_of",
+    "place_of",
     "stream_bytes",
     "tier_of_field",
 ]
@@ -54,6 +57,21 @@ class Tier:
 
 
 ENCODED = Tier("encoded", encoded, lambda dataset: dataset.manifest.data_bytes)
+
+
+def place_of(dataset: PackedFiles) -> dict[str, bool]:
+    """Of the shards: whether all lie in memory, whether some are on a network file system or in a store."""
+    if dataset.location is not None:
+        return {"in_memory": False, "remote": True}
+    folders: dict[Path, str] = {}
+    for shard in dataset.manifest.shards:
+        path = dataset.folder / shard.file
+        folders.setdefault(path.parent, str(path))
+    kinds = [_C.file_system(path) for path in folders.values()]
+    return {
+        "in_memory": bool(kinds) and all(kind["in_memory"] for kind in kinds),
+        "remote": any(kind["remote"] for kind in kinds),
+    }
 
 
 def tier_of_field(dataset: PackedFiles, field: str, cheap: bool = False) -> Tier:

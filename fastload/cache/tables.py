@@ -6,6 +6,7 @@ and then whether it is there, and make it if nobody does. Until then they use th
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import weakref
@@ -78,7 +79,11 @@ def _copy_pieces(
 
 
 def start_copies(
-    cache: _C.CacheFile, folder: Path, look_seconds: float = _LOOK_SECONDS, index: str = INDEX_NAME
+    cache: _C.CacheFile,
+    folder: Path,
+    look_seconds: float = _LOOK_SECONDS,
+    index: str = INDEX_NAME,
+    patience: float = math.inf,
 ) -> threading.Thread | None:
     """Have the tables of a dataset copied into its cache, by a thread of this process.
 
@@ -87,6 +92,7 @@ def start_copies(
         folder: the dataset's.
         look_seconds: between two looks whether another process has made a copy.
         index: the name of the dataset's index.
+        patience: seconds after which a table that another process copies is left to that one.
 
     Returns:
         The thread; None where there is nothing to copy, or no thread to be had.
@@ -96,7 +102,7 @@ def start_copies(
     if not wanted or not cache.is_writable:
         return None
     stopping = threading.Event()
-    work = partial(_work, weakref.ref(cache), wanted, look_seconds, stopping)
+    work = partial(_work, weakref.ref(cache), wanted, look_seconds, stopping, patience)
     try:
         return start_beside(work, "fastload-cache", stopping.set)
     except RuntimeError:  # no more threads, or no memory for one: the files are used as they are
@@ -108,8 +114,11 @@ def _work(
     tables: dict[int, Path],
     look_seconds: float,
     stopping: threading.Event,
+    patience: float,
 ) -> None:
     for table, path in tables.items():
-        while not copy_table(reference, table, path, stopping):
+        waited = 0.0
+        while not copy_table(reference, table, path, stopping) and waited < patience:
             if stopping.wait(look_seconds):
                 return
+            waited += look_seconds

@@ -26,6 +26,7 @@ __all__ = ["PAGE_CACHE", "WarmJob", "WarmResult", "plan_jobs", "run_job"]
 PAGE_CACHE = "page cache"
 _POLL_SECONDS = 0.1
 _TABLE_SECONDS = 0.005  # between two looks whether another process has copied a table
+_PATIENCE = 60.0  # seconds for a process that has claimed records, and puts none there
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 Wanted: TypeAlias = Callable[[PackedFiles], Ids | None]
@@ -66,7 +67,7 @@ class WarmResult:
     @property
     def is_whole(self) -> bool:
         """Whether all records that were wanted are warm, but for those that cannot be read."""
-        return self.counts["no_room_records"] == 0
+        return self.counts["no_room_records"] == 0 and self.counts["claimed_records"] == 0
 
 
 def plan_jobs(
@@ -112,6 +113,9 @@ def plan_jobs(
 def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]) -> WarmResult:
     """Warm one dataset; other processes may do the same at the same time, and each record is read once.
 
+    What another one has claimed is waited for as long as any record is put there by anybody, and for a
+    minute more: ``claimed_records`` is what such a process, which may have been stopped, has not put there.
+
     Args:
         threads: that read.
         report: called ten times a second with the counts so far.
@@ -129,23 +133,40 @@ def run_job(job: WarmJob, threads: int, report: Callable[[dict[str, int]], None]
         copying = None
         if job.cache is not None and job.field is None:
             copying = start_copies(
-                job.cache, job.dataset.folder, _TABLE_SECONDS, job.dataset.manifest.index_name
+                job.cache, job.dataset.folder, _TABLE_SECONDS, job.dataset.manifest.index_name, _PATIENCE
             )
-        while not filler.wait(_POLL_SECONDS):
-            report(filler.counts())
+        _wait(filler, job, report)
+        filler.stop()  # where others are not waited for any longer
         if copying is not None:
             copying.join()
     finally:
         filler.stop()
     counts = dict(filler.counts())
     report(counts)
+    warm = counts["there_records"] + counts["put_records"] + counts["failed_records"]
+    counts["claimed_records"] = max(0, counts["records"] - warm)
     counts["no_room_records"] += job.left_out
     return WarmResult(time.monotonic() - began, counts, list(filler.failures()))
 
 
+def _wait(filler: _C.Filler, job: WarmJob, report: Callable[[dict[str, int]], None]) -> None:
+    """Until all is there, or nobody has put anything there for a while that others have claimed."""
+    seen: tuple[int, ...] = ()
+    since = time.monotonic()
+    while not filler.wait(_POLL_SECONDS):
+        counts = filler.counts()
+        report(counts)
+        by_all = job.cache.counts()["ready_records"] if job.cache is not None else 0
+        now = (by_all, *(counts[name] for name in ("there_records", "put_records", "failed_records")))
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif counts["waits"] and time.monotonic() - since > _PATIENCE:
+            return
+
+
 _COUNTS = (
     "records", "bytes", "no_room_records", "no_room_bytes", "there_records", "there_bytes", "put_records",
-    "put_bytes", "read_bytes", "requests", "failed_records", "claimed_chunks",
+    "put_bytes", "read_bytes", "requests", "failed_records", "claimed_chunks", "claimed_records", "waits",
 )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """``fastload warm DATASET...``.
 
 Exit codes: 0 everything that was asked for is warm; 1 an error; 2 wrong usage; 3 a part of it, as far as the
-limit or the memory allows; 4 all but records that cannot be read; 130 interrupted (run again, it goes on).
+limit or the memory allows, or because a process that was stopped has the rest in hand; 4 all but records that
+cannot be read; 130 interrupted (run again, it goes on).
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def add(verbs: Any) -> None:
         "the better one is chosen. Several at once on a node divide the work; killed and run again it "
         "goes on.",
         epilog="Exit codes: 0 all is warm; 1 error; 2 wrong usage; 3 a part, as far as the limit or the "
-        "memory allows; 4 all but records that cannot be read; 130 interrupted.",
+        "memory allows, or a stopped process has the rest; 4 all but records that cannot be read; 130 "
+        "interrupted.",
     )
     parser.add_argument(
         "datasets", metavar="DATASET", nargs="+", type=place, help="packed datasets, or their URLs"
@@ -255,7 +257,7 @@ def _facts(job: WarmJob, result: WarmResult) -> dict[str, Any]:
         "reason": job.reason,
         "whole": result.is_whole,
         "seconds": result.seconds,
-        **{name: counts[name] for name in counts if name != "claimed_chunks"},
+        **{name: counts[name] for name in counts if name not in ("claimed_chunks", "waits")},
         "failures": [{"sample": sample, "reason": reason} for sample, reason in result.failures],
     }
 
@@ -269,8 +271,14 @@ def _lines(job: WarmJob, result: WarmResult) -> list[str]:
         f"after {result.seconds:.1f} s: {human_bytes(counts['put_bytes'])} from the source "
         f"({rate:.2f} GB/s), {human_bytes(counts['there_bytes'])} there already"
     ]
-    if not result.is_whole:
+    if counts["no_room_records"] > 0:
         lines.append(f"  no room for {counted(counts['no_room_records'], 'record')}")
+    if counts["claimed_records"] > 0:
+        lines.append(
+            f"  {counted(counts['claimed_records'], 'record')} claimed by another process, which has put "
+            f"none there for a minute: it may have been stopped. Let it go on or end it ('fuser' tells who "
+            f"has {job.place} open), and warm the set again"
+        )
     for sample, reason in result.failures[:_SHOWN_FAILURES]:
         lines.append(f"  sample {sample}: {reason}")
     if counts["failed_records"] > _SHOWN_FAILURES:

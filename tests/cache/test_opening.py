@@ -329,3 +329,48 @@ def test_the_command_lists_and_clears(
     assert main(["cache", "clear"]) == 0
     assert ": 1 set removed, " in capsys.readouterr().out
     assert files(root) == []
+
+
+@pytest.mark.parametrize("setting", [on(limit=2_000_000), CacheSetting()], ids=["a size", "auto"])
+def test_room_that_another_process_takes_for_the_same_file(
+    root: Path, dataset: PackedDataset, setting: CacheSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It makes the file between our look for the file and our look for room, of which there is none then."""
+    opening = fastload.cache.opening
+    real, others = opening.find_room, []
+
+    def another_makes_it(*_: object, **__: object) -> Room:
+        if not others:
+            monkeypatch.setattr(opening, "find_room", real)
+            others.append(open_cache([dataset], on(limit=2_000_000)))
+            monkeypatch.setattr(opening, "find_room", another_makes_it)
+        return Room(0, 0, 0, "the machine's memory", "Free memory")
+
+    monkeypatch.setattr(opening, "find_room", another_makes_it)
+    use = open_cache([dataset], setting)
+    assert len(others) == 1
+    assert use.files[0] is not None
+    assert use.files[0].path == others[0].files[0].path
+
+
+def test_what_a_killed_process_left_takes_no_room(
+    root: Path, dataset: PackedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stripes of a file that has not got its name, whose memory is as good as promised."""
+    folder = folder_path(root)
+    folder.mkdir(mode=0o700)
+    left = folder / f"{dataset.id}-encoded-1.flc.0"
+    left.touch(mode=0o600)
+    os.truncate(left, 1 << 20)
+
+    def room(*_: object, returned: int = 0) -> Room:
+        free = planned + returned
+        return Room(free, free, 1 << 40, "the machine's memory", "Free memory")
+
+    planned = planned_bytes([dataset], on())
+    monkeypatch.setattr(fastload.cache.opening, "find_room", room)
+    assert planned_bytes([dataset], on(limit=planned)) == planned
+    use = open_cache([dataset], on(limit=planned))
+    assert use.files[0] is not None
+    assert use.files[0].room_records == COUNT
+    assert not left.exists()

@@ -16,9 +16,10 @@ import pytest
 from cache_folder import OpenFolder, claim_first_record
 from plain_pack import plain_pack
 
+import fastload.cache.warming
 from fastload import DataLoader, PackedDataset
 from fastload._native import _C
-from fastload.cache.files import inspect
+from fastload.cache.files import attach, inspect
 from fastload.cache.root import PrivateFolder
 from fastload.cli import main
 
@@ -253,3 +254,30 @@ def test_ctrl_c_ends_it_at_once(
     assert warmer.communicate(timeout=TIMEOUT)[0] == ""
     assert warmer.returncode == 130
     os.close(held)
+
+
+def test_a_process_that_was_stopped_is_not_waited_for_for_ever(
+    root: Path, dataset: PackedDataset, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has claimed records, and a table, and does nothing more."""
+    status, _ = warm(capsys, dataset.folder, "--to", root, "--ranks", "0-0/70")
+    path = next(root.glob("fastload-*/*.flc"))
+    monkeypatch.setattr(fastload.cache.warming, "_PATIENCE", 0.2)
+    held = claim(root)
+    with PrivateFolder(root) as folder:
+        other = attach(folder, path.name)
+    begin, size = other.copy_range(0)
+    if not other.has_copy(0):
+        assert other.claim(begin, begin + size)
+    status, found = warm(capsys, dataset.folder, "--to", root)
+    assert status == 3
+    assert not found["whole"]
+    claimed = found["claimed_records"]
+    assert 0 < claimed <= CHUNK
+    assert ready(root) == COUNT - claimed
+    assert main(["warm", str(dataset.folder), "--to", str(root)]) == 3
+    assert f"{claimed} records claimed by another process, which has put none" in capsys.readouterr().out
+    os.close(held)
+    del other
+    status, found = warm(capsys, dataset.folder, "--to", root)
+    assert (status, found["claimed_records"], ready(root)) == (0, 0, COUNT)

@@ -268,8 +268,8 @@ CacheFile::Found CacheFile::look(uint64_t id) const noexcept {
   const Place place = this->place(id);
   const uint32_t crc = std::atomic_ref(table_[id].crc32c).load(std::memory_order_relaxed);
   const Bytes bytes{data_ + place.offset, stored_length(id, place)};
-  if (is_lost(bytes)) return {};
-  return {bytes, crc, place.width, place.height};
+  if (is_lost(bytes)) return {{}, 0, 0, 0, true};
+  return {bytes, crc, place.width, place.height, true};
 }
 
 bool CacheFile::is_whole(const Segment& segment) noexcept {

@@ -64,6 +64,7 @@ class CacheFile final : public KeptTables, public KeptRecords {
     Bytes bytes;  // a view of the mapping; empty: the record is not there, or was lost
     uint32_t crc32c = 0;
     uint16_t width = 0, height = 0;
+    bool is_ready = false;  // it was when this was looked at: it may have become so since
   };
   // The record of sample `id`, unchecked.
   [[nodiscard]] Found look(uint64_t id) const noexcept;

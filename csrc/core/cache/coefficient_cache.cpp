@@ -62,7 +62,8 @@ Bytes CoefficientCache::find(uint64_t id, const Record& record) noexcept {
   std::atomic<uint64_t>& word = checked_[id / 64];
   const bool known = (word.load(std::memory_order_relaxed) & bit_of(id)) != 0;
   if (found.bytes.empty() || (!known && crc_of(found.bytes, record) != found.crc32c)) {
-    if (file_.is_ready(id)) file_.reject(id);
+    // What has been stored since was not looked at.
+    if (found.is_ready) file_.reject(id);
     file_.count_miss();
     return {};
   }

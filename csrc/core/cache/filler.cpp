@@ -86,11 +86,19 @@ class Filler::Turn {
 
 // A claim that ends with the scope.
 struct Filler::Held {
-  RangeClaims& claims;
+  Filler& filler;
   const Chunk& chunk;
   bool taken = false;
+  bool take() {
+    ++filler.filling_;
+    taken = filler.claims_.claim(chunk.begin, chunk.end);
+    if (!taken) --filler.filling_;
+    return taken;
+  }
   ~Held() {
-    if (taken) claims.release(chunk.begin, chunk.end);
+    if (!taken) return;
+    filler.claims_.release(chunk.begin, chunk.end);
+    --filler.filling_;
   }
 };
 
@@ -188,6 +196,8 @@ Filler::Counts Filler::counts() const {
   counts.failed_records = failed_;
   const std::lock_guard lock(mutex_);
   counts.claimed_chunks = claimed_.size();
+  const bool left = busy_ > 0 || !claimed_.empty();
+  counts.waits = next_ == chunks_.size() && left && filling_ == 0;
   return counts;
 }
 
@@ -259,11 +269,10 @@ bool Filler::next(Chunk& chunk, Turn& turn) {
 bool Filler::visit(const Chunk& chunk, Buffer& buffer, Turn& turn) {
   std::vector<Wanted> wanted = missing(chunk);
   const bool claims = !wanted.empty();
-  Held held{claims_, chunk};  // until the end, however that comes
+  Held held{*this, chunk};  // until the end, however that comes
   if (claims) {
     if (is_hot(wanted.front())) turn.take();
-    held.taken = claims_.claim(chunk.begin, chunk.end);
-    if (!held.taken) return false;
+    if (!held.take()) return false;
     wanted = missing(chunk);  // what was put there before we had the claim
   }
   uint64_t records = 0, bytes = chunk.bytes;

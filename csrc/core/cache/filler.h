@@ -93,6 +93,7 @@ class Filler {
     uint64_t requests = 0;
     uint64_t failed_records = 0;
     uint64_t claimed_chunks = 0;  // that others have claimed now
+    bool waits = false;           // nothing is left to do but what others have claimed
   };
   using Failures = std::vector<std::pair<uint64_t, std::string>>;  // sample id, reason
 
@@ -162,6 +163,7 @@ class Filler {
   size_t busy_ = 0;            // threads with a chunk
   Failures failures_;
   std::atomic<bool> stopping_{false};  // read without it, too
+  std::atomic<size_t> filling_{0};     // threads that have claimed their chunk
 
   std::atomic<uint64_t> there_records_{0}, there_bytes_{0}, put_records_{0}, put_bytes_{0};
   std::atomic<uint64_t> read_bytes_{0}, requests_{0}, failed_{0};
