@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from plain_pack import plain_pack
 
 import fastload.cache.opening
+import fastload.cache.streams
 from fastload import DataLoader, PackedDataset, mix
 from fastload._native import _C
 from fastload.cache.opening import open_cache, planned_bytes
@@ -150,7 +151,7 @@ def remote(monkeypatch: pytest.MonkeyPatch) -> None:
         def file_system(self, path: str) -> dict[str, bool]:
             return {**_C.file_system(path), "in_memory": False, "remote": True}
 
-    monkeypatch.setattr(fastload.cache.opening, "_C", Fake())
+    monkeypatch.setattr(fastload.cache.streams, "_C", Fake())
 
 
 def test_auto_makes_one_for_a_network_file_system(root: Path, dataset: PackedDataset, remote: None) -> None:
