@@ -127,6 +127,30 @@ _LAZY = {
 }
 
 
+def _is_main_interpreter() -> bool:
+    import _thread
+
+    asked = getattr(_thread, "_is_main_interpreter", None)
+    if asked is not None:
+        return bool(asked())
+    try:  # up to Python 3.12
+        import _xxsubinterpreters as interpreters  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:  # a Python that has none
+        return True
+    return bool(interpreters.get_current() == interpreters.get_main())
+
+
+def _check_interpreter() -> None:
+    """Raise ImportError in a subinterpreter, before torch or the extension would hang there, or crash."""
+    if not _is_main_interpreter():
+        raise ImportError(
+            "fastload cannot be imported in a subinterpreter: its threads and torch belong to the process's "
+            "main interpreter. Import it there, or use processes (multiprocessing, ProcessPoolExecutor) in "
+            "place of subinterpreters; under mod_wsgi set 'WSGIApplicationGroup %{GLOBAL}'.",
+            name="fastload",
+        )
+
+
 def _check_built() -> None:
     """Raise ImportError, with what to do, in a source folder whose extension has not been built."""
     from importlib.machinery import PathFinder
@@ -141,6 +165,7 @@ def _check_built() -> None:
         raise ImportError(advice(__path__[0]), name="fastload._C", path=__path__[0])
 
 
+_check_interpreter()
 _check_built()
 
 if not TYPE_CHECKING:  # or type checkers would believe that every name exists
