@@ -7,13 +7,11 @@ torchdata's StatefulDataLoader, where it is installed, brings it here.
 
 from __future__ import annotations
 
-import time
-import traceback
+import os
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from typing import Any
-
-from torch._utils import ExceptionWrapper
 
 # By its module: a program may put our DataLoader into torch.utils.data.
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
@@ -21,14 +19,13 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from fastload.backends.place_state import has_state, stateful_loader
 from fastload.backends.stats import Counts
-from fastload.errors import NotDelivered, StateError
+from fastload.backends.worker_processes import FORKED, disown_after_fork, has_dead_worker, not_delivered
+from fastload.errors import StateError
+from fastload.machine.interrupts import interrupts_kept
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
 
 __all__ = ["StreamBackend", "TorchBackend", "torch_arguments"]
-
-_TORCHS_WORDS = ("DataLoader timed out", "DataLoader worker (pid")
-_DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
 
 
 def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,8 +104,10 @@ class _Passes:
             self.cancel()
             raise
         except Exception as error:
-            lost = _not_delivered(self._iterator, error)
+            lost = not_delivered(self._iterator, error)
             if lost is not None:
+                if has_dead_worker(self._iterator):  # torch would leave out what it had in hand
+                    self.cancel()
                 raise lost from error
             self._next = key._replace(step=key.step + 1)  # of the batch: torch goes on behind it
             raise
@@ -117,42 +116,6 @@ class _Passes:
 
     def cancel(self) -> None:
         self._iterator = None  # torch ends its workers when the iterator is gone
-
-
-def _not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
-    """The error of a batch that did not come from torch's workers; None: the batch itself is an error."""
-    if isinstance(error, RuntimeError) and str(error).startswith(_TORCHS_WORDS):
-        return NotDelivered(str(error))
-    if not isinstance(error, (OSError, EOFError, RuntimeError)) or _is_reraised(error):
-        return None
-    killed = _killed_worker(iterator)
-    if killed is None:
-        return None
-    pid, status = killed
-    return NotDelivered(
-        f"DataLoader worker (pid {pid}) ended with exit status {status} while it handed over a batch."
-    )
-
-
-def _is_reraised(error: Exception) -> bool:
-    """Whether torch's worker caught the error, and torch raises it again here."""
-    frames = traceback.walk_tb(error.__traceback__)
-    return any(frame.f_code is ExceptionWrapper.reraise.__code__ for frame, _ in frames)
-
-
-def _killed_worker(iterator: Any) -> tuple[int, int] | None:
-    """Process id and exit status (-9: SIGKILL) of a dead worker of torch's iterator, after an error.
-
-    torch names a dead worker where it waits for a batch, but not where it fetches the batch's memory from it.
-    """
-    workers = getattr(iterator, "_workers", [])
-    until = time.monotonic() + _DYING_SECONDS
-    while workers and time.monotonic() < until:
-        for worker in workers:
-            if worker.exitcode:
-                return worker.pid, worker.exitcode
-        time.sleep(0.01)
-    return None
 
 
 class _TorchsLoader:
@@ -176,11 +139,18 @@ class _TorchsLoader:
         else:
             self._loader = TorchDataLoader(dataset, **arguments)
         self._passes = _Passes()
+        self._owner = 0  # the process that worker processes belong to; 0: there have been none
         self._prepared: BatchKey | None = None  # torchdata's loader has an iterator for it, or a state
         self._loses_state = has_state(dataset) and not self._is_stateful
 
     def batch(self, key: BatchKey) -> Any:
-        """The batch ``key``, as torch's collate function makes it; StopIteration after the last."""
+        """The batch ``key``, as torch's collate function makes it; StopIteration after the last.
+
+        Raises:
+            StateError: after fork(), where the parent has worker processes.
+        """
+        if self._owner not in (0, os.getpid()):
+            raise StateError(FORKED)
         return self._passes.take(key, self._begin)
 
     def _begin(self, key: BatchKey) -> Iterator[Any]:
@@ -188,10 +158,21 @@ class _TorchsLoader:
             self._loader.load_state_dict({})  # another place after all
             self._prepared = None
         self._aim(key)
-        iterator: Iterator[Any] = iter(self._loader)
+        self._forget_dead()
+        iterator = self._begun()
         if self._prepared is None:
             self._skip(iterator, key)
         self._prepared = None
+        return iterator
+
+    def _begun(self) -> Iterator[Any]:
+        """torch's iterator. Where it forks its workers, and waits for nothing, signals wait."""
+        forks = self._loader.num_workers and not self._is_stateful and self._loader._iterator is None
+        with interrupts_kept() if forks else nullcontext():
+            iterator: Iterator[Any] = iter(self._loader)
+        if self._loader.num_workers:
+            self._owner = os.getpid()
+            disown_after_fork(iterator)
         return iterator
 
     def _aim(self, key: BatchKey) -> None:
@@ -228,6 +209,11 @@ class _TorchsLoader:
     def cancel(self) -> None:
         """End the epoch's iterator and, unless they persist, its workers."""
         self._passes.cancel()
+        self._forget_dead()
+
+    def _forget_dead(self) -> None:
+        if has_dead_worker(self._loader._iterator):
+            self._loader._iterator = None
 
     def close(self) -> None:
         """End the workers."""

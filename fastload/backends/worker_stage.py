@@ -19,7 +19,6 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import torch
-from torch._C import _remove_worker_pids
 from torch.utils.data import DataLoader as TorchLoader  # by name: users replace torch's with ours
 from torch.utils.data import Dataset
 
@@ -28,6 +27,7 @@ from fastload.backends.native import NativeBackend
 from fastload.backends.render import Renderer, Request, Stopped
 from fastload.backends.tail import CallableError, failed
 from fastload.backends.worker_counts import batches_each
+from fastload.backends.worker_processes import FORKED, disown, has_dead_worker, not_delivered
 from fastload.errors import StateError
 from fastload.machine.interrupts import interrupts_kept
 from fastload.machine.threads import started_pool
@@ -200,13 +200,10 @@ class WorkerStage:
         Raises:
             SampleError: a callable failed, or a sample was bad.
             StateError: after fork().
-            RuntimeError: a worker process died, or took more than ``timeout`` seconds.
+            NotDelivered: a worker process died, or took more than ``timeout`` seconds.
         """
         if os.getpid() != self._pid:
-            raise StateError(
-                "This loader was created before fork() and its threads live in the parent process. "
-                "Create the DataLoader in the child."
-            )
+            raise StateError(FORKED)
         if self._iterator is None or self._next != key:
             self.cancel()
             self._begin(key)
@@ -214,6 +211,11 @@ class WorkerStage:
         began = time.perf_counter()
         try:
             done = next(self._iterator)
+        except Exception as error:
+            lost = not_delivered(self._iterator, error)
+            if lost is None:
+                raise
+            raise lost from error
         finally:
             self.waited += time.perf_counter() - began
         self._release(key)
@@ -289,6 +291,8 @@ class WorkerStage:
             elif not self._in_watcher():
                 watched.exception()  # wait for it; its outcome is not wanted
         self._iterator, self._next = None, None  # torch ends its workers when the iterator is gone
+        if has_dead_worker(self._loader._iterator):
+            self._loader._iterator = None
         for pending, _ in self._pending.values():
             assert self._slots is not None
             self._slots.give_back(pending.slot)
@@ -298,12 +302,7 @@ class WorkerStage:
         """In a forked child: threads and workers are the parent's, and go on."""
         for iterator in (self._iterator, getattr(self._loader, "_iterator", None)):
             if iterator is not None:
-                state = vars(iterator)
-                state["_shutdown"] = True  # torch would end them when the iterator is gone
-                if state.get("_worker_pids_set"):
-                    # Torch keeps them by the iterator's address, which an iterator of the child's may get.
-                    _remove_worker_pids(id(iterator))
-                    state["_worker_pids_set"] = False
+                disown(iterator)
         self._iterator, self._next = None, None
         self._pending.clear()
 

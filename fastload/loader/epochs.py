@@ -11,6 +11,7 @@ from fastload.backends.lanes import Lanes
 from fastload.backends.protocol import Backend
 from fastload.backends.stats import ConsumerClock, batch_length
 from fastload.errors import BackendError, DeviceError, NotDelivered, StateError, WorldError
+from fastload.machine.interrupts import raised_by_a_handler
 from fastload.machine.locks import ForkSafeLock
 from fastload.machine.ranges import profiled
 from fastload.prefetch.feeder import BatchKey
@@ -114,26 +115,30 @@ class Epochs:
         epoch = self._sampler.epoch
         return epoch, self._resume[1] if self._resume is not None and self._resume[0] == epoch else 0
 
-    def begin(self, skip: int | None = None) -> BatchKey:
+    def begin(self, iterator: EpochIterator, skip: int | None = None) -> BatchKey:
         """A new epoch; its first batch: where a loaded state says, or batch ``skip`` of the epoch.
 
         What an iteration that was left by ``break`` has in work stays so until the next batch of another one.
         A ``__del__`` would give it back at once, but a KeyboardInterrupt that comes in one is lost.
+
+        A signal's handler may raise in here: the epoch has begun for loader and iterator, or for neither.
+        CPython handles signals when functions are called or have returned, so the last lines call none.
         """
         with self._lock.held():
             self._handshake = self._begin() or self._handshake
             epoch, start = self.upcoming()
             if skip is not None:
                 start = self._sampler.consumed(epoch, 0, skip)
-            self._resume = None
             fix_length = getattr(self._sampler.order, "begin", None)
             if fix_length is not None:
                 fix_length(epoch)
-            self._sampler.epoch = epoch + 1
-            key = BatchKey(epoch, start, 0)
+            key, asked = BatchKey(epoch, start, 0), weakref.ref(iterator)
+            core = getattr(self._sampler, "core", self._sampler)  # whose epoch is no property
             if self._place_state:
                 self.lanes.go_on_with(key, self._place_state)
-                self._place_state = {}
+            self._place_state, self._resume = {}, None
+            self._cursor, self._asked, iterator._key = key, asked, key
+            core.epoch = epoch + 1
             return key
 
     def next(self, iterator: EpochIterator, key: BatchKey) -> Any:
@@ -186,6 +191,13 @@ class Epochs:
         self.lanes.release(iterator)
 
 
+def _is_of_the_batch(error: BaseException) -> bool:
+    """Whether the batch itself is an error, so that the next one follows."""
+    if not isinstance(error, Exception) or isinstance(error, _NOT_OF_THE_BATCH):
+        return False
+    return not raised_by_a_handler(error)
+
+
 class _Outside:
     """Stands for whoever asks for batches without an iterator of ours."""
 
@@ -222,19 +234,25 @@ class EpochIterator:
                 a dataset may.
             NotDelivered: the batch did not come within ``timeout``, or a worker died.
         """
-        with self._lock.held():
-            if self._busy == os.getpid():
-                raise StateError("next() of this iterator is under way in the same thread.")
-            self._busy = os.getpid()
-            try:
-                return self._next()
-            finally:
-                self._busy = 0
+        came: list[BatchKey | None] = [None]
+        try:
+            with self._lock.held():
+                if self._busy == os.getpid():
+                    raise StateError("next() of this iterator is under way in the same thread.")
+                self._busy = os.getpid()
+                try:
+                    return self._next(came)
+                finally:
+                    self._busy = 0
+        except BaseException:
+            if came[0] is not None:
+                self._take_back(came[0])
+            raise
 
-    def _next(self) -> Any:
+    def _next(self, came: list[BatchKey | None]) -> Any:
         if self._over:
             raise StopIteration
-        key = self._key = self._key or self._epochs.begin(self._skip)
+        key = self._key or self._epochs.begin(self, self._skip)
         try:
             batch = self._epochs.next(self, key)
         except StopIteration:
@@ -242,17 +260,25 @@ class EpochIterator:
             self._epochs.end(self)
             raise
         except BaseException as error:
-            if isinstance(error, Exception) and not isinstance(error, _NOT_OF_THE_BATCH):
+            if _is_of_the_batch(error):
                 self._go_on(key)
             self._epochs.lanes.drop(self)
             raise
-        self._go_on(key)
         self._epochs.delivered(batch)
+        came[0] = key
+        self._go_on(key)
         return batch
 
     def _go_on(self, key: BatchKey) -> None:
         self._key = key._replace(step=key.step + 1)
         self._epochs.passed(self, self._key)
+
+    def _take_back(self, key: BatchKey) -> None:
+        """The batch has come, but a signal's handler raises before anybody has it: it comes next again."""
+        with self._lock.held():
+            if self._key in (key, key._replace(step=key.step + 1)):  # else another thread has gone on
+                self._key = key
+                self._epochs.passed(self, key)
 
     def __len__(self) -> int:
         return self._length()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
+
+from fastload.machine.interrupts import interrupts_kept
 
 __all__ = ["start_beside", "started_pool"]
 
@@ -66,12 +65,13 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
 
     A ThreadPoolExecutor starts its threads when work is submitted. If a KeyboardInterrupt comes while it
     does, the new thread is not yet on the list of those that the interpreter ends when it exits, which
-    then waits for it for ever. Here a Ctrl-C waits until they run: a millisecond.
+    then waits for it for ever. Here a Ctrl-C, and what else a handler may raise, waits until they run: a
+    millisecond.
 
     Raises:
         MemoryError: the system gives no more threads.
     """
-    with _interrupts_wait():
+    with interrupts_kept():
         pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
         everyone = threading.Barrier(threads)
         try:
@@ -87,20 +87,3 @@ def started_pool(threads: int, name: str) -> ThreadPoolExecutor:
                 f"the limits of memory (ulimit -v) and of threads (ulimit -u)."
             ) from error
     return pool
-
-
-@contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """SIGINT is handled at the end. Only the main thread handles signals."""
-    former = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(former):
-        yield
-        return
-    noted: list[tuple[Any, ...]] = []
-    signal.signal(signal.SIGINT, lambda *arguments: noted.append(arguments))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, former)
-        if noted:
-            former(*noted[0])

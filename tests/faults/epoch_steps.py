@@ -196,7 +196,8 @@ def perform(point: Point, measured: Measured, folder: Path) -> list[str]:
         if status:
             scene.bad.append(f"at {steps.where}: a child ended with status {status}")
     until = time.monotonic() + LEFT
-    scene.bad += [f"at {steps.where}: {word}" for word in before.left(lambda: time.monotonic() > until)]
+    left = before.left(scene.job, lambda: time.monotonic() > until)
+    scene.bad += [f"at {steps.where}: {word}" for word in left]
     return scene.bad
 
 

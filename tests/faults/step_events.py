@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import gc
+import inspect
 import multiprocessing
 import os
 import signal
@@ -26,6 +27,7 @@ __all__ = ["EVENTS", "Event", "Steps", "by_timer"]
 
 PACKAGE = str(Path(fastload.__file__).parent) + os.sep
 EXIT_CODE = 7
+_STARTS = 8  # a generator's first instructions, in bytes
 _SYS_TGKILL = 234 if os.uname().machine == "x86_64" else 131
 kept: list[Any] = []  # what the interpreter's own end finds alive
 
@@ -45,6 +47,8 @@ class Steps:
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event not in ("call", "c_return") or not frame.f_code.co_filename.startswith(PACKAGE):
             return
+        if event == "call" and frame.f_code.co_flags & inspect.CO_GENERATOR and frame.f_lasti > _STARTS:
+            return  # perhaps it is being closed, which is no such moment
         self.count += 1
         if self.count == self._at and os.getpid() == self._pid:
             sys.setprofile(None)

@@ -1,0 +1,92 @@
+"""Worker processes of torch's iterators: which have died, and whose they are after a fork."""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+import weakref
+from typing import Any
+
+from torch._C import _remove_worker_pids
+from torch._utils import ExceptionWrapper
+
+from fastload.errors import NotDelivered
+
+__all__ = ["FORKED", "disown", "disown_after_fork", "has_dead_worker", "not_delivered"]
+
+FORKED = (
+    "This loader was created before fork() and its threads live in the parent process. "
+    "Create the DataLoader in the child."
+)
+_TORCHS_WORDS = ("DataLoader timed out", "DataLoader worker (pid")
+_DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
+
+_iterators: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def disown_after_fork(iterator: Any) -> None:
+    """In forked children ``iterator`` is not the one whose worker processes end with it."""
+    _iterators.add(iterator)
+
+
+def disown(iterator: Any) -> None:
+    """In a forked child: the workers are the parent's, and go on. torch would end them with the iterator."""
+    state = vars(iterator)
+    state["_shutdown"] = True
+    if state.get("_worker_pids_set"):
+        # Torch keeps them by the iterator's address, which an iterator of the child's may get.
+        _remove_worker_pids(id(iterator))
+        state["_worker_pids_set"] = False
+
+
+def _disown_all() -> None:
+    for iterator in list(_iterators):
+        disown(iterator)
+
+
+os.register_at_fork(after_in_child=_disown_all)
+
+
+def not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
+    """The error of a batch that did not come from torch's workers; None: the batch itself is an error."""
+    if isinstance(error, RuntimeError) and str(error).startswith(_TORCHS_WORDS):
+        return NotDelivered(str(error))
+    if not isinstance(error, (OSError, EOFError, RuntimeError)) or _is_reraised(error):
+        return None
+    try:
+        killed = _killed_worker(iterator)
+    except RuntimeError as other:  # of torch's handler of SIGCHLD, which comes when it likes
+        return NotDelivered(str(other)) if str(other).startswith(_TORCHS_WORDS) else None
+    if killed is None:
+        return None
+    pid, status = killed
+    return NotDelivered(
+        f"DataLoader worker (pid {pid}) ended with exit status {status} while it handed over a batch."
+    )
+
+
+def has_dead_worker(iterator: Any) -> bool:
+    """Whether a worker process of torch's iterator has ended: also persistent ones are of no use then."""
+    return any(worker.exitcode is not None for worker in getattr(iterator, "_workers", []))
+
+
+def _is_reraised(error: Exception) -> bool:
+    """Whether torch's worker caught the error, and torch raises it again here."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code is ExceptionWrapper.reraise.__code__ for frame, _ in frames)
+
+
+def _killed_worker(iterator: Any) -> tuple[int, int] | None:
+    """Process id and exit status (-9: SIGKILL) of a dead worker of torch's iterator, after an error.
+
+    torch names a dead worker where it waits for a batch, but not where it fetches the batch's memory from it.
+    """
+    workers = getattr(iterator, "_workers", [])
+    until = time.monotonic() + _DYING_SECONDS
+    while workers and time.monotonic() < until:
+        for worker in workers:
+            if worker.exitcode:
+                return worker.pid, worker.exitcode
+        time.sleep(0.01)
+    return None
