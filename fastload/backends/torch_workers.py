@@ -19,8 +19,15 @@ from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from fastload.backends.place_state import has_state, stateful_loader
 from fastload.backends.stats import Counts
-from fastload.backends.worker_processes import FORKED, disown_after_fork, has_dead_worker, not_delivered
-from fastload.errors import StateError
+from fastload.backends.worker_processes import (
+    FORKED,
+    Beginning,
+    Parent,
+    disown_after_fork,
+    has_dead_worker,
+    raise_if_not_delivered,
+)
+from fastload.errors import NotDelivered, StateError
 from fastload.machine.interrupts import interrupts_kept
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
@@ -36,6 +43,9 @@ def torch_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     if passed["num_workers"]:
         passed["prefetch_factor"] = arguments["prefetch_factor"]
         passed["persistent_workers"] = arguments["persistent_workers"]
+        passed["worker_init_fn"] = Beginning(
+            Parent.by(passed["multiprocessing_context"]), passed["worker_init_fn"]
+        )
     if not arguments["in_order"]:
         passed["in_order"] = False
     return passed
@@ -104,11 +114,12 @@ class _Passes:
             self.cancel()
             raise
         except Exception as error:
-            lost = not_delivered(self._iterator, error)
-            if lost is not None:
+            try:
+                raise_if_not_delivered(self._iterator, error)
+            except NotDelivered:
                 if has_dead_worker(self._iterator):  # torch would leave out what it had in hand
                     self.cancel()
-                raise lost from error
+                raise
             self._next = key._replace(step=key.step + 1)  # of the batch: torch goes on behind it
             raise
         self._next = key._replace(step=key.step + 1)

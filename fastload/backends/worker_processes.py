@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import time
 import traceback
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from torch._C import _remove_worker_pids
@@ -13,7 +15,15 @@ from torch._utils import ExceptionWrapper
 
 from fastload.errors import NotDelivered
 
-__all__ = ["FORKED", "disown", "disown_after_fork", "has_dead_worker", "not_delivered"]
+__all__ = [
+    "FORKED",
+    "Beginning",
+    "Parent",
+    "disown",
+    "disown_after_fork",
+    "has_dead_worker",
+    "raise_if_not_delivered",
+]
 
 FORKED = (
     "This loader was created before fork() and its threads live in the parent process. "
@@ -21,6 +31,51 @@ FORKED = (
 )
 _TORCHS_WORDS = ("DataLoader timed out", "DataLoader worker (pid")
 _DYING_SECONDS = 0.5  # from a killed process's closed sockets to its exit status
+
+
+class Parent:
+    """The parent of a worker process, as that sees it. Made in the parent.
+
+    Args:
+        by_server: processes are forked by multiprocessing's fork server, whose children they are.
+    """
+
+    def __init__(self, by_server: bool) -> None:
+        self._by_server = by_server
+
+    @classmethod
+    def by(cls, context: Any) -> Parent:
+        """For workers that are started by ``context``: a name, one of multiprocessing's, or None."""
+        if not isinstance(context, str):
+            context = (context or multiprocessing).get_start_method(allow_none=True)
+        return cls((context or multiprocessing.get_all_start_methods()[0]) == "forkserver")
+
+    def is_gone(self) -> bool:
+        """Whether it has ended. torch's workers compare their parent with the one that they began with, which
+        may not be theirs any more."""
+        parent = multiprocessing.parent_process()
+        if parent is None:
+            return False
+        return not parent.is_alive() or (not self._by_server and os.getppid() != parent.pid)
+
+
+class Beginning:
+    """What a worker process does first: ``given``, if it has a parent that could want anything.
+
+    Args:
+        parent: of the worker.
+        given: torch's ``worker_init_fn``.
+    """
+
+    def __init__(self, parent: Parent, given: Callable[[int], Any] | None) -> None:
+        self._parent, self._given = parent, given
+
+    def __call__(self, worker: int) -> None:
+        if self._parent.is_gone():
+            os._exit(1)
+        if self._given is not None:
+            self._given(worker)
+
 
 _iterators: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -48,7 +103,17 @@ def _disown_all() -> None:
 os.register_at_fork(after_in_child=_disown_all)
 
 
-def not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
+def raise_if_not_delivered(iterator: Any, error: Exception) -> None:
+    """Raise NotDelivered from ``error`` where that means that a batch did not come from torch's workers."""
+    lost = _not_delivered(iterator, error)
+    try:
+        if lost is not None:
+            raise lost from error
+    finally:
+        del lost  # or the error would hold this frame, and this frame the error and the iterator
+
+
+def _not_delivered(iterator: Any, error: Exception) -> NotDelivered | None:
     """The error of a batch that did not come from torch's workers; None: the batch itself is an error."""
     if isinstance(error, RuntimeError) and str(error).startswith(_TORCHS_WORDS):
         return NotDelivered(str(error))

@@ -27,7 +27,14 @@ from fastload.backends.native import NativeBackend
 from fastload.backends.render import Renderer, Request, Stopped
 from fastload.backends.tail import CallableError, failed
 from fastload.backends.worker_counts import batches_each
-from fastload.backends.worker_processes import FORKED, disown, has_dead_worker, not_delivered
+from fastload.backends.worker_processes import (
+    FORKED,
+    Beginning,
+    Parent,
+    disown,
+    has_dead_worker,
+    raise_if_not_delivered,
+)
 from fastload.errors import StateError
 from fastload.machine.interrupts import interrupts_kept
 from fastload.machine.threads import started_pool
@@ -89,7 +96,8 @@ class _Failure(NamedTuple):
 class _Bench(Dataset[Any]):
     """What the worker processes have: a torch Dataset whose "samples" are whole batches, by their work."""
 
-    def __init__(self, parts: Parts, slots: SharedSlots | None, ready: list[Any]) -> None:
+    def __init__(self, parts: Parts, slots: SharedSlots | None, ready: list[Any], parent: Parent) -> None:
+        self._parent = parent
         self._tail = parts.tail
         self._renderer = parts.source if isinstance(parts.source, Renderer) else None
         self._slots = slots
@@ -114,9 +122,8 @@ class _Bench(Dataset[Any]):
             return _Done(None, faults, _Failure.of(error))
 
     def _wait(self, work: _Work) -> SharedSlot | None:
-        parent = os.getppid()
         while not self._ready[work.slot].acquire(timeout=_PARENT_SECONDS):
-            if os.getppid() != parent:
+            if self._parent.is_gone():
                 return None
         assert self._slots is not None
         return self._slots.view(work.slot, len(work.request.ids))
@@ -171,10 +178,10 @@ class WorkerStage:
         self._watcher = started_pool(1, "fastload-watcher") if slots is not None else None
         self._works = _Works(self)
         self._first: BatchKey | None = None
-        options = parts.options
+        options, parent = parts.options, Parent.by(context)
         with _quiet():
             self._loader = TorchLoader(
-                _Bench(parts, slots, self._ready),
+                _Bench(parts, slots, self._ready, parent),
                 sampler=self._works,
                 batch_size=None,
                 collate_fn=_as_is,
@@ -183,7 +190,7 @@ class WorkerStage:
                 persistent_workers=options.persistent_workers,
                 pin_memory=options.pin_memory and torch.cuda.is_available(),
                 timeout=options.timeout,
-                worker_init_fn=options.worker_init_fn,
+                worker_init_fn=Beginning(parent, options.worker_init_fn),
                 multiprocessing_context=context,
                 generator=torch.Generator(),  # else it draws from the model's
             )
@@ -212,10 +219,8 @@ class WorkerStage:
         try:
             done = next(self._iterator)
         except Exception as error:
-            lost = not_delivered(self._iterator, error)
-            if lost is None:
-                raise
-            raise lost from error
+            raise_if_not_delivered(self._iterator, error)
+            raise
         finally:
             self.waited += time.perf_counter() - began
         self._release(key)

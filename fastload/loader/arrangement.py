@@ -247,18 +247,17 @@ class Arrangement:
         return after_engine(backend, self._collation, self._text, self.dataset, sampler.core, self.options)
 
     def before_iteration(self, sampler: RankSampler) -> Handshake | None:
-        """The handshake with the other ranks, if it is the first iteration.
+        """The handshake with the other ranks, which the first iteration makes.
 
         Raises:
             WorldError: the world is not the one of the first iteration.
             StateError, ValueError: see :meth:`_check_epoch`.
         """
-        meeting = None
-        if self.beginning.has_begun:
+        if (meeting := self.beginning.meeting) is None or self._fixed is None:
+            meeting = self.begin(sampler)
+        else:
             self.beginning.check()
             self.check_dataset()
-        else:
-            meeting = self.begin(sampler)
         epoch, position = sampler.place
         if self.kind is not Kind.STREAM:
             self._check_epoch(sampler.core, epoch, position)
@@ -271,7 +270,8 @@ class Arrangement:
             WorldError: see :meth:`fastload.loader.beginning.Beginning.fix`.
         """
         self.check_dataset()
-        meeting = self.beginning.fix(partial(self._handshake, sampler), self.is_random)
+        meeting = self.beginning.meeting  # one that a signal's handler left behind, which raised below
+        meeting = meeting or self.beginning.fix(partial(self._handshake, sampler), self.is_random)
         self._fixed = self._now()
         return meeting
 

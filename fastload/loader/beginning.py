@@ -46,6 +46,8 @@ class Beginning:
         self._group = group
         self._generator = generator
         self._fixed: World | None = None
+        #: The handshake with the other ranks, once they are fixed.
+        self.meeting: Handshake | None = None
         #: The seed, if it is known.
         self.seed = seed
 
@@ -102,7 +104,8 @@ class Beginning:
         world = self._find()
         meeting = handshake(world)
         self.seed = self._agreed(meeting, world, is_random)
-        self._fixed = world
+        # At once, also for a signal's handler that raises: who has begun has met.
+        self.meeting, self._fixed = meeting, world
         return meeting
 
     def _drawn(self) -> int:

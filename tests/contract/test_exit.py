@@ -43,7 +43,7 @@ TEXTS = {
     "error": "RuntimeError: the training step failed",
     "interrupt": "KeyboardInterrupt",
     "worker_error": " is bad",
-    "worker_kill": "RuntimeError: DataLoader worker (pid",
+    "worker_kill": ": DataLoader worker (pid",  # a RuntimeError of torch's handler, or NotDelivered
 }
 
 

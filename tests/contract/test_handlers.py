@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 import torch
+from process import in_child
 
 from fastload import DataLoader
 from fastload import transforms as T
+from fastload.backends.worker_processes import Beginning, Parent
 from fastload.errors import NotDelivered
 from fastload.machine.interrupts import interrupts_kept, raised_by_a_handler
 
@@ -139,6 +142,25 @@ def test_an_error_of_a_handler_is_not_the_batchs(folder: Path, monkeypatch: pyte
     assert got == wanted
 
 
+def test_a_handler_that_raises_while_the_loader_begins(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rank and seed are fixed by then; the handshake that belongs to them is not lost."""
+    signal.signal(signal.SIGUSR1, come)
+    with DataLoader(folder, 4, num_workers=1, transform=T.CenterCrop(8)) as loader:
+        now = type(loader._arranged)._now
+
+        def interrupted(self: Any) -> Any:
+            if self.beginning.has_begun:
+                monkeypatch.undo()
+                signal.raise_signal(signal.SIGUSR1)
+            return now(self)
+
+        monkeypatch.setattr(type(loader._arranged), "_now", interrupted)
+        iterator = iter(loader)
+        with pytest.raises(Came):
+            next(iterator)
+        assert sum(len(labels) for _, labels in iterator) == 52
+
+
 def brighten(image: torch.Tensor) -> torch.Tensor:
     return image + 1
 
@@ -146,6 +168,25 @@ def brighten(image: torch.Tensor) -> torch.Tensor:
 def rest(iterator: Iterator[Any], got: list[list[int]]) -> None:
     for _, labels in iterator:
         got.append(labels.tolist())
+
+
+def ended_by_itself() -> None:
+    """A worker whose parent was killed before it began: its parent is another process by now."""
+    parent = Parent(by_server=False)
+    process = multiprocessing.get_context("fork").Process(target=begin_without_parent, args=(parent,))
+    process.start()
+    process.join()
+    os._exit(process.exitcode or 0)
+
+
+def begin_without_parent(parent: Parent) -> None:
+    os.getppid = lambda: 1  # type: ignore[method-assign]
+    Beginning(parent, None)(0)
+
+
+def test_a_worker_that_begins_without_its_parent_ends() -> None:
+    """torch's watchdog compares with the parent that it began with, here the wrong one already."""
+    assert in_child(ended_by_itself) == 1
 
 
 @pytest.mark.filterwarnings("ignore::fastload.errors.SlowPathWarning")

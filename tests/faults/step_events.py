@@ -268,6 +268,7 @@ EVENTS: dict[str, Event] = {
     "error": Event(leaves(lambda: Interrupted("the step failed")), status=1, quiet=False),
     "at_once": Event(lambda scene: os._exit(EXIT_CODE), status=EXIT_CODE),
     "at_exit": Event(goes_on_at_exit, status=EXIT_CODE),
-    "daemon_thread": Event(beside, status=EXIT_CODE),
-    "killed": Event(_kill, status=-signal.SIGKILL),
+    # Not quiet: nanobind names what the frames of a thread hold that the interpreter ends.
+    "daemon_thread": Event(beside, status=EXIT_CODE, quiet=False),
+    "killed": Event(_kill, status=-signal.SIGKILL, quiet=False),  # torch's workers may miss a pipe
 }

@@ -122,7 +122,7 @@ class Job:
         self.loader: DataLoader | None = None
         self.iterator: Iterator[Any] | None = None
         self.state: dict[str, Any] | None = None  # to be loaded
-        self.looked_back = False
+        self.looked_back = self.over = False
         self.in_hand: Any = None  # a batch that has come, and is not counted yet
         self.interruptions: list[str] = []
         #: Called with the number of batches so far, in the loop's body.
@@ -132,7 +132,9 @@ class Job:
         """Both epochs; whatever is raised of ``interruptions`` is survived."""
         while True:
             try:
-                self.consume()
+                if not self.over:
+                    self.consume()
+                    self.over = True
                 self.finish()
                 return
             except interruptions as error:
@@ -186,7 +188,7 @@ class Job:
     def recover(self, interruptions: tuple[type[BaseException], ...]) -> None:
         """What a program does that was interrupted and goes on."""
         self.take()
-        if self.loader is None:
+        if self.loader is None or self.over:
             return
         if self.recovery == "iterator" and self.iterator is not None:
             return
@@ -234,7 +236,7 @@ class Holdings:
             gc.collect()
             more = {name for task, name in tasks().items() if task not in self.tasks}
             files = self._files() - self.files
-            if job.kind == "torch_dataset" and job.interruptions:
+            if job.kind in WITH_WORKERS and job.interruptions:
                 files = 0  # an interrupt within torch's own clearing up leaves pipes
             if not more and files <= 0:
                 return []
