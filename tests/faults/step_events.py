@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from step_jobs import WITH_WORKERS, Interrupted, Job, after_fork
+from step_jobs import KINDS, WITH_WORKERS, Interrupted, Job, after_fork
 
 import fastload
 
@@ -269,6 +269,13 @@ EVENTS: dict[str, Event] = {
     "at_once": Event(lambda scene: os._exit(EXIT_CODE), status=EXIT_CODE),
     "at_exit": Event(goes_on_at_exit, status=EXIT_CODE),
     # Not quiet: nanobind names what the frames of a thread hold that the interpreter ends.
-    "daemon_thread": Event(beside, status=EXIT_CODE, quiet=False),
+    # And where batches are made by torch's functions, one of those may end the process: up to Python 3.13
+    # their C++ is unwound, "terminate called without an active exception".
+    "daemon_thread": Event(
+        beside,
+        status=EXIT_CODE,
+        quiet=False,
+        kinds=tuple(kind for kind in KINDS if kind not in ("batch_transform", "device")),
+    ),
     "killed": Event(_kill, status=-signal.SIGKILL, quiet=False),  # torch's workers may miss a pipe
 }
