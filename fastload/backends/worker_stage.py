@@ -231,8 +231,12 @@ class WorkerStage:
 
     def _begin(self, key: BatchKey) -> None:
         self._first = key
-        with _quiet(), interrupts_kept():
-            self._iterator = iter(self._loader)
+        try:
+            with _quiet(), interrupts_kept():
+                self._iterator = iter(self._loader)
+        except Exception as error:  # persistent workers are asked whether they are there
+            raise_if_not_delivered(self._loader._iterator, error)
+            raise
 
     def _end(self) -> None:
         """The epoch is through: let torch see it, so that it ends workers that do not persist."""

@@ -39,7 +39,7 @@ gc.freeze()
 from cache_folder import MEMORY  # noqa: E402
 from process import HANG  # noqa: E402
 from step_events import EVENTS, Scene, Steps, by_timer  # noqa: E402
-from step_jobs import KINDS, Holdings, Job, expected, pack  # noqa: E402
+from step_jobs import KINDS, WITH_WORKERS, Holdings, Job, expected, pack  # noqa: E402
 
 __all__ = ["Point", "choose", "main", "run_points"]
 
@@ -249,7 +249,9 @@ def judged(run: Running, folder: Path) -> list[str]:
     if run.status != wanted and not (wanted < 0 and run.status == 0):
         bad.append(f"exit status {run.status}, not {wanted}")
     bad += [f"it said {word!r}" for word in FATAL if word in said]
-    if said and (event.quiet or bad):
+    # torch's workers, and the threads that serve them memory, say so when the other side has gone.
+    quiet = event.quiet and not (event.status is not None and point.kind in WITH_WORKERS)
+    if said and (quiet or bad):
         bad.append(f"it said: {said[-3000:]}")
     for path in Path("/dev/shm").glob(f"*_{run.pid}_*"):
         bad.append(f"left {path}")
