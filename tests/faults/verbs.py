@@ -16,15 +16,17 @@ from typing import Any
 
 import field_samples
 import numpy as np
+import recode_sets
 from annotated_trees import write_yolo
 from decode_images import encode, photo
 from pack_trees import make_tree, snapshot
 from plain_pack import plain_pack
 
 import fastload
-from fastload import Cache, DataLoader, PackedDataset
+from fastload import Cache, DataLoader
 from fastload.cli import main as command_line
 from fastload.packing import PackOptions, pack
+from fastload.packing.recode.run import recode
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME
 
@@ -118,6 +120,17 @@ def nothing(place: Place) -> None:
     """No source, or nothing before a run."""
 
 
+def fields(format_name: str, form: str | None = None) -> Callable[[Place], None]:
+    """A set of pictures in two fields, beside others."""
+
+    def prepare(place: Place) -> None:
+        recode_sets.field_set(place.source, format_name, recode_sets.pictures())
+        if form is not None:
+            recode(place.source, form, 1)
+
+    return prepare
+
+
 def complete(place: Place) -> None:
     """The source, and the same command's result is there."""
     make_tree(place.source, pictures())
@@ -184,17 +197,10 @@ def whole_or_not_there(place: Place) -> str:
 def as_before(place: Place) -> str:
     """A set that is changed in place is whole at any moment."""
     try:
-        if _decoded(place.output) != _decoded(place.source):
-            return "records have other values"
+        before, now = contents(place.source), contents(place.output)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return ""
-
-
-def _decoded(folder: Path) -> list[bytes]:
-    """The pictures' files, whatever form their records have."""
-    dataset = PackedDataset(folder)
-    return [np.asarray(dataset[i][0]).tobytes() for i in range(len(dataset))]
+    return "" if before == now else "records have other values"
 
 
 def cli(*words: object) -> int:
@@ -213,12 +219,20 @@ def packing(name: str, *options: object, source: Callable[[Place], None] = tree)
     return Verb(name, source, nothing, run, whole_or_not_there)
 
 
-def indexing(format_name: str) -> Verb:
+def indexed(*options: object) -> Callable[[Place], int]:
     def run(place: Place) -> int:
         shards = sorted(place.source.glob("source-*"))
-        return cli("index", *shards, "--output", place.output, "--num-proc", 1)
+        return cli("index", *shards, "--output", place.output, "--num-proc", 1, *options)
 
-    return Verb(f"index {format_name}", packed(format_name), nothing, run, whole_or_not_there)
+    return run
+
+
+def indexing(format_name: str) -> Verb:
+    return Verb(f"index {format_name}", packed(format_name), nothing, indexed(), whole_or_not_there)
+
+
+def index_once(place: Place) -> None:
+    assert indexed()(place) == 0
 
 
 def entries_anew(place: Place) -> int:
@@ -264,12 +278,6 @@ def cache_state(place: Place) -> Any:
     return sorted(str(p.relative_to(place.work)) for p in place.work.rglob("*") if p.is_file())
 
 
-@lru_cache
-def truth(folder: Path) -> dict[int, bytes]:
-    """The pictures of a set, by number."""
-    return dict(enumerate(_decoded(folder)))
-
-
 def trained(**options: Any) -> Callable[[Place], int]:
     """Two epochs, every value compared with the set's own."""
 
@@ -310,9 +318,12 @@ VERBS = {
         Verb("pack of touched files", complete, copy_touched, PACKED.run, whole_or_not_there),
         Verb("pack in shares", tree, nothing, in_shares, whole_or_not_there),
         *(indexing(name) for name in FORMATS),
+        Verb("index --restart", packed("arrow"), index_once, indexed("--restart"), whole_or_not_there),
         Verb("entries", packed("arrow", entries=None), copy_source, entries_anew, as_before),
         Verb("recode", packed("arrow"), copy_source, recoded("--coefficients"), as_before),
         Verb("recode --jpeg", packed("lmdb", coefficients="fast"), copy_source, recoded("--jpeg"), as_before),
+        Verb("recode fields", fields("lmdb"), copy_source, recoded("--coefficients"), as_before),
+        Verb("recode fields --jpeg", fields("hdf5", "small"), copy_source, recoded("--jpeg"), as_before),
         Verb("unpack", packed("hdf5"), nothing, unpacked(), refuses_twice=True),
         Verb("warm", packed("arrow"), nothing, warmed(), final=cache_state, durable=False),
         Verb("train", raw, nothing, trained(cache="off"), final=cache_state, durable=False),

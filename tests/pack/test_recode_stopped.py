@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import shutil
@@ -15,7 +14,6 @@ from typing import Any
 import pytest
 from pack_trees import command, environment, make_tree, snapshot
 from recode_sets import contents, field_set, stored
-from test_kill_points import check, driven
 
 from fastload.errors import ChecksumError, PackError
 from fastload.packing import PackOptions, pack
@@ -26,30 +24,6 @@ from fastload.packing.recode.plan import files_of
 from fastload.packing.recode.run import recode
 from fastload.packing.verify import verify
 from fastload.shard.dataset import PackedFiles
-
-
-@pytest.mark.parametrize("form", ["fast", None], ids=["to records", "back"])
-def test_killed_anywhere_the_set_is_whole(
-    jpegs: dict[str, bytes], tmp_path: Path, format_name: str, form: str | None
-) -> None:
-    folder = field_set(tmp_path / "source", format_name, jpegs)
-    if form is None:
-        recode(folder, "small", 1)
-    task: dict[str, Any] = {"command": "recode", "source": str(folder), "form": form, "format": format_name}
-    found = driven(tmp_path, points=30, **task)
-    assert found["calls"] >= 100
-    check(found, 20)
-
-
-def test_a_failing_write_leaves_the_set_whole(
-    jpegs: dict[str, bytes], tmp_path: Path, format_name: str
-) -> None:
-    folder = field_set(tmp_path / "source", format_name, jpegs)
-    task: dict[str, Any] = {"command": "recode", "source": str(folder), "form": "fast", "format": format_name}
-    calls = "write,pwrite,writev,ftruncate,rename"
-    found = driven(tmp_path, points=16, errno=errno.EIO, calls=calls, **task)
-    check(found, 9)
-    assert found["words"]
 
 
 def test_all_is_on_the_device_before_the_switch_and_nothing_goes_before_it(

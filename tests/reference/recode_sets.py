@@ -19,6 +19,11 @@ from fastload.shard.dataset import PackedFiles
 
 @pytest.fixture
 def jpegs() -> dict[str, bytes]:
+    """See :func:`pictures`."""
+    return pictures()
+
+
+def pictures() -> dict[str, bytes]:
     """JPEGs, one that can be no record, and a PNG."""
     made = {f"c/{i:02d}.jpg": encode(photo(60 + i, 50, i), "JPEG", subsampling=i % 3) for i in range(12)}
     made["d/0.jpg"] = encode(photo(60, 50), "JPEG", "CMYK")
