@@ -12,6 +12,7 @@ __all__ = ["LoaderState"]
 
 VERSION = 1
 _OPTIONAL = "global_batch"
+_MOST = {"length": 2**63, "seed": 2**64, "epoch": 2**63, "position": 2**63, _OPTIONAL: 2**63}
 
 
 @dataclass(frozen=True)
@@ -58,22 +59,24 @@ class LoaderState:
         names = {field.name for field in fields(cls)}
         if not isinstance(state, Mapping):
             raise StateError(
-                f"A loader state is a dict, as state_dict() gives it. Found: {state!r}, of type "
+                f"A loader state is a dict, as state_dict() gives it. Found: {state!r:.200}, of type "
                 f"{type(state).__name__}."
             )
         if {*state, _OPTIONAL} != names:
             wanted = sorted(names - {_OPTIONAL})
-            raise StateError(f"Not a loader state: expected the keys {wanted}. Found: {sorted(state)}.")
+            found = f"{sorted(map(str, state))}"
+            raise StateError(f"Not a loader state: expected the keys {wanted}. Found: {found:.400}.")
         if state["version"] != VERSION:
-            raise StateError(f"Loader state version must be {VERSION}. Found: {state['version']}.")
-        for name in ("length", "seed", "epoch", "position"):
-            if name == "seed" and state[name] is None:
+            raise StateError(f"Loader state version must be {VERSION}. Found: {state['version']!r:.80}.")
+        for name, most in _MOST.items():
+            value, least = state.get(name), int(name == _OPTIONAL)
+            if value is None and name in ("seed", _OPTIONAL):
                 continue
-            if not isinstance(state[name], int) or state[name] < 0:
-                raise StateError(f"{name} of a loader state must be an integer >= 0. Found: {state[name]!r}.")
-        size = state.get(_OPTIONAL)
-        if size is not None and not (isinstance(size, int) and size >= 1):
-            raise StateError(f"{_OPTIONAL} of a loader state must be an integer >= 1. Found: {size!r}.")
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value < most:
+                raise StateError(
+                    f"{name} of a loader state must be an integer >= {least} and < "
+                    f"2**{most.bit_length() - 1}. Found: {value!r:.80}."
+                )
         return cls(**state)
 
     def check_fits(self, other: LoaderState, same_as: Sequence[str] = ()) -> None:
@@ -87,7 +90,7 @@ class LoaderState:
         """
         names = ("dataset", "length", "seed", "shuffle")
         differences = [
-            f"{name} was {getattr(other, name)!r}, is {getattr(self, name)!r}"
+            f"{name} was {getattr(other, name)!r:.200}, is {getattr(self, name)!r}"
             for name in names
             if getattr(self, name) != getattr(other, name)
             and (name != "seed" or other.seed is not None)

@@ -17,7 +17,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.cache.disk_layout import HEADER_BYTES, LIVE_BYTES, TIER_HEADER, SlotPlan, read_header
-from fastload.cache.files import DATA_SUFFIX, CacheInfo
+from fastload.cache.files import DATA_SUFFIX, CacheInfo, said
 from fastload.cache.layout import Contents
 from fastload.cache.root import Folder, lock, lock_alone, open_private, unnamed
 from fastload.errors import CacheError, FastloadError
@@ -46,8 +46,8 @@ def attach_tier(folder: Folder, name: str) -> _C.DiskTier:
             if time.monotonic() > limit:
                 raise CacheError(f"{path} has been locked for {_ATTACH_SECONDS:g} s.")
             time.sleep(0.01)
-        tier = _attached(descriptor, path, alone)
-        descriptor = -1
+        handed, descriptor = descriptor, -1  # closed by who gets it, whatever comes of it
+        tier = _attached(handed, path, alone)
         fcntl.flock(kept, fcntl.LOCK_SH)
         return tier
     finally:
@@ -115,13 +115,13 @@ def inspect_tier(folder: Folder, name: str) -> CacheInfo:
     except FileNotFoundError:
         raise CacheError(f"{data} is not there. Remove the rest with 'fastload cache clear'.") from None
     _check_size(data, found, int(header["data_size"]))
-    source = head[TIER_HEADER.itemsize : TIER_HEADER.itemsize + int(header["source_bytes"])]
+    words = said(head, TIER_HEADER.itemsize, header, path)
     held = np.frombuffer(live, "<u8", 2, 8)
     return CacheInfo(
         path=path,
-        dataset_id=header["dataset_id"].decode(),
-        tier=f"disk, {header['tier'].decode()}",
-        source=Path(os.fsdecode(source)),
+        dataset_id=words[0],
+        tier=f"disk, {words[1]}",
+        source=words[2],
         version=(int(header["major"]), int(header["minor"])),
         file_bytes=int(header["file_size"]) + int(header["data_size"]),
         limit=int(header["limit"]),

@@ -53,6 +53,7 @@ __all__ = [
     "left_bytes",
     "promised_bytes",
     "remove",
+    "said",
     "stripe_names",
 ]
 
@@ -312,13 +313,13 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         )
     header = np.frombuffer(head, HEADER, 1)[0]
     check_sizes(header, folder.path / name, folder.fd)
-    source = head[HEADER.itemsize : HEADER.itemsize + int(header["source_bytes"])]
+    dataset_id, tier, source = said(head, HEADER.itemsize, header, folder.path / name)
     ready = np.frombuffer(live, "<u8", 2, 64)
     return CacheInfo(
         path=folder.path / name,
-        dataset_id=header["dataset_id"].decode(),
-        tier=header["tier"].decode(),
-        source=Path(os.fsdecode(source)),
+        dataset_id=dataset_id,
+        tier=tier,
+        source=source,
         version=(int(header["major"]), int(header["minor"])),
         file_bytes=int(header["file_size"]),
         limit=int(header["limit"]),
@@ -331,6 +332,28 @@ def inspect(folder: Folder, name: str) -> CacheInfo:
         ready_bytes=int(ready[1]),
         in_use=in_use,
     )
+
+
+def said(head: bytes, begin: int, header: np.void, path: Path) -> tuple[str, str, Path]:
+    """Id, tier and source folder, whose path begins at ``begin``, by a header whose checksum is right.
+
+    Raises:
+        CacheError: they are no texts.
+    """
+    source = head[begin : begin + int(header["source_bytes"])]
+    try:
+        found = (
+            header["dataset_id"].decode("ascii"),
+            header["tier"].decode("ascii"),
+            Path(os.fsdecode(source)),
+        )
+    except UnicodeDecodeError:
+        found = "", "", Path()
+    if b"\0" in source or not all(text.isprintable() and text for text in found[:2]):
+        raise CacheError(
+            f"{path} says nothing readable of its dataset. Remove it with 'fastload cache clear'."
+        )
+    return found
 
 
 def _crc_of(head: bytes) -> int:

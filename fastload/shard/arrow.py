@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastload.errors import FormatError
+from fastload.shard.arrow_messages import has_compression
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec, damage_reported
 
@@ -141,6 +142,9 @@ class _Mapped:
 
     def _open(self) -> None:
         is_file = self._map.read(6) == b"ARROW1"
+        self._map.seek(8 * is_file)
+        if has_compression(self._map):
+            raise FormatError(self._not_as_they_are())
         self._map.seek(0)
         if is_file:
             file = pa.ipc.open_file(self._map)
@@ -150,6 +154,13 @@ class _Mapped:
             stream = pa.ipc.open_stream(self._map)
             self.schema = stream.schema
             self.batches = list(stream)
+
+    def _not_as_they_are(self) -> str:
+        return (
+            f"{self.path} cannot be indexed: the images are not stored as they are (compressed record "
+            f"batches?), so no picture is a plain range of bytes; "
+            f"'fastload pack {self.path} OUTPUT' packs it."
+        )
 
     def ranges(self, array: pa.Array) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
         """File offsets and lengths of a binary array's values."""
@@ -162,11 +173,7 @@ class _Mapped:
         lengths = np.diff(positions).astype(np.uint64)
         start = (data.address if data is not None else self._base) - self._base
         if not 0 <= start <= self.size or start + int(positions[-1]) > self.size:
-            raise FormatError(
-                f"{self.path} cannot be indexed: the images are not stored as they are (compressed record "
-                f"batches?), so no picture is a plain range of bytes; "
-                f"'fastload pack {self.path} OUTPUT' packs it."
-            )
+            raise FormatError(self._not_as_they_are())
         return positions[:-1].astype(np.uint64) + np.uint64(start), lengths
 
 

@@ -40,6 +40,11 @@ def read_references(path: Path, dataset: h5py.Dataset) -> npt.NDArray[np.void]:
             f"{path}: files with addresses other than 8 bytes or a user block cannot be indexed."
         )
     count = len(dataset)
+    if count * REFERENCE.itemsize > path.stat().st_size:  # what was never written has no pictures either
+        raise FormatError(
+            f"{path}: dataset '{dataset.name}' says it has {count} rows, more than the file has room for. "
+            "Copy those that have pictures first."
+        )
     references = np.zeros(count, REFERENCE)
     if create.get_layout() == h5py.h5d.CONTIGUOUS:
         pieces = [(0, dataset.id.get_offset())]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
+from fastload.machine.regular import read_regular
 from fastload.shard.fields import SECOND, Entries, fields_digest, minor_of, schema_of
 
 if TYPE_CHECKING:
@@ -35,21 +36,35 @@ SECOND_INDEX = f"index{SECOND}.fli"
 ENTRIES_NAME = "entries.fli"
 MAJOR = 1
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
+MAX_VALUES = 4_000_000  # of which JSON's parser makes an object each, of up to 64 bytes and more
+_MOST_NAME = 4096  # bytes of a path, Linux's PATH_MAX
 MAX_NUMBERED = 1_000_000  # integer labels from here on get no class names, which would be their numbers
 
 
 def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = ()) -> str | None:
     """None if a manifest of these classes, shard files and fields can be read again, else what is wrong."""
+    told = json.dumps(list(fields), ensure_ascii=False, indent=1)
     text = sum(len(json.dumps(name, ensure_ascii=False).encode()) + 4 for name in classes)
-    text += len(json.dumps(list(fields), ensure_ascii=False, indent=1).encode())
-    needed = text + sum(len(name.encode()) + 80 for name in shards) + (1 << 16)
-    if needed <= MAX_BYTES:
-        return None
-    return (
-        f"{MANIFEST_NAME} with the names of {len(classes)} classes, {len(shards)} shards and {len(fields)} "
-        f"fields would have about {needed} bytes, and may have {MAX_BYTES}. Use shorter "
-        "names or integer labels, or larger shards."
-    )
+    needed = text + len(told.encode()) + sum(len(name.encode()) + 80 for name in shards) + (1 << 16)
+    what = f"the names of {len(classes)} classes, {len(shards)} shards and {len(fields)} fields"
+    if needed > MAX_BYTES:
+        return (
+            f"{MANIFEST_NAME} with {what} would have about {needed} bytes, and may have {MAX_BYTES}. Use "
+            "shorter names or integer labels, or larger shards."
+        )
+    values = sum(map(_marks, (told, *classes, *shards))) + len(classes) + 4 * len(shards) + (1 << 16)
+    if values > MAX_VALUES:
+        return (
+            f"{MANIFEST_NAME} with {what} would have about {values} values, and may have {MAX_VALUES}. Use "
+            "integer labels, or larger shards."
+        )
+    return None
+
+
+def _marks(text: str | bytes) -> int:
+    """How many values a JSON text has at most: one more."""
+    marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
+    return sum(text.count(mark) for mark in marks)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -158,9 +173,9 @@ class Manifest:
         """
         path = folder / MANIFEST_NAME
         try:
-            if path.stat().st_size > MAX_BYTES:
+            data = read_regular(path, MAX_BYTES)
+            if data is None:
                 raise FormatError(f"{path} is larger than {MAX_BYTES} bytes; it is not a manifest.")
-            data = path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             raise FormatError(f"{folder} is not a packed dataset: {_missing(folder)}") from None
         except OSError as error:
@@ -174,6 +189,12 @@ class Manifest:
         Raises:
             FormatError, FormatVersionError: as :meth:`read`.
         """
+        values = _marks(data)
+        if values > MAX_VALUES:
+            raise FormatError(
+                f"{path} has {values} values, and may have {MAX_VALUES}: it would take too much memory. It "
+                "is not a manifest that fastload has written."
+            )
         try:
             body = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -183,40 +204,42 @@ class Manifest:
     @classmethod
     def _of(cls, path: Path | str, body: Any) -> Manifest:
         try:
-            major = int(body["fastload"][0])
+            major = _whole(body["fastload"][0])
             if major != MAJOR:
                 raise FormatVersionError(
                     f"{path} has format version {major}; this fastload reads {MAJOR}. Upgrade fastload."
                 )
-            shards = tuple(Shard(str(s["file"]), int(s["size"]), int(s["records"])) for s in body["shards"])
+            shards = tuple(
+                Shard(_path(s["file"]), _whole(s["size"]), _whole(s["records"])) for s in body["shards"]
+            )
             manifest = cls(
                 format=str(body["format"]),
-                num_records=int(body["num_records"]),
-                data_bytes=int(body["data_bytes"]),
-                classes=tuple(str(name) for name in body["classes"]),
+                num_records=_whole(body["num_records"]),
+                data_bytes=_whole(body["data_bytes"]),
+                classes=_names(body["classes"]),
                 shards=shards,
-                index_size=int(body["index_size"]),
-                index_crc=int(body["index_crc"]),
-                codecs={str(name): int(count) for name, count in body["codecs"].items()},
+                index_size=_whole(body["index_size"]),
+                index_crc=_whole(body["index_crc"]),
+                codecs={str(name): _whole(count) for name, count in body["codecs"].items()},
                 options=dict(body["options"]),
-                skipped=int(body["skipped"]),
+                skipped=_whole(body["skipped"]),
                 writer=str(body["writer"]),
                 fields=tuple(body.get("fields", ())),
-                left_out=int(body.get("left_out", 0)),
+                left_out=_whole(body.get("left_out", 0)),
                 index=str(body.get("index", "")),
                 same_as=tuple(str(one) for one in body.get("same_as", ())),
             )
         except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
             if isinstance(error, FormatError):
                 raise
-            raise FormatError(f"{path} lacks or damages a field: {error!r}") from None
+            raise FormatError(f"{path} lacks or damages a field: {error!r:.1000}") from None
         if manifest.index not in ("", SECOND_INDEX):
             raise FormatError(
                 f"{path}: 'index' must be {SECOND_INDEX!r}, or not be there. Found: {manifest.index!r:.200}."
             )
         if body.get("id") != manifest.id:
             raise FormatError(
-                f"{path} says id {body.get('id')!r}, its contents give {manifest.id!r}: it was changed."
+                f"{path} says id {body.get('id')!r:.80}, its contents give {manifest.id!r}: it was changed."
             )
         try:
             manifest.check_fields()
@@ -229,6 +252,29 @@ class Manifest:
         fields_digest(self.fields)
         if self.fields and self.schema.label_field is None and self.classes:
             raise ValueError("'classes' has names, and there is no label that they could be of.")
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"an integer must be where {value!r:.80} is")
+    return value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Class names: a list of texts that UTF-8 can write."""
+    if not isinstance(value, list) or not all(type(name) is str for name in value):
+        raise TypeError(f"'classes' must be a list of texts. Found: {value!r:.80}")
+    "".join(value).encode()
+    return tuple(value)
+
+
+def _path(value: Any) -> str:
+    """A shard's path or URL."""
+    if type(value) is not str or not 0 < len(value.encode()) < _MOST_NAME or "\0" in value:
+        raise ValueError(
+            f"a shard's 'file' must be a path of 1 to {_MOST_NAME - 1} bytes. Found: {value!r:.80}"
+        )
+    return value
 
 
 def _missing(folder: Path) -> str:

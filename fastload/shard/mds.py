@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fastload.errors import FormatError
 from fastload.machine.positional import read_at
+from fastload.machine.regular import open_regular, read_regular
 from fastload.sample.fields import DTYPES, Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
@@ -74,9 +75,10 @@ def read_foreign(path: Path, column: str | None, kinds: Kinds) -> Foreign:
 def _shards(folder: Path) -> Sequence[Mapping[str, Any]]:
     path = folder / INDEX
     try:
-        if path.stat().st_size > _MOST_INDEX:
+        data = read_regular(path, _MOST_INDEX)
+        if data is None:
             raise FormatError(f"{path} is larger than {_MOST_INDEX} bytes; it is no index of MDS shards.")
-        body = json.loads(path.read_bytes())
+        body = json.loads(data)
         shards = list(body["shards"])
         for shard in shards:
             if shard["format"] != "mds" or shard["version"] != 2:
@@ -124,7 +126,7 @@ class _Reader:
 
     def read(self) -> Foreign:
         picture = self._picture()
-        with open(self._path, "rb", buffering=0) as file:
+        with open(open_regular(self._path), "rb", buffering=0) as file:
             begins, lengths = self._ranges(file.fileno())
             names = [column.name for column in self._columns]
             fields: dict[str, Values] = {}

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +42,15 @@ class NodeUse:
                 os.close(found)
                 self.folder = NodeFolder(name)
 
-    def __del__(self) -> None:
+    # The defaults: where the interpreter ends, its modules have ended before.
+    def __del__(
+        self,
+        close: Callable[[int], None] = os.close,
+        suppress: type[contextlib.suppress] = contextlib.suppress,
+    ) -> None:
         if getattr(self, "_file", None) is not None:
-            with contextlib.suppress(OSError):
-                os.close(self._file)  # type: ignore[arg-type]
+            with suppress(OSError):
+                close(self._file)  # type: ignore[arg-type]
             self._file = None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attack_rules import Rule, breaks
 from field_sets import resealed
 from PIL import Image
 
@@ -15,6 +16,18 @@ import fastload
 from fastload.errors import FormatError, PackError
 from fastload.packing.unpack import unpack
 from fastload.shard.dataset import PackedFiles
+
+CLIMB = Rule(
+    "FORMAT.md",
+    "Keys",
+    "a reader that writes files MUST refuse keys that are absolute or have empty, `.` or `..` parts or a NUL",
+)
+ERROR = Rule(
+    "SECURITY.md",
+    "What is trusted",
+    "A data set from a stranger may make a job fail with an error; it must not crash the process",
+)
+AREAS = Rule("FORMAT.md", "Kinds", "They come to height times width.")
 
 ONE: dict[str, Any] = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 5, 5], "segmentation": []}
 GOOD: dict[str, Any] = {
@@ -74,6 +87,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
 }  # fmt: skip
 
 
+@breaks(ERROR)
 @pytest.mark.parametrize("name", REFUSED)
 def test_files_that_lie_are_refused(tmp_path: Path, name: str) -> None:
     text, message = REFUSED[name]
@@ -97,6 +111,7 @@ LISTED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@breaks(CLIMB)
 @pytest.mark.parametrize("name", LISTED)
 def test_images_that_lie_are_listed(tmp_path: Path, name: str) -> None:
     image, message = LISTED[name]
@@ -122,6 +137,7 @@ LEFT_OUT: dict[str, Any] = {
 }
 
 
+@breaks(AREAS)
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_segmentations_that_lie_are_left_out(tmp_path: Path, name: str) -> None:
     annotations = [ONE, ONE | {"id": 2, "segmentation": LEFT_OUT[name]}]
@@ -138,6 +154,7 @@ def test_a_mark_of_byte_order_and_keys_twice_in_an_annotation(tmp_path: Path) ->
     assert json.loads(found) == json.loads(text.removeprefix("\ufeff"))
 
 
+@breaks(CLIMB)
 @pytest.mark.parametrize("name", ["../x.json", "/tmp/x.json", "a/../../x.json", ""])
 @pytest.mark.parametrize("key", ["name", "folder"])
 def test_sets_that_would_be_unpacked_elsewhere(tmp_path: Path, name: str, key: str) -> None:

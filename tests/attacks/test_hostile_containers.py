@@ -10,11 +10,19 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from attack_rules import Rule, breaks
 from pack_trees import encoded, environment, make_tree
 
 from fastload.errors import FormatError
 from fastload.packing import PackOptions, pack
 from fastload.shard.hdf5_heap import REFERENCE, heap_ranges
+
+DAMAGED = Rule(
+    "SECURITY.md",
+    "What is trusted",
+    "it must not crash the process, corrupt memory, run code, or take memory without a bound",
+)
+HEAP = Rule("FORMAT.md", "HDF5: `NAME-00000-of-00008.h5`", "a row is one piece of the file there, too.")
 
 MUTANTS = 60
 DRIVER = """
@@ -43,6 +51,7 @@ print(json.dumps(outcomes))
 """
 
 
+@breaks(DAMAGED)
 @pytest.mark.parametrize("format_name", ["arrow", "lmdb", "hdf5"])
 def test_mutants_of_the_structure(tmp_path: Path, format_name: str) -> None:
     if format_name == "lmdb":
@@ -89,6 +98,7 @@ def test_heap_of_the_fixture(heap: tuple[Path, int]) -> None:
     assert lengths.tolist() == [100, 0, 102]
 
 
+@breaks(HEAP)
 @pytest.mark.parametrize(
     ("length", "shift", "number"),
     [
@@ -102,6 +112,7 @@ def test_references_that_lead_elsewhere(heap: tuple[Path, int], length: int, shi
         heap_ranges(path, references((length, (collection + shift) % 2**64, number)))
 
 
+@breaks(HEAP)
 @pytest.mark.parametrize("size", [0, 1, 15, 2**31, 2**63, 2**64 - 1, 2**64 - 8])
 @pytest.mark.parametrize("field", [8, 24])  # the collection's size, the first object's
 def test_heap_sizes_that_lie(heap: tuple[Path, int], size: int, field: int) -> None:

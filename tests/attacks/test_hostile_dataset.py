@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack_rules import Rule, breaks
 from hostile_index import DATA_OFFSET, entries, index_bytes, write_dataset
 from pack_trees import encoded
 
@@ -17,6 +18,35 @@ from fastload.errors import FastloadError, FormatError, FormatVersionError
 from fastload.packing.unpack import unpack
 from fastload.packing.verify import verify
 from fastload.shard.manifest import MANIFEST_NAME, Manifest, Shard
+
+CLIMB = Rule(
+    "FORMAT.md",
+    "Keys",
+    "a reader that writes files MUST refuse keys that are absolute or have empty, `.` or `..` parts or a NUL",
+)
+ENTRY = Rule(
+    "FORMAT.md",
+    "Records",
+    "A reader MUST check `shard`, `offset` and `length` against the manifest before it touches the shard",
+)
+FILES = Rule("FORMAT.md", "dataset.json", "and a shard file of another size")
+HEADER = Rule(
+    "FORMAT.md",
+    "Header",
+    "A reader MUST check magic, `header_crc`, version, `file_size` and that every region lies inside "
+    "the file",
+)
+IDS = Rule("FORMAT.md", "dataset.json", "A reader MUST refuse a manifest whose `id` differs")
+MAJOR = Rule(
+    "FORMAT.md", "dataset.json", "A reader MUST refuse another major version and MUST accept any minor one"
+)
+OBJECT = Rule("FORMAT.md", "dataset.json", "One JSON object, UTF-8, at most 64 MiB")
+OVERLAP = Rule("FORMAT.md", "Records", "Records MUST NOT overlap.")
+PAGES = Rule("FORMAT.md", "Page table", "A reader MUST check a page before it uses a value from it")
+SUMS = Rule("FORMAT.md", "dataset.json", "sum of the lengths of the index's records")
+TABLE = Rule("FORMAT.md", "Table and bytes", "`num_records + 1` u64 that do not fall")
+UNIQUE = Rule("FORMAT.md", "Keys", "Keys are UTF-8 and SHOULD be unique.")
+VALUES = Rule("FORMAT.md", "Records", "`label` MUST be -1 or, if there are classes, below their number.")
 
 BLOBS = [encoded(i) for i in range(5)]
 KEYS = [b"c/%d.jpg" % i for i in range(5)]
@@ -34,6 +64,7 @@ def test_the_forger_can_be_honest(tmp_path: Path) -> None:
     assert verify(folder) == ([], 5)
 
 
+@breaks(ENTRY)
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
@@ -65,6 +96,7 @@ def test_entries_that_lead_elsewhere(tmp_path: Path, field: str, value: int, rea
     assert not (tmp_path / "out").exists()
 
 
+@breaks(VALUES)
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [("label", -2, "label outside"), ("label", 2**31 - 1, "label outside"), ("codec", 9, "unknown codec")],
@@ -77,6 +109,7 @@ def test_entries_with_values_out_of_range(tmp_path: Path, field: str, value: int
     assert [problem.sample for problem in problems if reason in problem.reason] == [3]
 
 
+@breaks(OVERLAP)
 def test_overlaps(tmp_path: Path) -> None:
     records = entries(BLOBS)
     records["offset"][4] -= 1
@@ -89,6 +122,7 @@ def test_overlaps(tmp_path: Path) -> None:
 HUGE = (2**31, 2**32, 2**59, 2**63, 2**64 - 1)
 
 
+@breaks(HEADER)
 @pytest.mark.parametrize(
     "header",
     [
@@ -113,6 +147,7 @@ def test_headers_that_lie(tmp_path: Path, header: dict[str, Any]) -> None:
     assert problems
 
 
+@breaks(TABLE)
 @pytest.mark.parametrize(
     "offsets", [[0, 7, 5, 21, 28, 35], [0, 7, 14, 21, 28, 2**63], [2**64 - 1, 0, 0, 0, 0, 0], [99999] * 6]
 )
@@ -124,6 +159,7 @@ def test_keys_outside_the_index(tmp_path: Path, offsets: list[int]) -> None:
         unpack(folder, tmp_path / "out")
 
 
+@breaks(CLIMB)
 @pytest.mark.parametrize("key", [b"../../etc/x", b"/etc/x", b"c/../../x", b"c\0/x", b"", b"c//x"])
 @pytest.mark.parametrize("flags", [0, 0x80])
 def test_keys_that_climb_out(tmp_path: Path, key: bytes, flags: int) -> None:
@@ -139,6 +175,7 @@ def test_keys_that_climb_out(tmp_path: Path, key: bytes, flags: int) -> None:
     )
 
 
+@breaks(CLIMB)
 @pytest.mark.parametrize("name", ["../x", "/abs", "a/../../b", "."])
 def test_class_names_that_climb_out(tmp_path: Path, name: str) -> None:
     records = entries(BLOBS)
@@ -150,6 +187,7 @@ def test_class_names_that_climb_out(tmp_path: Path, name: str) -> None:
         unpack(folder, tmp_path / "deep" / "out")
 
 
+@breaks(UNIQUE)
 def test_keys_that_are_file_and_folder_at_once(tmp_path: Path) -> None:
     keys = [b"a", b"a/b", b"c", b"d", b"e"]
     folder = write_dataset(tmp_path / "a", BLOBS, index_bytes(entries(BLOBS), keys))
@@ -160,6 +198,7 @@ def test_keys_that_are_file_and_folder_at_once(tmp_path: Path) -> None:
         unpack(folder, tmp_path / "out")
 
 
+@breaks(FILES)
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device", "missing"])
 def test_shards_that_are_no_files(tmp_path: Path, kind: str) -> None:
     folder = write_dataset(tmp_path / "a", BLOBS, index_bytes(entries(BLOBS), KEYS))
@@ -173,6 +212,7 @@ def test_shards_that_are_no_files(tmp_path: Path, kind: str) -> None:
         read_all(folder)
 
 
+@breaks(FILES)
 @pytest.mark.parametrize(
     "change",
     [
@@ -188,6 +228,7 @@ def test_manifests_that_do_not_fit(tmp_path: Path, change: dict[str, Any]) -> No
         read_all(folder)
 
 
+@breaks(SUMS)
 @pytest.mark.parametrize(
     "change", [{"data_bytes": 1}, {"shards": (Shard("shard.bin", SIZE, 3),)}, {"index_size": 9}]
 )
@@ -200,6 +241,7 @@ def manifest_text(folder: Path) -> str:
     return (folder / MANIFEST_NAME).read_text()
 
 
+@breaks(OBJECT)
 @pytest.mark.parametrize(
     "text",
     [
@@ -214,6 +256,7 @@ def test_manifests_that_are_none(tmp_path: Path, text: str) -> None:
         Manifest.read(tmp_path)
 
 
+@breaks(OBJECT)
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -232,6 +275,7 @@ def test_fields_of_the_manifest_are_checked(tmp_path: Path, field: str, value: o
             Manifest.read(folder)
 
 
+@breaks(MAJOR)
 def test_a_newer_major_version_says_so(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "a", BLOBS, index_bytes(entries(BLOBS), KEYS))
     body = json.loads(manifest_text(folder))
@@ -242,6 +286,7 @@ def test_a_newer_major_version_says_so(tmp_path: Path) -> None:
     assert len(PackedDataset(folder)) == 5  # a newer minor version adds what may be ignored
 
 
+@breaks(IDS)
 def test_an_edited_manifest_is_noticed(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "a", BLOBS, index_bytes(entries(BLOBS), KEYS), classes=("a", "b"))
     (folder / MANIFEST_NAME).write_text(manifest_text(folder).replace('"b"', '"c"'))
@@ -249,6 +294,7 @@ def test_an_edited_manifest_is_noticed(tmp_path: Path) -> None:
         Manifest.read(folder)
 
 
+@breaks(PAGES)
 def test_random_index_damage(tmp_path: Path) -> None:
     """Random changes of 1 to 8 bytes: each is an error or leaves every record as it was."""
     honest = index_bytes(entries(BLOBS), KEYS)

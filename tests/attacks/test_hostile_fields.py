@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack_rules import Rule, breaks
 from field_sets import RICH, crc, republished, resealed, rich_samples, write_field_set
 
 from fastload.errors import FastloadError, FormatError
@@ -19,6 +20,32 @@ from fastload.shard.fields import ColumnFile
 from fastload.shard.index import RECORD
 from fastload.shard.manifest import Manifest
 from fastload.shard.paged import HEADER
+
+MEMORY = Rule("SECURITY.md", "What is trusted", "take memory without a bound")
+COLUMN = Rule(
+    "FORMAT.md",
+    "field-NN.fli",
+    "A reader MUST check `spacing`, and before it uses a ragged value that the table's entries do "
+    "not fall, lie inside the region and cut no row in two.",
+)
+DIGEST = Rule(
+    "FORMAT.md",
+    "Fields",
+    "A reader MUST refuse a dataset where either differs, and one with a digest in the header that "
+    "is not zero and no `fields`.",
+)
+ENTRIES = Rule(
+    "FORMAT.md",
+    "field-NN.fli",
+    "The rules of index.fli hold for them, among them that no record overlaps another, of the index "
+    "or of any field",
+)
+SETTINGS = Rule(
+    "FORMAT.md",
+    "Fields",
+    "A reader MUST refuse other settings of `stored`, settings that are missing or not legal, and a "
+    "field's file of another size, digest or number of records",
+)
 
 COUNT = 6
 BOXES, WEIGHT, MASK = (RICH.position(name) for name in ("boxes", "weight", "mask"))
@@ -73,6 +100,7 @@ LIES: dict[str, Any] = {
 }
 
 
+@breaks(SETTINGS)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_a_manifest_that_lies_is_refused_when_it_is_read(rich: Path, lie: Any) -> None:
     entries = entries_of(rich)
@@ -85,6 +113,7 @@ def test_a_manifest_that_lies_is_refused_when_it_is_read(rich: Path, lie: Any) -
         verify(rich)
 
 
+@breaks(SETTINGS)
 @pytest.mark.parametrize(
     "fields",
     [
@@ -101,6 +130,7 @@ def test_fields_that_are_something_else(rich: Path, fields: Any) -> None:
         PackedFiles(rich)
 
 
+@breaks(SETTINGS)
 @pytest.mark.parametrize("depth", [50, 900, 100_000])
 def test_fields_nested_deeply(rich: Path, depth: int) -> None:
     body = json.loads((rich / "dataset.json").read_text())
@@ -111,6 +141,7 @@ def test_fields_nested_deeply(rich: Path, depth: int) -> None:
         PackedFiles(rich)
 
 
+@breaks(DIGEST)
 def test_fields_that_were_taken_out(rich: Path) -> None:
     body = json.loads((rich / "dataset.json").read_text())
     del body["fields"]
@@ -120,6 +151,7 @@ def test_fields_that_were_taken_out(rich: Path) -> None:
     assert any("digest none" in problem.reason for problem in verify(rich)[0])
 
 
+@breaks(DIGEST)
 def test_fields_that_were_put_in(rich: Path, folder: Path, tmp_path: Path) -> None:
     for path in folder.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -130,6 +162,7 @@ def test_fields_that_were_put_in(rich: Path, folder: Path, tmp_path: Path) -> No
         PackedFiles(tmp_path)
 
 
+@breaks(DIGEST)
 def test_fields_that_were_changed(rich: Path) -> None:
     body = json.loads((rich / "dataset.json").read_text())
     body["fields"][BOXES]["format"] = "cxcywh"
@@ -138,6 +171,7 @@ def test_fields_that_were_changed(rich: Path) -> None:
         PackedFiles(rich)
 
 
+@breaks(DIGEST)
 @pytest.mark.parametrize("tail", [bytes(16), b"0123456789abcdef"])
 def test_an_index_whose_two_digests_differ(rich: Path, tail: bytes) -> None:
     data = bytearray((rich / "index.fli").read_bytes())
@@ -192,6 +226,7 @@ FILES: dict[str, tuple[str, Any]] = {
 }  # fmt: skip
 
 
+@breaks(COLUMN)
 @pytest.mark.parametrize(("name", "write"), FILES.values(), ids=FILES)
 def test_a_file_that_lies_is_refused_when_it_is_used(rich: Path, name: str, write: Any) -> None:
     republished(rich, name, write)
@@ -202,6 +237,7 @@ def test_a_file_that_lies_is_refused_when_it_is_used(rich: Path, name: str, writ
     assert [problem.shard for problem in problems] == [f"field-{RICH.position(name):02}.fli"]
 
 
+@breaks(ENTRIES)
 @pytest.mark.parametrize(
     "change",
     [
@@ -238,6 +274,7 @@ BOMBS: dict[str, tuple[str, bytes]] = {
 }
 
 
+@breaks(MEMORY)
 @pytest.mark.parametrize(("name", "data"), BOMBS.values(), ids=BOMBS)
 def test_values_that_would_burst(rich: Path, name: str, data: bytes) -> None:
     lengths = np.array([len(data)] + [0] * (COUNT - 1))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attack_rules import Rule, breaks
 from field_sets import republished, resealed, write_field_set
 from pictures import encoded, picture
 
@@ -18,6 +19,9 @@ from fastload.sample.schema import Of, Schema
 from fastload.shard.columns import write_column
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.manifest import Manifest
+
+LEADER = Rule("FORMAT.md", "Fields", "The field is of one of these kinds, too, or an array of rows.")
+LEGAL = Rule("FORMAT.md", "field-NN.fli", "It MUST NOT assume that the values are legal ones of their kind")
 
 COUNT = 4
 SCHEMA = Schema.of(
@@ -63,6 +67,7 @@ LIES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@breaks(LEADER)
 @pytest.mark.parametrize("lie", LIES)
 def test_fields_that_lie_are_refused(folder: Path, lie: str) -> None:
     name, change = LIES[lie]
@@ -95,6 +100,7 @@ VALUES: dict[str, tuple[str, bytes]] = {
 }
 
 
+@breaks(LEGAL)
 @pytest.mark.parametrize("lie", VALUES)
 def test_values_that_lie_are_found(folder: Path, lie: str) -> None:
     name, value = VALUES[lie]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from attack_rules import Rule, breaks
 from pack_trees import encoded
 from tar_reference import samples_of, write_tar
 
@@ -20,6 +21,16 @@ from fastload.packing.foreign import IndexOptions, index_files
 from fastload.packing.unpack import unpack
 from fastload.shard.tar import read_foreign
 from fastload.shard.tar_members import members_of
+
+CHANGED = Rule("FORMAT.md", "dataset.json", "and a shard file of another size")
+PATHS = Rule("FORMAT.md", "Keys", "A key MUST NOT be used as a path without a check")
+RANGES = Rule(
+    "FORMAT.md",
+    "Indexed datasets",
+    "Whatever is not a plain byte range there (compressed batches, chunks with filters, sparse "
+    "members) is refused.",
+)
+TARS = Rule("FORMAT.md", "Indexed datasets", "tars as WebDataset reads them (ustar, GNU tar or pax)")
 
 MEMBERS = [(f"{i}.{s}", d) for i in range(4) for s, d in (("jpg", encoded(i)), ("txt", b"t%d" % i))]
 
@@ -56,6 +67,7 @@ SIZES: dict[str, tuple[bytes, str]] = {
 }
 
 
+@breaks(TARS)
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes(tar: Path, name: str) -> None:
     value, words = SIZES[name]
@@ -63,6 +75,7 @@ def test_sizes(tar: Path, name: str) -> None:
         index_files([changed(tar, 124, value)], tar.parent / "out")
 
 
+@breaks(TARS)
 def test_a_wrong_checksum(tar: Path) -> None:
     second = 512 + -(-len(encoded(0)) // 512) * 512
     with pytest.raises(FormatError, match=rf"byte {second}: the tar has a header whose checksum is \d+; the"):
@@ -89,6 +102,7 @@ def pax(records: dict[str, str], body: bytes = b"12") -> bytes:
     return out.getvalue()
 
 
+@breaks(TARS)
 @pytest.mark.parametrize(
     ("records", "words"),
     [
@@ -105,6 +119,7 @@ def test_pax_records(tmp_path: Path, records: dict[str, str], words: str) -> Non
         index_files([tmp_path / "a.tar"], tmp_path / "out")
 
 
+@breaks(TARS)
 @pytest.mark.parametrize("record", [b"99 path=x\n", b"path=x\n", b"3 p=x\n", b"8 path=xx", b"0 a=b\n"])
 def test_pax_records_that_are_damaged(tmp_path: Path, record: bytes) -> None:
     data = bytearray(pax({"comment": "12345678"}))
@@ -114,6 +129,7 @@ def test_pax_records_that_are_damaged(tmp_path: Path, record: bytes) -> None:
         index_files([tmp_path / "a.tar"], tmp_path / "out")
 
 
+@breaks(RANGES)
 def test_sparse_members(tar: Path) -> None:
     with pytest.raises(FormatError, match=r"stores 0\.jpg sparse.*'fastload pack .* --as wds' packs it"):
         index_files([changed(tar, 156, b"S")], tar.parent / "out")
@@ -126,6 +142,7 @@ CUTS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@breaks(TARS)
 @pytest.mark.parametrize("name", CUTS)
 def test_cut_off(tar: Path, name: str) -> None:
     tar.write_bytes(CUTS[name](tar.read_bytes()))
@@ -133,12 +150,14 @@ def test_cut_off(tar: Path, name: str) -> None:
         index_files([tar], tar.parent / "out")
 
 
+@breaks(TARS)
 def test_what_lies_behind_the_end_is_not_overlooked(tar: Path) -> None:
     tar.write_bytes(tar.read_bytes() * 2)
     with pytest.raises(FormatError, match=r"more bytes behind its end"):
         index_files([tar], tar.parent / "out")
 
 
+@breaks(PATHS)
 @pytest.mark.parametrize("name", ["../x.jpg", "/x.jpg", "a/../../x.jpg", "a//x.jpg", "x\\y.jpg"])
 def test_names_that_lead_out_are_names_only(tmp_path: Path, name: str) -> None:
     (tmp_path / "deep").mkdir()
@@ -154,6 +173,7 @@ def test_names_that_lead_out_are_names_only(tmp_path: Path, name: str) -> None:
         assert sorted(tmp_path.rglob("*.jpg")) == before
 
 
+@breaks(PATHS)
 def test_links_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.jpg").write_bytes(encoded(9))
     tar = write_tar(tmp_path / "a.tar", MEMBERS)
@@ -165,12 +185,14 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
     assert len(PackedDataset(tmp_path / "out")) == 4
 
 
+@breaks(TARS)
 def test_very_many_suffixes(tmp_path: Path) -> None:
     members = [("a.jpg", encoded(0)), *((f"a.{i}.txt", b"x") for i in range(120))]
     with pytest.raises(FormatError, match="more than 100 suffixes"):
         index_files([write_tar(tmp_path / "a.tar", members)], tmp_path / "out")
 
 
+@breaks(TARS)
 def test_mutants_are_refused_or_read_as_tarfile_does(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     outcomes = {"error": 0, "read": 0}
@@ -215,6 +237,7 @@ def _same(path: Path, keys: list[str]) -> None:
     assert [key.removesuffix(".jpg") for key in keys] == names
 
 
+@breaks(RANGES)
 @pytest.mark.parametrize("form", ["gnu", "posix"])
 def test_sparse_members_by_gnu_tar(tmp_path: Path, form: str) -> None:
     """Refused with the command that packs them, whose picture is the file's."""
@@ -229,6 +252,7 @@ def test_sparse_members_by_gnu_tar(tmp_path: Path, form: str) -> None:
     assert PackedDataset(tmp_path / "packed").read(0) == data
 
 
+@breaks(CHANGED)
 def test_a_tar_that_changes_after_its_index(tar: Path, tmp_path: Path) -> None:
     index_files([tar], tmp_path / "out")
     before, dataset = tar.read_bytes(), PackedDataset(tmp_path / "out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from attack_rules import Rule, breaks
 from cache_folder import OpenFolder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,18 @@ from fastload._native import _C
 from fastload.cache.files import attach, create
 from fastload.cache.layout import ENTRY, HEADER, encoded
 from fastload.errors import CacheError
+
+HEADER_RULE = Rule(
+    "FORMAT.md",
+    "Header",
+    "that the file and each stripe have the size that follows from it, and that every region lies inside",
+)
+PLACE_RULE = Rule(
+    "FORMAT.md",
+    "Table",
+    "A reader MUST check `place_crc` and that the place lies in the records' region before it reads "
+    "or writes there",
+)
 
 NAME = "set.flc"
 COUNT = 50
@@ -48,6 +61,7 @@ def write(memory: OpenFolder, file: bytearray, header: np.ndarray) -> None:
     (memory.path / NAME).write_bytes(file)
 
 
+@breaks(HEADER_RULE)
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(FIELDS), VALUES, min_size=1, max_size=3))
 def test_any_header(
@@ -75,6 +89,7 @@ def test_any_header(
     assert [used.read(sample) for sample in range(COUNT)] == BLOBS
 
 
+@breaks(PLACE_RULE)
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.integers(0, COUNT - 1), VALUES, st.integers(0, 2**32 - 1)), min_size=1, max_size=20)

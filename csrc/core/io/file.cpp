@@ -49,8 +49,10 @@ ssize_t read_up_to(int descriptor, std::span<uint8_t> out, uint64_t offset) noex
 
 namespace {
 
+// O_NONBLOCK: a FIFO in a file's place must fail, not wait for a writer.
 int open_descriptor(const std::string& path, File::Access access) {
-  const int flags = O_RDONLY | O_CLOEXEC | (access == File::Access::kDirect ? O_DIRECT : 0);
+  const int flags =
+      O_RDONLY | O_CLOEXEC | O_NONBLOCK | (access == File::Access::kDirect ? O_DIRECT : 0);
   const int descriptor = open_path(path, flags);
   if (descriptor < 0) throw_system_error("cannot open", path);
   return descriptor;
@@ -66,7 +68,14 @@ uint32_t file_system(int descriptor) {
 File::File(const std::string& path, Access access)
     : path_(path), access_(access), descriptor_(open_descriptor(path, access)) {
   struct stat status{};
-  if (::fstat(descriptor_, &status) == 0) opened_size_ = static_cast<uint64_t>(status.st_size);
+  if (::fstat(descriptor_, &status) != 0) return;
+  if (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode)) {
+    ::close(descriptor_);
+    throw Error(ErrorKind::kIo, path + " is no regular file, but a " +
+                                    (S_ISFIFO(status.st_mode) ? "FIFO" : "device") +
+                                    ". Put the file there that belongs there.");
+  }
+  opened_size_ = static_cast<uint64_t>(status.st_size);
 }
 
 File::~File() {

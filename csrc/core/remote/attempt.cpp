@@ -150,6 +150,12 @@ void Attempt::set_transport(const RemoteOptions& options) {
   set(handle_, CURLOPT_QUICK_EXIT, 1L);  // nobody waits for a name server that does not answer
 #endif
   if (options.signing == Signing::kSigV4) return;  // what is signed for one host is not for another
+  // libcurl would follow to ftp:// as well.
+#if LIBCURL_VERSION_NUM >= 0x075500
+  set(handle_, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+#else
+  set(handle_, CURLOPT_REDIR_PROTOCOLS, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
   set(handle_, CURLOPT_FOLLOWLOCATION, 1L);
   set(handle_, CURLOPT_MAXREDIRS, kMaxRedirections);
 }

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.machine.regular import open_regular
 from fastload.packing.annotations.coco_index import CocoFile
 from fastload.packing.names import printable
 
@@ -93,7 +94,7 @@ def is_deep(folder: Path, names: Iterable[bytes]) -> bool:
     """Whether one of these PNGs has 16 bits a pixel."""
     for name in names:
         try:
-            with open(os.path.join(os.fsencode(folder), name), "rb") as file:
+            with open(open_regular(os.path.join(os.fsencode(folder), name)), "rb") as file:
                 if file.read(25)[24:] == b"\x10":  # the header's depth
                     return True
         except (OSError, ValueError):

@@ -10,6 +10,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.packing.annotations.listed import read_text
+from fastload.shard.manifest import MAX_NUMBERED
 
 __all__ = ["DataYaml", "read_data_yaml", "simple_yaml"]
 
@@ -55,6 +56,10 @@ def _parsed(text: str) -> Any:
     except ImportError:
         return simple_yaml(text)
     try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError(
+                "it has aliases (*name), of which a few lines may make more than there is memory"
+            )
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None
@@ -63,7 +68,7 @@ def _parsed(text: str) -> Any:
 def _root(path: Path, body: Mapping[str, Any]) -> Path:
     said = body.get("path") or "."
     if not isinstance(said, str):
-        raise ValueError(f"'path' must be a folder. Found: {said!r}.")
+        raise ValueError(f"'path' must be a folder. Found: {said!r:.200}.")
     return (path.parent / said).absolute()
 
 
@@ -76,7 +81,7 @@ def _splits(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[Path, ...]]:
         places = body.get(split) or []
         places = [places] if isinstance(places, str) else places
         if not isinstance(places, Sequence) or not all(isinstance(place, str) for place in places):
-            raise ValueError(f"{split!r} must be a folder or a list of them. Found: {places!r}.")
+            raise ValueError(f"{split!r} must be a folder or a list of them. Found: {places!r:.200}.")
         if places:
             found[split] = tuple(_existing(root, place, split) for place in places)
     if not found:
@@ -106,9 +111,11 @@ def _names(body: Mapping[str, Any]) -> tuple[str, ...]:
         numbered = {int(number): name for number, name in names.items()}
         names = [numbered[number] for number in range(len(names))]
     if names is None and isinstance(count, int) and count > 0:
+        if count > MAX_NUMBERED:
+            raise ValueError(f"'nc' must be at most {MAX_NUMBERED}. Found: {count!r:.80}.")
         return tuple(f"class_{number}" for number in range(count))
     if not isinstance(names, Sequence) or isinstance(names, str) or not names:
-        raise ValueError(f"'names' must be the classes' names. Found: {names!r}.")
+        raise ValueError(f"'names' must be the classes' names. Found: {names!r:.200}.")
     if count is not None and count != len(names):
         raise ValueError(f"'nc' is {count!r}, and there are {len(names)} names.")
     return tuple(map(str, names))
@@ -120,7 +127,7 @@ def _points(body: Mapping[str, Any]) -> tuple[int, int] | None:
         return None
     whole = isinstance(shape, Sequence) and all(type(number) is int for number in shape)
     if not whole or len(shape) != 2 or shape[0] < 1 or shape[1] not in (2, 3):
-        raise ValueError(f"'kpt_shape' must be how many points, and 2 or 3. Found: {shape!r}.")
+        raise ValueError(f"'kpt_shape' must be how many points, and 2 or 3. Found: {shape!r:.200}.")
     return shape[0], shape[1]
 
 
@@ -129,9 +136,11 @@ def _pairs(body: Mapping[str, Any], points: int) -> tuple[tuple[int, int], ...]:
     if mirror is None or not points:
         return ()
     if not isinstance(mirror, Sequence) or sorted(map(repr, mirror)) != sorted(map(repr, range(points))):
-        raise ValueError(f"'flip_idx' must have each point from 0 to {points - 1} once. Found: {mirror!r}.")
+        raise ValueError(
+            f"'flip_idx' must have each point from 0 to {points - 1} once. Found: {mirror!r:.200}."
+        )
     if any(mirror[other] != point for point, other in enumerate(mirror)):
-        raise ValueError(f"'flip_idx' must change points in pairs. Found: {mirror!r}.")
+        raise ValueError(f"'flip_idx' must change points in pairs. Found: {mirror!r:.200}.")
     return tuple((point, other) for point, other in enumerate(mirror) if point < other)
 
 

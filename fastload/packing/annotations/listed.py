@@ -12,6 +12,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import PackError
+from fastload.machine.regular import read_regular
 from fastload.packing.annotations.turned import refuse_turned
 from fastload.packing.folders import Problem, walk_images
 from fastload.packing.ingest import as_rows
@@ -147,18 +148,26 @@ def stem_of(path: bytes) -> bytes:
     return os.path.splitext(path)[0]
 
 
+def read_small(path: str | bytes | os.PathLike[str]) -> bytes:
+    """A small file.
+
+    Raises:
+        OSError, ValueError: it cannot be read, is no regular file, or is too large.
+    """
+    data = read_regular(path, _MOST_TEXT)
+    if data is None:
+        raise ValueError(f"{os.fsdecode(path)} has more than {_MOST_TEXT} bytes, and is no file of this kind")
+    return data
+
+
 def read_text(path: str | bytes | os.PathLike[str]) -> str:
     """A small text file, with or without a byte order mark.
 
     Raises:
         OSError, ValueError: it cannot be read, is too large, or is no UTF-8.
     """
-    with open(path, "rb") as file:
-        data = file.read(_MOST_TEXT + 1)
-    if len(data) > _MOST_TEXT:
-        raise ValueError(f"{os.fsdecode(path)} has more than {_MOST_TEXT} bytes, and is no file of this kind")
     try:
-        return data.decode("utf-8-sig")
+        return read_small(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{os.fsdecode(path)} is not UTF-8: {error}") from None
 

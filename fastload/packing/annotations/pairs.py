@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.machine.regular import open_regular
 from fastload.packing.annotations.listed import FileSamples, Paths, pictures_below, stem_of
 from fastload.packing.names import printable
 from fastload.packing.samples.given import Sample
@@ -205,7 +206,7 @@ def _kinds(root: bytes, splits: Sequence[Mapping[str, Paths]]) -> dict[str, Kind
 def _header(path: bytes) -> tuple[int, int]:
     """Bits a channel and colour type of a PNG; 0, 0 of what is none."""
     try:
-        with open(path, "rb") as file:
+        with open(open_regular(path), "rb") as file:
             head = file.read(26)
     except OSError:
         return 0, 0  # said where it is read

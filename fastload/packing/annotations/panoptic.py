@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +21,10 @@ from fastload.packing.annotations.coco_write import image_of, kept_apart
 from fastload.packing.annotations.listed import FileSamples, unturned
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
+from fastload.packing.samples.pictures import read_picture
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask, Scalar
 from fastload.sample.schema import Field, Schema
+from fastload.shard.codecs import PILLOW_FORMATS
 
 __all__ = ["SEGMENTS", "Segments", "is_panoptic", "panoptic_files", "panoptic_sets"]
 
@@ -191,18 +194,20 @@ class Segments:
         if not isinstance(name, str) or os.path.isabs(name) or ".." in name.split("/"):
             raise ValueError(f"file_name must be a path below the folder of the PNGs. Found: {name!r:.80}")
         try:
-            with pillow.open(os.path.join(os.fsdecode(self._masks), name)) as picture:
-                mode, colours = picture.mode, np.asarray(picture).astype(np.uint32)
+            data = read_picture(os.path.join(os.fsencode(self._masks), name.encode()))
+            with pillow.open(io.BytesIO(data), formats=PILLOW_FORMATS) as picture:
+                mode, (width, height) = picture.mode, picture.size
+                fits = mode == "RGB" and (width, height) == (image.get("width"), image.get("height"))
+                colours = np.asarray(picture if fits else 0).astype(np.uint32)
         except FileNotFoundError:
             raise
         except Exception as error:  # Pillow raises anything
             raise ValueError(f"{name} cannot be read: {error}") from None
         if mode != "RGB":
             raise ValueError(f"{name} must be a PNG of colours, which are ids. Found: {mode}")
-        if [image.get("height"), image.get("width")] != list(colours.shape[:2]):
+        if not fits:
             raise ValueError(
-                f"{name} has {colours.shape[1]}x{colours.shape[0]} pixels, its image "
-                f"{image.get('width')}x{image.get('height')}"
+                f"{name} has {width}x{height} pixels, its image {image.get('width')}x{image.get('height')}"
             )
         return colours[..., 0] + 256 * colours[..., 1] + 65536 * colours[..., 2]
 

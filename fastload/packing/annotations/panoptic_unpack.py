@@ -21,6 +21,7 @@ from fastload.packing.annotations.panoptic import SEGMENTS
 from fastload.packing.png_file import png_file
 from fastload.packing.unpacked_files import safe_path, write_new
 from fastload.sample.fields import Labels
+from fastload.shard.codecs import PILLOW_FORMATS
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["png_of", "segments_of", "unpack_panoptic"]
@@ -111,7 +112,7 @@ def png_of(data: Callable[[str], bytes], value: Callable[[str], Any]) -> bytes:
 
     from PIL import Image as pillow
 
-    with pillow.open(BytesIO(data("panoptic"))) as picture:
+    with pillow.open(BytesIO(data("panoptic")), formats=PILLOW_FORMATS) as picture:
         local: npt.NDArray[Any] = np.asarray(picture).astype(np.int64)
     ids = np.array([0, *value(SEGMENTS["id"]).tolist()], np.int64)[local]
     return png_file(np.stack([ids % 256, ids // 256 % 256, ids // 65536], axis=2).astype(np.uint8))

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
-from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, read_text
+from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, read_small, read_text
 from fastload.packing.annotations.voc_xml import VocObject, object_of, objects_of, parse_voc, rest_of
 from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
+from fastload.packing.samples.pictures import read_picture
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask
 from fastload.sample.schema import Field, Schema
 
@@ -95,8 +96,7 @@ class VocSamples(FileSamples):
         picture, xml = self.picture(position), self._xml(position)
         if not picture:
             raise ValueError(f"{printable(xml)}: there is no picture of this name")
-        with open(os.path.join(self.root, xml), "rb") as file:
-            tree = parse_voc(file.read())
+        tree = parse_voc(read_small(os.path.join(self.root, xml)))
         kept: list[tuple[Any, VocObject]] = []
         left_out: list[tuple[str, str]] = []
         for number, element in enumerate(objects_of(tree), 1):
@@ -107,8 +107,7 @@ class VocSamples(FileSamples):
                 kept.append((element, one))
             except ValueError as error:
                 left_out.append((f"object {number} of {printable(xml)}", str(error)))
-        with open(os.path.join(self.root, picture), "rb") as file:
-            data = file.read()
+        data = read_picture(os.path.join(self.root, picture))
         facts_of(data, self._exif)
         objects = [one for _, one in kept]
         sample: dict[str, Any] = {
@@ -219,8 +218,8 @@ def _classes(root: bytes, folder: bytes, splits: Iterable[_Split]) -> tuple[str,
     for names in (split.names for split in splits):
         for number in range(len(names)):
             try:
-                with open(os.path.join(root, folder, names[number] + b".xml"), "rb") as file:
-                    elements = objects_of(parse_voc(file.read()))
+                xml = read_small(os.path.join(root, folder, names[number] + b".xml"))
+                elements = objects_of(parse_voc(xml))
             except (OSError, ValueError):
                 continue  # said where the sample is made
             for element in elements:

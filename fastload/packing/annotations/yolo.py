@@ -17,6 +17,7 @@ from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
+from fastload.packing.samples.pictures import read_picture
 from fastload.packing.source import SPLITS
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Polygons
@@ -125,8 +126,7 @@ class YoloSamples(FileSamples):
         picture = self._pictures[position]
         path = label_path(picture)
         objects, wrong = self._objects(path)
-        with open(os.path.join(self.root, picture), "rb") as file:
-            data = file.read()
+        data = read_picture(os.path.join(self.root, picture))
         width, height = facts_of(data, self._exif)
         sample: dict[str, Any] = {
             "image": {"bytes": data, "path": os.fsdecode(picture)},

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
+from fastload.machine.regular import open_regular
 from fastload.packing.samples.given import Given
 from fastload.packing.samples.pictures import is_path, is_picture
 from fastload.sample.fields import (
@@ -95,7 +96,7 @@ def is_image_file(text: str, root: bytes) -> bool:
     if "\0" in text or not text:
         return False
     try:
-        with open(os.path.join(root, os.fsencode(text)), "rb") as file:
+        with open(open_regular(os.path.join(root, os.fsencode(text))), "rb") as file:
             data = file.read(_SNIFFED)
             return _sniffed(data) or data.startswith(b"\x93NUMPY")
     except OSError:

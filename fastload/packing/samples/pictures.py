@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.machine.regular import open_regular
 from fastload.packing.coefficients import Outcome
 from fastload.packing.png_file import png_file
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
@@ -107,12 +108,11 @@ def _is_pillow(value: Any) -> bool:
 
 def read_picture(path: bytes) -> bytes:
     """The bytes of a file that is to be a record."""
-    with open(path, "rb") as file:
+    with open(open_regular(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_VALUE_BYTES:
             raise ValueError(f"the file has {size} bytes; a record has at most {MAX_VALUE_BYTES}")
-        # Python makes room for all that is asked for; what has no size (pipes) may have any.
-        return file.read(size + 1 if size else MAX_VALUE_BYTES + 1)
+        return file.read(size + 1)  # Python makes room for all that is asked for
 
 
 def _encoded(kind: Image | Mask, data: bytes) -> Picture:
