@@ -163,7 +163,14 @@ def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[b
     env = lmdb.open(str(path), subdir=folder, readonly=True, lock=False, readahead=False, create=False)
     try:
         # LMDB values never move while the map stands, so an address in it is a file offset.
-        base, size = _map_base((data_file(path) if folder else path).resolve())
+        file = (data_file(path) if folder else path).resolve()
+        base, size = _map_base(file)
+        pages, there = (env.info()["last_pgno"] + 1) * env.stat()["psize"], file.stat().st_size
+        if there < pages:  # LMDB would touch them, and the process end
+            raise FormatError(
+                f"{path} is not a whole LMDB database: it has {there} bytes, its pages take {pages}. Restore it, "
+                "or if its own tools read it, copy it with 'mdb_copy -c'."
+            )
         with env.begin(buffers=True) as txn:
             cursor = txn.cursor()
             more = cursor.set_range(keys[-1]) and cursor.next() if keys else cursor.first()

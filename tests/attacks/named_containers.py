@@ -277,6 +277,13 @@ def an_lmdb_cut_behind_its_meta_pages(folder: Path) -> Callable[[], Any]:
     return index_and_read(path.parent)
 
 
+@attack(KIND, TAKEN, "its pages take")
+def an_lmdb_that_lost_its_last_page(folder: Path) -> Callable[[], Any]:
+    path = environment(within(folder, "a.lmdb"), large=True)
+    path.write_bytes(path.read_bytes()[:-PAGE])
+    return index_and_read(path.parent)
+
+
 # ---- HDF5 ---------------------------------------------------------------------------------------
 
 

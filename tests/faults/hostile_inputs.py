@@ -3,8 +3,8 @@
     PYTHONPATH=.:tests/reference:tests/faults python tests/faults/hostile_inputs.py '{"points": 0, "seed": 1}'
 
 ``points``: how many attacks, drawn by the seed; 0: all. ``only``: a part of the names, or a kind; ``names``:
-these. The ceiling of an attack is what the honest jobs of its kind of input take, measured first, and MARGIN. A
-table of names, rules and outcomes goes to stdout, and a line of JSON behind it.
+these. The ceiling of an attack is what the honest jobs of its kind of input take, measured first, and MARGIN.
+A table of names, rules and outcomes goes to stdout, and a line of JSON behind it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     PYTHONPATH=.:tests/reference:tests/faults python tests/faults/mutated_files.py '{"points": 0, "seed": 1}'
 
 ``points``: mutations of each kind of file; 0: MOST. ``only``: a part of the kinds' names. Allowed is an error
-in words, or exactly the pixels, labels and names that were packed. Of the files that have checksums, every third
+in words, or exactly the pixels, labels and names that were packed. Of files that have checksums, every third
 mutation has them made right again: then pictures may be others (but of caches in front of the set's own
 checksums), and nothing else may. Not allowed: another class of error, a signal, a hang, or memory past what
 honest reading takes and MARGIN.
@@ -77,9 +77,9 @@ def prepare(kind: Kind, work: Path) -> Honest:
         shutil.rmtree(work / "of", ignore_errors=True)
         (work / "of").mkdir()
         kind.make(folder)
-        payload = kind.payload(folder) if kind.payload else []
 
         def read() -> dict[str, Any]:
+            payload = kind.payload(folder) if kind.payload else []
             found = kind.read(folder)
             told = kind.epoch(folder) if kind.epoch else []
             return {

@@ -40,6 +40,7 @@ FOUND = (
     "an epoch of 2 to the 200",
     "an hdf5 of 2 to the 40 rows",
     "an index that is a fifo",
+    "an lmdb that lost its last page",
     "an mds index that is a fifo",
     "an mds shard that is a fifo",
     "cache files of all kinds that are listed",
