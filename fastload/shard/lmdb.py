@@ -168,8 +168,8 @@ def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[b
         pages, there = (env.info()["last_pgno"] + 1) * env.stat()["psize"], file.stat().st_size
         if there < pages:  # LMDB would touch them, and the process end
             raise FormatError(
-                f"{path} is not a whole LMDB database: it has {there} bytes, its pages take {pages}. Restore it, "
-                "or if its own tools read it, copy it with 'mdb_copy -c'."
+                f"{path} is not a whole LMDB database: it has {there} bytes, its pages take {pages}. Restore "
+                "it, or if its own tools read it, copy it with 'mdb_copy -c'."
             )
         with env.begin(buffers=True) as txn:
             cursor = txn.cursor()

@@ -37,6 +37,7 @@ SEEN = (
     "archives",
     "sources",
     "caches",
+    "disk_tiers",
     "states",
     "stores",
 )
