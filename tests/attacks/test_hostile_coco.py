@@ -103,7 +103,7 @@ LISTED: dict[str, tuple[dict[str, Any], str]] = {
     "an absolute path": ({"file_name": "/etc/passwd"}, "below the folder of the pictures"),
     "a path to outside": ({"file_name": "../annotations/instances.json"}, "below the folder of the pictures"),
     "a path through a folder": ({"file_name": "sub/../../1.jpg"}, "below the folder of the pictures"),
-    "a NUL": ({"file_name": "1.jpg\0"}, "null byte"),
+    "a NUL": ({"file_name": "1.jpg\0"}, "embedded null"),
     "half of a pair": ({"file_name": "\ud800.jpg"}, "has no file_name"),
     "a name that is none": ({"file_name": 5}, "has no file_name"),
     "a folder": ({"file_name": "."}, "irectory"),

@@ -174,7 +174,9 @@ def test_a_state_of_another_dataset_is_refused(folder: Path) -> None:
         loader.load_state_dict({**loader.state_dict(), "dataset": "x"})
     with pytest.raises(errors.StateError, match="Not a loader state"):
         loader.load_state_dict({"epoch": 1})
-    with pytest.raises(errors.StateError, match="epoch of a loader state must be an integer >= 0 .* Found: -1"):
+    with pytest.raises(
+        errors.StateError, match="epoch of a loader state must be an integer >= 0 .* Found: -1"
+    ):
         loader.load_state_dict({**loader.state_dict(), "epoch": -1})
 
 
