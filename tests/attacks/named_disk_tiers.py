@@ -1,4 +1,4 @@
-"""What somebody else has left in the folder of the disk tier: samples are the set's all the same, or words come."""
+"""What somebody else has left in the folder of the disk tier: samples are right, or words come."""
 
 from __future__ import annotations
 
