@@ -64,7 +64,7 @@ def names_fit(classes: Sequence[str], shards: Sequence[str], fields: Entries = (
 def _marks(text: str | bytes) -> int:
     """How many values a JSON text has at most: one more."""
     marks = (b",", b"[", b"{") if isinstance(text, bytes) else (",", "[", "{")
-    return sum(text.count(mark) for mark in marks)  # type: ignore[arg-type]
+    return sum(text.count(mark) for mark in marks)  # type: ignore[arg-type,misc]
 
 
 @dataclass(frozen=True)
