@@ -19,7 +19,11 @@ def open_regular(path: str | bytes | os.PathLike[str]) -> int:
         OSError: it is not there, cannot be opened, or is no regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    mode = os.fstat(descriptor).st_mode
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:
+        os.close(descriptor)
+        raise
     if stat.S_ISREG(mode):
         return descriptor
     os.close(descriptor)

@@ -130,8 +130,13 @@ int CacheFile::open_again() const {
   const int again = open_path(path_, access | O_NOFOLLOW | O_CLOEXEC);
   if (again < 0) throw_system_error("cannot open", path_);
   struct stat locked{}, found{};
-  const bool known = ::fstat(descriptor_, &locked) == 0 && ::fstat(again, &found) == 0;
-  if (!known || locked.st_dev != found.st_dev || locked.st_ino != found.st_ino) {
+  if (::fstat(descriptor_, &locked) != 0 || ::fstat(again, &found) != 0) {
+    const int error = errno;
+    ::close(again);
+    errno = error;
+    throw_system_error("cannot look at", path_);
+  }
+  if (locked.st_dev != found.st_dev || locked.st_ino != found.st_ino) {
     ::close(again);
     throw Error(ErrorKind::kIo, path_ + " was replaced while it was opened. Try again.");
   }
