@@ -14,9 +14,12 @@ import failing_calls
 __all__ = ["driven", "shimmed"]
 
 
-def driven(program: str, given: dict[str, Any], seconds: float = 280, **variables: str) -> dict[str, Any]:
-    """The JSON object that an instrument ends with."""
-    path = os.pathsep.join(each for each in [*sys.path, str(Path(__file__).parent)] if each)
+def driven(
+    program: str, given: dict[str, Any], seconds: float = 280, first: Path | None = None, **variables: str
+) -> dict[str, Any]:
+    """The JSON object that an instrument ends with; ``first``: where it looks for the package before all."""
+    folders = [*([first] if first else []), *sys.path, Path(__file__).parent]
+    path = os.pathsep.join(str(each) for each in folders if str(each))
     command = [sys.executable, Path(__file__).with_name(program), json.dumps(given)]
     variables = {**os.environ, "PYTHONPATH": path, **variables}
     done = subprocess.run(
