@@ -80,6 +80,50 @@ def test_the_machine_is_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert room.available == pytest.approx(100 * GB, abs=1024)
     assert room.free == room.available - room.available // 20
     assert "the machine's memory" in room.limit
+    assert "Free memory" in room.advice
+    assert room.to_spare == room.free  # nobody else needs room of such a file system
+
+
+def test_a_cgroup_that_may_have_more_than_there_is_is_no_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file_system(monkeypatch, 500 * GB, 500 * GB)
+    room = find_room(Path("/dev/shm"), machine(tmp_path, 100 * GB, top=(400 * GB, GB)))
+    assert room.available == pytest.approx(100 * GB, abs=1024)
+    assert "the machine's memory" in room.limit
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "to_spare"),
+    [
+        (2 * GB, 2 * GB, 2 * GB - (256 << 20)),
+        (100 * GB, 60 * GB, 55 * GB),  # 5% of its size
+        (100 * GB, 6 * GB, 3 * GB),  # but not more than half of what is free
+    ],
+)
+def test_something_of_a_file_system_is_left_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, free: int, to_spare: int
+) -> None:
+    file_system(monkeypatch, size, free)
+    room = find_room(Path("/dev/shm"), machine(tmp_path, 400 * GB))
+    assert (room.free, room.to_spare) == (free, to_spare)
+
+
+def test_files_that_will_be_replaced_give_their_memory_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file_system(monkeypatch, 500 * GB, 500 * GB)
+    root = machine(tmp_path, 400 * GB, top=(4 * GB, 4 * GB))
+    assert find_room(Path("/dev/shm"), root).available == 0
+    assert find_room(Path("/dev/shm"), root, returned=2 * GB).available == 2 * GB
+    assert find_room(Path("/dev/shm"), root, returned=-GB).available == 0
+
+
+def test_a_full_file_system_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file_system(monkeypatch, 500 * GB, 0)
+    for returned in (0, -GB):
+        room = find_room(Path("/dev/shm"), machine(tmp_path, 400 * GB), returned)
+        assert (room.free, room.to_spare) == (0, 0)
 
 
 def test_what_is_left_is_the_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,9 +167,40 @@ def test_auto_says_why() -> None:
         assert "\n" not in reason
 
 
+def test_auto_says_how_much_of_the_set_and_as_what() -> None:
+    def reason(need: int, tier: str) -> str:
+        return decide([Candidate("x", need, remote=True, tier=tier)], CacheSetting(), ROOM)[0].reason
+
+    assert "for all of the set (5.0 GB): it is on a network" in reason(5 * GB, "encoded")
+    assert "for 50% of the set (100.0 GB): it is on a network" in reason(100 * GB, "encoded")
+    assert "coefficients" in reason(5 * GB, "coefficients")
+    assert "decoded" in reason(5 * GB, "decoded-256")
+
+
+def test_auto_says_where_records_are_as_near() -> None:
+    parts = [Candidate("x", 5 * GB), Candidate("x", 5 * GB, in_memory=True), Candidate("x", GB, remote=True)]
+    assert [decide([part], CacheSetting(), ROOM)[0].nearer for part in parts] == ["page cache", "memory", ""]
+
+
 def test_auto_looks_at_all_parts_of_a_mix() -> None:
     """Each would fit into the page cache, both do not."""
     assert auto(Candidate("x", 40 * GB), Candidate("y", 60 * GB)) == [20 * GB, 30 * GB]
+
+
+def test_what_the_page_cache_does_not_hold_takes_nothing_of_it() -> None:
+    for other in (Candidate("y", 60 * GB, remote=True), Candidate("y", 60 * GB, in_memory=True)):
+        assert auto(Candidate("x", 40 * GB), other)[0] == 0
+
+
+def test_a_set_of_no_bytes_needs_no_cache() -> None:
+    assert auto(Candidate("x", 0)) == [0]
+
+
+def test_switched_off() -> None:
+    parts = [Candidate("x", 90 * GB), Candidate("y", 90 * GB, remote=True)]
+    decisions = decide(parts, parse_setting("off"), ROOM)
+    assert [decision.limit for decision in decisions] == [0, 0]
+    assert all("off" in decision.reason for decision in decisions)
 
 
 def test_what_is_asked_for() -> None:
@@ -139,8 +214,21 @@ def test_what_is_asked_for() -> None:
         2 * GB,
         6 * GB,
     ]
+    # All of the room can be had.
+    assert [d.limit for d in decide([Candidate("x", 200 * GB)], parse_setting("95GB"), ROOM)] == [95 * GB]
     # What is not needed is not asked for.
     assert [d.limit for d in decide([part], parse_setting("2TB"), ROOM)] == [20 * GB]
+
+
+def test_what_was_asked_for_says_how_much_of_the_set_it_holds() -> None:
+    part = Candidate("/data/x", 20 * GB)
+    assert "all of 20.0 GB" in decide([part], parse_setting("2TB"), ROOM)[0].reason
+    assert "40% of 20.0 GB" in decide([part], parse_setting("8GB"), ROOM)[0].reason
+
+
+def test_an_error_names_all_parts() -> None:
+    with pytest.raises(CacheError, match="for x, y "):
+        decide([Candidate("x", 90 * GB), Candidate("y", 90 * GB)], parse_setting("96GB"), ROOM)
 
 
 @pytest.mark.parametrize("text", ["96GB", "2TB", "99%"])

@@ -85,3 +85,44 @@ def test_equal_global_batches_for_any_number_of_ranks(total: int, batch: int, wo
 @pytest.mark.parametrize(("total", "steps"), [(0, 0), (1, 1), (8, 1), (9, 2)])
 def test_number_of_batches(total: int, steps: int) -> None:
     assert Partition(4, 0, 2).num_batches(total) == steps
+
+
+EXAMPLES = {  # 11 samples on 3 ranks, 2 a batch: the second global batch has 5
+    "mark": [[6, -1], [7, 8], [9, 10]],
+    "end": [[6, 7], [8, 9], [10, -1]],
+    "repeat": [[6, 7], [8, 9], [10, 0]],
+    "drop": [[6], [7, 8], [9, 10]],
+}
+
+
+@pytest.mark.parametrize("padding", sorted(EXAMPLES))
+def test_how_ranks_share_what_is_left(padding: str) -> None:
+    ranks = all_ranks(2, 3, False, padding)
+    assert [part.positions(11, 0, 0).tolist() for part in ranks] == [[0, 1], [2, 3], [4, 5]]
+    found = [part.positions(11, 0, 1) for part in ranks]
+    assert [each.tolist() for each in found] == EXAMPLES[padding]
+    assert {each.dtype for each in found} == {np.dtype(np.int64)}
+    later = [part.positions(11, 6, 0).tolist() for part in ranks]  # gone on with behind the first
+    assert later == EXAMPLES[padding]
+
+
+def test_a_partition_is_of_one_rank_and_marks_unless_it_is_told() -> None:
+    assert Partition(4).positions(6, 0, 1).tolist() == [4, 5]
+    assert Partition(4, 0, 2).positions(5, 0, 0).tolist() == [0, 1, -1]
+    assert Partition(4, 1, 2).positions(5, 0, 0).tolist() == [2, 3, 4]
+    assert Partition(4).num_batches(6) == 2
+
+
+def test_ranks_of_positions() -> None:
+    part = Partition(2, 0, 3)
+    assert part.ranks_of(np.arange(12)).tolist() == [0, 0, 1, 1, 2, 2] * 2
+    for rank, own in enumerate(all_ranks(2, 3, False)):
+        assert set(part.ranks_of(own.positions(12, 0, 1)).tolist()) == {rank}
+
+
+def test_an_epoch_that_is_over_has_no_batches() -> None:
+    assert Partition(4).num_batches(8, 8) == 0
+    assert Partition(4).num_batches(8, 9) == 0
+    assert Partition(4, drop_last=True).num_batches(7, 4) == 0
+    assert Partition(4, 0, 2).consumed(20, 3, 1) == 11
+    assert Partition(4, 0, 2).consumed(20, 3, 9) == 20

@@ -1,0 +1,160 @@
+"""Orders are the same in every version: a run that goes on after an upgrade sees the rest of its epoch.
+
+What stands here was drawn once and written down. A change of it loses all states that were saved in the
+middle of an epoch, and needs another version of the loader's state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fastload._native import _C
+from fastload.sampler import (
+    BatchIds,
+    BlockOrder,
+    BlockSampler,
+    Partition,
+    RepeatedSampler,
+    WeightedSampler,
+    make_sampler,
+)
+from fastload.sampler.buckets import BucketSampler
+from fastload.sampler.drawn import DrawnOrder
+from fastload.sampler.mixed import MixedOrder
+from fastload.sampler.order import derived_seed, keyed_bits, random_words, shuffled
+from fastload.sampler.partners import Partnering, partners
+from fastload.sampler.philox import high_product, philox, sample_words
+
+SEED, EPOCH = 2**40 + 3, 2**33 + 5  # more than 32 bits of each count
+BLOCKS = [
+    *(5, 31, 28, 2, 30, 15, 0, 1, 29, 12, 13, 7, 4, 6, 3, 14, 26, 45, 43, 27, 44, 46, 47, 38, 52, 25),
+    *(40, 24, 41, 36, 37, 42, 18, 49, 11, 9, 51, 32, 34, 8, 48, 35, 10, 50, 39, 33, 16, 17, 19, 23, 21),
+    *(20, 22),
+]
+
+
+@pytest.mark.parametrize(
+    ("n", "first"),
+    [
+        (10, [4, 0, 6, 1, 9, 2, 3, 8]),
+        (1000, [866, 249, 915, 676, 332, 688, 65, 389]),
+        (70_000, [17324, 47839, 31207, 815, 64768, 30694, 17520, 50404]),
+        (10**9, [31423841, 431734291, 643185189, 186751895, 324700350, 88002366, 695411416, 804113452]),
+        (2**61 + 1, [896833114097752646, 2054524168663277053, 131791400378642303, 552318892504593254]),
+    ],
+)
+def test_the_shuffle(n: int, first: list[int]) -> None:
+    assert shuffled(np.arange(len(first)), n, SEED, EPOCH).tolist() == first
+
+
+def test_the_words_that_orders_are_made_of() -> None:
+    words = random_words(np.arange(3), SEED, EPOCH).tolist()
+    assert words == [0x8E1F2722AB7280F4, 0xBA458F736CD479E5, 0x1ED1309123670279]
+    bits = keyed_bits(np.arange(3, dtype=np.uint64), SEED, EPOCH, 2, 7).tolist()
+    assert bits == [0x564F9FC3516CEEF8, 0x487F39ECB41C1787, 0x61E28D739FEEA5C1]
+    assert derived_seed(SEED, 3) == 0x78D023FD1F98F51D
+
+
+def test_the_block_shuffle() -> None:
+    assert BlockOrder(53, SEED, 4, 16).ids(np.arange(53), EPOCH).tolist() == BLOCKS
+
+
+def test_the_block_shuffles_batches() -> None:
+    order = BlockOrder(53, SEED, 4, 16)
+    ranks = [BlockSampler(order, Partition(4, rank, 2)) for rank in (0, 1)]
+    assert sorted(i for rank in ranks for i in rank.batch(EPOCH, 0, 0).ids) == sorted(BLOCKS[:8])
+    assert [rank.batch(EPOCH, 0, 0).ids.tolist() for rank in ranks] == [[2, 0, 1, 5], [15, 31, 28, 30]]
+
+
+def order_of(sampler: Any, n: int) -> list[int]:
+    order = sampler.order(n, SEED)
+    return order.ids(np.arange(order.total(EPOCH)), EPOCH).tolist()
+
+
+def test_samplers_of_our_own() -> None:
+    weights = [1, 2, 0, 4, 3]
+    assert order_of(WeightedSampler(weights, 8), 5) == [3, 4, 1, 3, 3, 1, 4, 3]
+    assert order_of(WeightedSampler(weights, 4, replacement=False), 5) == [3, 1, 4, 0]
+    assert order_of(RepeatedSampler(3), 12) == [1, 1, 1, 0, 0, 0, 10, 10, 10, 4, 4, 4]
+
+
+def test_a_mix() -> None:
+    mix = MixedOrder(np.array([10, 4]), np.array([9, 6]), SEED, True)
+    positions = np.arange(15)
+    assert mix.ids(positions, 0).tolist() == [8, 6, 13, 10, 5, 11, 12, 0, 9, 11, 4, 10, 3, 1, 2]
+    assert mix.ids(positions, EPOCH).tolist() == [9, 0, 8, 1, 2, 11, 12, 3, 11, 13, 12, 7, 10, 3, 1]
+
+
+def test_buckets() -> None:
+    buckets = BucketSampler(np.array([[1, 1], [1, 2], [2, 1]] * 5), [(1, 1), (1, 2), (2, 1)])
+    sampler = buckets.batches(buckets.order(15, SEED), Partition(4))
+    assert sampler.num_batches(EPOCH) == 6
+    found = [sampler.batch(EPOCH, 0, step).ids.tolist() for step in range(6)]
+    assert found == [[13], [4, 10, 1, 7], [8], [5, 14, 11, 2], [3, 6, 0, 9], [12]]
+
+
+class Drawing:
+    """A user's sampler that draws from Python's and NumPy's generators, and from one of its own."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self.generator = torch.Generator()
+        self.generator.manual_seed(2**35 + 1)
+
+    def __iter__(self) -> Any:
+        import random
+
+        import torch
+
+        own = torch.randint(0, 1000, (2,), generator=self.generator).tolist()
+        return iter(
+            [random.randrange(1000), int(np.random.randint(1000)), *own, int(torch.randint(1000, ()))]
+        )
+
+
+def test_a_users_sampler() -> None:
+    assert DrawnOrder(Drawing(), 1000, SEED).ids(np.arange(5), EPOCH).tolist() == [869, 180, 823, 800, 308]
+
+
+def test_partners() -> None:
+    sampler = make_sampler(400, Partition(8, 1, 2), shuffle=True, seed=SEED)
+    batch = sampler.batch(EPOCH, 0, 20)
+    found = partners(sampler, SEED, EPOCH, batch, Partnering(4, 0.5, 0.5))
+    assert found[:3].tolist() == [
+        [91, 213, 261, 115, 261, 309, 210],
+        [76, 377, 298, -1, -1, -1, -1],
+        [-1, -1, -1, -1, -1, -1, -1],
+    ]
+
+
+def test_words_of_samples_are_the_cores() -> None:
+    ids = np.array([0, 5, 2**33 + 1, 2**61], np.int64)
+    draws = np.array([0, 1, 2**31, 7], np.uint32)
+    for given in (None, draws):
+        found = sample_words(SEED, EPOCH, BatchIds(ids, given), 9, 3)
+        assert found.shape == (4, 3, 4)
+        wanted = [
+            [
+                _C.sample_words(SEED, EPOCH, int(i), 0 if given is None else int(d), 9, block)
+                for block in range(3)
+            ]
+            for i, d in zip(ids, draws, strict=True)
+        ]
+        assert found.tolist() == [[list(words) for words in blocks] for blocks in wanted]
+
+
+def test_philox_of_many_counters_is_philox() -> None:
+    counters = np.array([[0] * 4, [2**32 - 1] * 4, [1, 2**31, 3, 4]], np.uint64)
+    for key in ((0, 0), (2**32 - 1, 2**32 - 1), (0xA4093822, 0x299F31D0)):
+        found = philox(counters, key).tolist()
+        assert found == [list(_C.philox4x32(one, list(key))) for one in counters.tolist()]
+
+
+@pytest.mark.parametrize("n", [1, 3, 2**32 - 1, 2**32, 2**32 + 1, 10**12, 2**62 - 1])
+def test_the_high_word_of_a_product(n: int) -> None:
+    bits = np.array([0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 1, 0x0123456789ABCDEF], np.uint64)
+    assert high_product(bits, n).tolist() == [int(word) * n >> 64 for word in bits]
