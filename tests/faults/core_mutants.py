@@ -1,0 +1,282 @@
+"""Mutation of the core's own tests: small errors in the entropy decoder and in what reads the index.
+
+    PYTHONPATH=tests/faults python tests/faults/core_mutants.py \
+        '{"points": 150, "seed": 1, "folder": "/tmp/core-mutants", "modules": ["entropy"]}'
+
+``points``: how many mutants of each module, chosen by ``seed``; 0: all. Builds the core and its tests once
+in ``folder`` (``sanitize``: with these sanitizers, as "make cpp-test" has them), then for each mutant the
+files that it changes, which are linked in front of the core. A mutant that compiles to the same machine code
+is equivalent, and one that does not compile is none. Prints what survived and is not in
+``equivalent_core_mutants.json``, a table, and a line of JSON. ``again``: only what survived the last time.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import resource
+import shlex
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cpp_mutants import CoreMutant, core_mutants_of
+
+ROOT = Path(__file__).parents[2]
+CORE = ROOT / "csrc" / "core"
+LEAST_KILLED = 0.9
+ENDS = ("killed", "by time", "equivalent", "survived")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Some files of the core, and the test files that answer for them."""
+
+    files: tuple[str, ...]  # below csrc/core
+    tests: tuple[str, ...]
+
+
+SUBJECTS = {
+    "entropy": Subject(
+        tuple(
+            f"decode/jpeg/{name}"
+            for name in (
+                "entropy_loop.h",
+                "huffman_fill.h",
+                "huffman.cpp",
+                "bits.cpp",
+                "scan.cpp",
+                "entry_points.cpp",
+            )
+        ),
+        ("test_jpeg_kernels", "test_jpeg", "test_decode", "test_coefficients", "test_cut"),
+    ),
+    "index": Subject(
+        ("shard/paged_file.cpp", "shard/index.cpp", "shard/entries.cpp"),
+        (
+            "test_file_bytes",
+            "test_cache",
+            "test_guarded_range",
+            "test_read_ahead",
+            "test_record_feed",
+        ),
+    ),
+}
+
+
+class Build:
+    """The core and its tests without mutants, and how to build one file of it again.
+
+    Raises:
+        subprocess.CalledProcessError: it does not compile.
+    """
+
+    def __init__(self, folder: Path, sanitize: str) -> None:
+        self.folder = folder
+        options = ["-DFASTLOAD_PYTHON=OFF", "-DFASTLOAD_CPP_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"]
+        options += ["-DCMAKE_CXX_FLAGS_DEBUG=-O1", f"-DFASTLOAD_SANITIZE={sanitize}"]
+        _call(["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", *options])
+        _call(["ninja", "-C", str(folder), "fastload_tests"])
+        listed = _call(["ninja", "-C", str(folder), "-t", "commands", "fastload_tests"]).splitlines()
+        self._compile = {
+            source: line
+            for line in listed
+            for source in re.findall(r" -c (\S+\.cpp)$", line.split(" && ")[0])
+        }
+        self._link = next(line for line in reversed(listed) if " -o tests/cpp/fastload_tests " in line)
+
+    def sources_of(self, file: str) -> list[str]:
+        """The source files that a change of ``file`` changes: itself, or those that include it."""
+        path = CORE / file
+        if path.suffix == ".cpp":
+            return [str(path)]
+        names = [source for source in self._compile if f'#include "{file}"' in Path(source).read_text()]
+        return [name for name in names if "/csrc/core/" in name]
+
+    def objects(self, file: str, text: str) -> list[Path] | None:
+        """The object files with ``file`` in another text; None: that does not compile."""
+        place = self.folder / "mutant"
+        changed = place / file
+        changed.parent.mkdir(parents=True, exist_ok=True)
+        changed.write_text(text)
+        made = []
+        try:
+            for source in self.sources_of(file):
+                target = place / f"{Path(source).stem}.o"
+                given = str(changed) if source.endswith(file) else source
+                command = re.sub(r" -o \S+\.o -c \S+$", f" -o {target} -c {given}", self._compile[source])
+                command = re.sub(r" -MD -MT \S+ -MF \S+", "", command).replace(
+                    " -I", f" -D_GLIBCXX_ASSERTIONS -I{place} -I", 1
+                )
+                done = subprocess.run(shlex.split(command), cwd=self.folder, capture_output=True, check=False)
+                if done.returncode:
+                    return None
+                made.append(target)
+        finally:
+            changed.unlink()
+        return made
+
+    def link(self, objects: Sequence[Path], program: Path) -> None:
+        """The tests, with these object files in place of the core's."""
+        command = self._link.removeprefix(": && ").removesuffix(" && :")
+        command = command.replace(
+            " -o tests/cpp/fastload_tests ", f" -o {program} {shlex.join(map(str, objects))} "
+        )
+        _call(shlex.split(command), self.folder)
+
+
+def _call(command: list[str], folder: Path | None = None) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{shlex.join(command)[:300]} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def machine_code(objects: Sequence[Path]) -> list[bytes]:
+    """What object files do, without where it came from."""
+    found = []
+    for path in objects:
+        bare = path.with_suffix(".bare")
+        _call(["objcopy", "--strip-debug", "--remove-section=.comment", str(path), str(bare)])
+        found.append(bare.read_bytes())
+    return found
+
+
+def verdict_of(program: Path, tests: Sequence[str], limit: int) -> tuple[str, str]:
+    """How the tests end, and which of them failed first."""
+    for test in tests:
+        try:
+            done = subprocess.run(
+                [str(program), test],
+                capture_output=True,
+                timeout=4 * limit,
+                check=False,
+                preexec_fn=lambda: _bounded(limit),
+            )
+        except subprocess.TimeoutExpired:
+            return "by time", test
+        if done.returncode == -24:  # SIGXCPU
+            return "by time", test
+        if done.returncode:
+            return "killed", test
+    return "survived", ""
+
+
+def _bounded(limit: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def chosen(subject: Subject, points: int, seed: int) -> list[CoreMutant]:
+    """The subject's mutants, ``points`` of them unless that is 0, and how many there are."""
+    found = [
+        mutant
+        for file in subject.files
+        for mutant in core_mutants_of(f"csrc/core/{file}", (CORE / file).read_text(encoding="utf-8"))
+    ]
+    return random.Random(seed).sample(found, points) if 0 < points < len(found) else found
+
+
+def as_it_is(build: Build, name: str, file: str, program: Path) -> list[bytes]:
+    """The machine code of a file without mutants, with which the tests must pass."""
+    objects = build.objects(file, (CORE / file).read_text(encoding="utf-8"))
+    if objects is None:
+        raise RuntimeError(f"{file} does not compile as it is")
+    build.link(objects, program)
+    end, by = verdict_of(program, SUBJECTS[name].tests, 300)
+    if end != "survived":
+        raise RuntimeError(f"{by} fails without a mutant of {file}")
+    return machine_code(objects)
+
+
+def try_subject(
+    build: Build,
+    name: str,
+    mutants: Sequence[CoreMutant],
+    reasons: Mapping[tuple[str, ...], str],
+    survivors: list[list[str]],
+) -> Counter[str]:
+    """What became of the mutants; those that survived are added to ``survivors``."""
+    subject = SUBJECTS[name]
+    program = build.folder / f"{name}_tests"
+    plain: dict[str, list[bytes]] = {}
+    ends: Counter[str] = Counter()
+    for number, mutant in enumerate(mutants):
+        file = mutant.file.removeprefix("csrc/core/")
+        source = (ROOT / mutant.file).read_text(encoding="utf-8")
+        if file not in plain:
+            plain[file] = as_it_is(build, name, file, program)
+        objects = build.objects(file, mutant.applied(source))
+        if objects is None:
+            ends["no mutant"] += 1
+            continue
+        if machine_code(objects) == plain[file]:
+            ends["equivalent"] += 1
+            continue
+        build.link(objects, program)
+        end, by = verdict_of(program, subject.tests, 60)
+        if end == "survived" and mutant.key in reasons:
+            end = "equivalent"
+        ends[end] += 1
+        if end == "survived":
+            survivors.append(list(mutant.key))
+        if end in ("survived", "by time"):
+            say(f"{end} {by}: {mutant}")
+        if number % 50 == 49:
+            say(f"{name}: {number + 1} of {len(mutants)}")
+    return ends
+
+
+def run(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """What the program prints last."""
+    seed, points = int(wish["seed"]), int(wish["points"])
+    names = list(wish.get("modules", SUBJECTS))
+    build = Build(Path(wish["folder"]) / "build", wish.get("sanitize", ""))
+    entries = json.loads(Path(__file__).with_name("equivalent_core_mutants.json").read_text(encoding="utf-8"))
+    reasons = {(entry["file"], entry["before"], entry["after"]): entry["why"] for entry in entries}
+    rows: dict[str, dict[str, int]] = {}
+    bad = []
+    noted = Path(wish["folder"]) / "survived.json"
+    again = {tuple(key) for key in json.loads(noted.read_text())} if wish.get("again") else None
+    survivors: list[list[str]] = []
+    for name in names:
+        every = chosen(SUBJECTS[name], 0, seed)
+        mutants = [
+            each for each in chosen(SUBJECTS[name], points, seed) if again is None or each.key in again
+        ]
+        ends = try_subject(build, name, mutants, reasons, survivors)
+        rows[name] = {
+            "exist": len(every),
+            "tried": ends.total() - ends["no mutant"],
+            **{e: ends[e] for e in ENDS},
+        }
+        share = (ends["killed"] + ends["by time"]) / max(1, rows[name]["tried"] - ends["equivalent"])
+        say(f"{name}: {rows[name]}, killed {share:.1%}")
+        if share < LEAST_KILLED:
+            bad.append([name, f"{share:.1%} killed"])
+        known = {mutant.key for mutant in every}
+        files = {mutant.file for mutant in every}
+        bad += [
+            [key[0], f"no such mutant: {key[1]} -> {key[2]}"]
+            for key in reasons
+            if key[0] in files and key not in known
+        ]
+    noted.write_text(json.dumps(survivors))
+    return {"instrument": "core_mutants", "seed": seed, "points": rows, "bad": bad}
+
+
+def say(text: str) -> None:
+    """A line for who waits for the end."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    result = run(json.loads(sys.argv[1]))
+    say(json.dumps(result))
+    sys.exit(1 if result["bad"] else 0)

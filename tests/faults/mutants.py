@@ -1,0 +1,249 @@
+"""Mutation of our own tests: which small errors in what decides a run's data would no test notice?
+
+    PYTHONPATH=.:tests/reference:tests/faults python tests/faults/mutants.py \
+        '{"points": 0, "seed": 1, "folder": "/tmp/mutants", "modules": ["state"]}'
+
+``points``: how many mutants of each module, chosen by ``seed``; 0: all. ``modules``: of SUBJECTS, or all.
+``tests``: these files in place of the modules' own. ``again``: only those that survived the last time.
+
+Prints each mutant that survived and is not in ``equivalent_mutants.json``, a table, and a line of JSON, whose
+``bad`` has the modules with less than 90% killed and the table's entries that no longer fit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mutant_runs import PLACE, ROOT, Outcome, Runs, TestRun
+from python_mutants import Mutant, mutants_of
+
+LEAST_KILLED = 0.9
+_MOST_TESTS = 400  # that a mutant meets
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Some code, and the tests that answer for it."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]  # files or folders below tests/
+    functions: tuple[str, ...] = ()  # qualified names; (): all
+
+
+def _sampler(*names: str) -> tuple[str, ...]:
+    return tuple(f"fastload/sampler/{name}.py" for name in names)
+
+
+SUBJECTS = {
+    "sampler": Subject(
+        _sampler(
+            *("block", "buckets", "drawn", "growing", "keyed", "mapped", "mixed", "order", "partners"),
+            *("philox", "quality", "repeated", "sampler", "upcoming"),
+        ),
+        ("sampler",),
+    ),
+    "partition": Subject(_sampler("partition"), ("sampler",)),
+    "state": Subject(
+        ("fastload/backends/state.py", "fastload/loader/data_loader.py"),
+        (
+            *("contract/test_states.py", "contract/test_determinism.py", "contract/test_stateful.py"),
+            "contract/test_mosaics.py::test_resuming",
+        ),
+        (
+            *("LoaderState", "LoaderState.to_dict", "LoaderState.divided", "LoaderState.from_dict"),
+            *("LoaderState.check_fits", "DataLoader.state_dict", "DataLoader.load_state_dict"),
+            *(
+                "DataLoader._go_on_by",
+                "DataLoader._state",
+                "DataLoader.__getstate__",
+                "DataLoader.__setstate__",
+            ),
+        ),
+    ),
+    "policy": Subject(
+        ("fastload/cache/policy.py", "fastload/cache/room.py"), ("cache/test_policy.py", "cache/test_room.py")
+    ),
+    "manifest": Subject(("fastload/shard/manifest.py",), ("shard", "attacks/test_hostile_dataset.py")),
+    "index": Subject(("fastload/shard/index.py", "fastload/shard/paged.py"), ("shard",)),
+}
+
+
+def chosen(subject: Subject, points: int, seed: int) -> list[Mutant]:
+    """The subject's mutants, ``points`` of them unless that is 0."""
+    found = [each for file in subject.files for each in mutants_of(file, (PLACE / file).read_bytes())]
+    if subject.functions:
+        found = [each for each in found if each.where in subject.functions]
+    if 0 < points < len(found):
+        found = random.Random(seed).sample(found, points)
+    return found
+
+
+def tests_for(mutant: Mutant, runs: Sequence[TestRun]) -> list[TestRun]:
+    """The tests that execute the mutant's statement (of what runs at import: its file), quick ones first."""
+    wanted = set(mutant.lines)
+    found = [
+        run
+        for run in runs
+        if mutant.file in run.lines and (mutant.function is None or wanted & set(run.lines[mutant.file]))
+    ]
+    quickest = sorted(found, key=lambda run: run.seconds)[:_MOST_TESTS]
+    files: Counter[str] = Counter()
+    for run in quickest:
+        files[_file_of(run)] += run.seconds  # type: ignore[assignment]
+    return sorted(quickest, key=lambda run: (files[_file_of(run)], _file_of(run), run.seconds))
+
+
+def _file_of(run: TestRun) -> str:
+    return run.test.split("::")[0]
+
+
+@dataclass(frozen=True)
+class Equivalents:
+    """The mutants that no test can kill, each with its reason, by what they are called."""
+
+    reasons: Mapping[tuple[str, str, str, str], str]
+
+    @classmethod
+    def read(cls, path: Path) -> Equivalents:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return cls({(e["file"], e["where"], e["before"], e["after"]): e["why"] for e in entries})
+
+    def stale(self, mutants: Iterable[Mutant], files: Iterable[str]) -> list[tuple[str, str, str, str]]:
+        """The entries for these files that fit none of all their mutants."""
+        known, named = {mutant.key for mutant in mutants}, set(files)
+        return [key for key in self.reasons if key[0] in named and key not in known]
+
+
+def table(outcomes: Mapping[str, Sequence[Outcome]], equivalents: Equivalents) -> dict[str, dict[str, int]]:
+    """How many of each module's mutants met which end."""
+    rows = {}
+    for name, found in outcomes.items():
+        ends = Counter(
+            "equivalent" if o.verdict == "survived" and o.mutant.key in equivalents.reasons else o.verdict
+            for o in found
+        )
+        rows[name] = {"mutants": len(found), **{end: ends[end] for end in ENDS}}
+    return rows
+
+
+ENDS = ("killed", "by time", "equivalent", "survived")
+
+
+def share_killed(row: Mapping[str, int]) -> float:
+    """Of those that can be killed."""
+    return (row["killed"] + row["by time"]) / max(1, row["mutants"] - row["equivalent"])
+
+
+def shown(rows: Mapping[str, Mapping[str, int]]) -> str:
+    """The table as text."""
+    lines = [f"{'module':<12}" + "".join(f"{head:>12}" for head in ("mutants", *ENDS)) + f"{'killed of':>12}"]
+    for name, row in rows.items():
+        lines.append(
+            f"{name:<12}" + "".join(f"{count:>12}" for count in row.values()) + f"{share_killed(row):>12.1%}"
+        )
+    return "\n".join(lines)
+
+
+class Campaign:
+    """Tries the mutants of each subject.
+
+    Args:
+        plan: mutants by subject.
+        tests: by subject, where in tests/ they are.
+    """
+
+    def __init__(
+        self,
+        plan: Mapping[str, Sequence[Mutant]],
+        tests: Mapping[str, Sequence[str]],
+        equivalents: Equivalents,
+    ) -> None:
+        self.plan, self.tests, self.equivalents = plan, tests, equivalents
+        self.done: dict[str, list[Outcome]] = {}
+
+    def __call__(self, runs: Runs) -> None:
+        ran, left_out = runs.baseline()
+        say(f"{len(ran)} tests, {sum(run.seconds for run in ran):.0f} s; left out: {left_out}")
+        for name, mutants in self.plan.items():
+            below = tuple(f"tests/{place}" for place in self.tests[name])
+            own = [run for run in ran if run.test.startswith(below)]
+            found = self.done.setdefault(name, [])
+            for number, mutant in enumerate(mutants, 1):
+                found.append(self._one(runs, mutant, tests_for(mutant, own)))
+                if number % 100 == 0:
+                    say(f"{name}: {number} of {len(mutants)}")
+
+    def _one(self, runs: Runs, mutant: Mutant, tests: Sequence[TestRun]) -> Outcome:
+        if not tests:
+            say(f"survived (no test runs it): {mutant}")
+            return Outcome(mutant, "survived")
+        outcome = runs.try_one(mutant, tests)
+        if outcome.verdict == "survived" and mutant.key not in self.equivalents.reasons:
+            say(f"survived ({len(tests)} tests): {mutant}")
+        elif outcome.verdict == "by time" or outcome.by in ("the process", "collection"):
+            say(f"{outcome.verdict} ({outcome.by}): {mutant}")
+        return outcome
+
+
+def run(wish: Mapping[str, Any]) -> dict[str, Any]:
+    """What the program prints last."""
+    seed, points, folder = int(wish["seed"]), int(wish["points"]), Path(wish["folder"])
+    names = list(wish.get("modules", SUBJECTS))
+    folder.mkdir(parents=True, exist_ok=True)
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    every = {name: chosen(SUBJECTS[name], 0, seed) for name in names}
+    equivalents = Equivalents.read(Path(__file__).with_name("equivalent_mutants.json"))
+    noted = folder / "survived.json"
+    again = {tuple(key) for key in json.loads(noted.read_text())} if wish.get("again") else None
+    campaign = Campaign(
+        {
+            name: [
+                each for each in chosen(SUBJECTS[name], points, seed) if again is None or each.key in again
+            ]
+            for name in names
+        },
+        {name: wish.get("tests", SUBJECTS[name].tests) for name in names},
+        equivalents,
+    )
+    files = list(dict.fromkeys(mutant.file for mutants in every.values() for mutant in mutants))
+    tests = list(dict.fromkeys(f"{ROOT}/tests/{place}" for name in names for place in campaign.tests[name]))
+    options = ["-q", "-s", "-p", "no:cacheprovider", f"--rootdir={ROOT}", f"--hypothesis-seed={seed}"]
+    code = pytest.main(
+        [*options, f"--basetemp={folder / 'collected'}", *tests], [Runs(files, folder, campaign)]
+    )
+    found = [outcome for outcomes in campaign.done.values() for outcome in outcomes]
+    noted.write_text(json.dumps([each.mutant.key for each in found if each.verdict == "survived"]))
+    rows = table(campaign.done, equivalents)
+    say(shown(rows))
+    bad = [
+        [name, f"{share_killed(row):.1%} killed"]
+        for name, row in rows.items()
+        if share_killed(row) < LEAST_KILLED
+    ]
+    stale = equivalents.stale([mutant for mutants in every.values() for mutant in mutants], files)
+    bad += [[" ".join(key[:2]), f"no such mutant: {key[2]} -> {key[3]}"] for key in stale]
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or set(rows) != set(names):
+        bad.append(["pytest", f"ended with {code!r}"])
+    return {"instrument": "mutants", "seed": seed, "points": rows, "bad": bad}
+
+
+def say(text: str) -> None:
+    """A line for who waits for the end."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    result = run(json.loads(sys.argv[1]))
+    say(json.dumps(result))
+    sys.exit(1 if result["bad"] else 0)
