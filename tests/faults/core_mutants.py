@@ -54,16 +54,13 @@ SUBJECTS = {
                 "entry_points.cpp",
             )
         ),
-        ("test_jpeg_kernels", "test_jpeg", "test_decode", "test_coefficients", "test_cut"),
+        ("test_entropy", "test_jpeg_damage", "test_jpeg_kernels", "test_jpeg", "test_decode", "test_cut"),
     ),
     "index": Subject(
         ("shard/paged_file.cpp", "shard/index.cpp", "shard/entries.cpp"),
         (
-            "test_file_bytes",
-            "test_cache",
-            "test_guarded_range",
-            "test_read_ahead",
-            "test_record_feed",
+            *("test_index", "test_entries", "test_guarded_range", "test_cache", "test_record_feed"),
+            *("test_read_ahead", "test_file_bytes"),
         ),
     ),
 }
