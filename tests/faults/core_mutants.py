@@ -85,6 +85,7 @@ class Build:
             for line in listed
             for source in re.findall(r" -c (\S+\.cpp)$", line.split(" && ")[0])
         }
+        self._headers: set[str] = set()
         self._link = next(line for line in reversed(listed) if " -o tests/cpp/fastload_tests " in line)
 
     def sources_of(self, file: str) -> list[str]:
@@ -100,23 +101,38 @@ class Build:
         place = self.folder / "mutant"
         changed = place / file
         changed.parent.mkdir(parents=True, exist_ok=True)
-        changed.write_text(text)
         made = []
-        try:
-            for source in self.sources_of(file):
-                target = place / f"{Path(source).stem}.o"
-                given = str(changed) if source.endswith(file) else source
-                command = re.sub(r" -o \S+\.o -c \S+$", f" -o {target} -c {given}", self._compile[source])
-                command = re.sub(r" -MD -MT \S+ -MF \S+", "", command).replace(
-                    " -I", f" -D_GLIBCXX_ASSERTIONS -I{place} -I", 1
-                )
-                done = subprocess.run(shlex.split(command), cwd=self.folder, capture_output=True, check=False)
-                if done.returncode:
-                    return None
-                made.append(target)
-        finally:
+        for source in self.sources_of(file):
+            target = place / f"{Path(source).stem}.o"
+            given = str(changed) if source.endswith(file) else source
+            headers = self._precompiled(source, file)
+            changed.write_text(text)
+            done = self._compiled(source, f"-include {headers} -o {target} -c {given}")
             changed.unlink()
+            if done.returncode:
+                return None
+            made.append(target)
         return made
+
+    def _precompiled(self, source: str, file: str) -> Path:
+        """A header of all that ``file`` includes, compiled once: parsing it is most of the work."""
+        name = f"{Path(file).stem}-{Path(source).stem}.h"
+        headers = self.folder / "mutant" / name
+        if name not in self._headers:
+            text = (CORE / file).read_text(encoding="utf-8")
+            headers.write_text("\n".join(re.findall(r"(?m)^#include .*$", text)))
+            done = self._compiled(source, f"-x c++-header -o {headers}.gch {headers}")
+            if done.returncode:
+                raise RuntimeError(f"what {file} includes does not compile:\n{done.stderr.decode()}")
+            self._headers.add(name)
+        return headers
+
+    def _compiled(self, source: str, rest: str) -> subprocess.CompletedProcess[bytes]:
+        """The compiler, run as for ``source`` but for its last arguments."""
+        command = re.sub(r" -o \S+\.o -c \S+$", f" {rest}", self._compile[source])
+        command = re.sub(r" -MD -MT \S+ -MF \S+", "", command)
+        command = command.replace(" -I", f" -D_GLIBCXX_ASSERTIONS -I{self.folder / 'mutant'} -I", 1)
+        return subprocess.run(shlex.split(command), cwd=self.folder, capture_output=True, check=False)
 
     def link(self, objects: Sequence[Path], program: Path) -> None:
         """The tests, with these object files in place of the core's."""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from math import ceil
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -39,8 +40,9 @@ _found = find_spec("fastload")
 assert _found is not None
 assert _found.origin is not None
 PLACE = Path(_found.origin).parents[1]  # of the package, in the repository or installed
-_LEAST_S = 20.0  # a mutant's tests may always take as long
-_TIMES = 5  # as long as without the mutant, on a machine that others use
+_LEAST_S = 10.0  # of CPU time, that a mutant's tests may always take
+_TIMES = 3  # as long as without the mutant
+_WAITING = 6  # times as long, where they wait, or others use the machine
 _MEMORY = 4 << 30  # more than the process has
 _KILLED, _SURVIVED = 3, 4  # exit codes of a child
 
@@ -78,12 +80,14 @@ class Runs:
         self._folder, self._campaign = folder, campaign
         self._items: dict[str, pytest.Item] = {}
         self._failed: list[str] = []
+        self._factory: Any = None
         self._functions: dict[tuple[str, str, int], list[FunctionType]] = {}
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if session.testsfailed:
             raise session.Interrupted("tests cannot be collected")
         self._items = {item.nodeid: item for item in session.items}
+        self._factory = session.config._tmp_path_factory  # type: ignore[attr-defined]
         for function in (each for each in gc.get_objects() if type(each) is FunctionType):
             code = function.__code__
             if code.co_filename in self._files:
@@ -101,7 +105,7 @@ class Runs:
     def baseline(self) -> tuple[list[TestRun], list[str]]:
         """Each test's run without mutants, and those that failed or were skipped."""
         place = self._folder / "baseline.json"
-        self._in_child(lambda: self._record(place), 3600.0)
+        self.in_child(lambda: self._record(place), 3600.0)
         runs, left_out = json.loads(place.read_text())
         return [TestRun(**run) for run in runs], left_out
 
@@ -113,9 +117,9 @@ class Runs:
         note.unlink(missing_ok=True)
         source = (PLACE / mutant.file).read_bytes()
         if mutant.function is None:
-            code = self._in_child(lambda: self._anew(mutant, source, names, note), limit + 20)
+            code = self.in_child(lambda: self._anew(mutant, source, names, note), limit + 10)
         else:
-            code = self._in_child(lambda: self._patched(mutant, source, names, note), limit)
+            code = self.in_child(lambda: self._patched(mutant, source, names, note), limit)
         if code == _SURVIVED:
             return Outcome(mutant, "survived")
         by = note.read_text() if note.exists() else "the process" if code is not None else "time"
@@ -180,8 +184,9 @@ class Runs:
         note.write_text(chosen.failed or "collection")
         return _KILLED
 
-    def _in_child(self, work: Callable[[], int | None], limit: float) -> int | None:
-        """The exit code of a child that does ``work``; None: it took longer than ``limit`` seconds."""
+    def in_child(self, work: Callable[[], int | None], limit: float) -> int | None:
+        """The exit code of a child that does ``work``; None: it took more than ``limit`` seconds of CPU time,
+        or several times as long by the clock."""
         temporary, made = self._folder / "tests", self._folder / "made"
         temporary.mkdir(exist_ok=True)
         made.write_text("")
@@ -196,7 +201,7 @@ class Runs:
         with suppress(ProcessLookupError, PermissionError):
             os.setpgid(child, child)
         handle = os.pidfd_open(child)
-        ready = select.select([handle], [], [], limit)[0]
+        ready = select.select([handle], [], [], _WAITING * limit)[0]
         os.close(handle)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # and what its tests started
@@ -220,12 +225,12 @@ class Runs:
         silence = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(silence, number)
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit) + 1, int(limit) + 10))
+        resource.setrlimit(resource.RLIMIT_CPU, (ceil(limit), ceil(limit) + 10))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + _MEMORY,) * 2)
-        factory = next(iter(self._items.values())).config._tmp_path_factory  # type: ignore[attr-defined]
-        factory._basetemp = temporary
+        if self._factory is not None:
+            self._factory._basetemp = temporary
 
 
 class _Chosen:

@@ -4,7 +4,7 @@
         '{"points": 0, "seed": 1, "folder": "/tmp/mutants", "modules": ["state"]}'
 
 ``points``: how many mutants of each module, chosen by ``seed``; 0: all. ``modules``: of SUBJECTS, or all.
-``tests``: these files in place of the modules' own. ``again``: only those that survived the last time.
+``tests``: these files in place of the modules' own. ``again``: only those that no test killed the last time.
 
 Prints each mutant that survived and is not in ``equivalent_mutants.json``, a table, and a line of JSON, whose
 ``bad`` has the modules with less than 90% killed and the table's entries that no longer fit.
@@ -53,12 +53,15 @@ SUBJECTS = {
         ),
         ("sampler",),
     ),
-    "partition": Subject(_sampler("partition"), ("sampler",)),
+    "partition": Subject(
+        _sampler("partition"),
+        ("sampler/test_partition.py", "sampler/test_samplers.py", "sampler/test_same_orders.py"),
+    ),
     "state": Subject(
         ("fastload/backends/state.py", "fastload/loader/data_loader.py"),
         (
             *("contract/test_states.py", "contract/test_determinism.py", "contract/test_stateful.py"),
-            "contract/test_mosaics.py::test_resuming",
+            "contract/test_mosaics.py::test_resuming_with_another_batch_size_makes_the_same_samples",
         ),
         (
             *("LoaderState", "LoaderState.to_dict", "LoaderState.divided", "LoaderState.from_dict"),
@@ -232,7 +235,7 @@ def run(wish: Mapping[str, Any]) -> dict[str, Any]:
         [*options, f"--basetemp={folder / 'collected'}", *tests], [Runs(files, folder, campaign)]
     )
     found = [outcome for outcomes in campaign.done.values() for outcome in outcomes]
-    noted.write_text(json.dumps([each.mutant.key for each in found if each.verdict == "survived"]))
+    noted.write_text(json.dumps([each.mutant.key for each in found if each.verdict != "killed"]))
     rows = table(campaign.done, equivalents)
     say(shown(rows))
     bad = [
