@@ -309,6 +309,8 @@ def test_a_file_that_is_there_is_replaced_if_more_is_asked_for() -> None:
 
     assert will_do(GB, "auto")
     assert will_do(8 * GB, "8GB")
+    assert will_do(7600 * MB, "8GB")  # 95% of it is near enough
+    assert not will_do(7600 * MB - 1, "8GB")
     assert not will_do(7 * GB, "8GB")
     assert will_do(20 * GB, "2TB")
     assert not will_do(18 * GB, "/dev/shm")

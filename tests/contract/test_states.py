@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fastload import DataLoader
 from fastload.backends.state import LoaderState
 from fastload.errors import StateError
 
@@ -80,6 +82,12 @@ def test_numbers_are_whole_and_not_negative(name: str, value: Any) -> None:
     assert f"Found: {value!r}." in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["epoch", "position"])
+def test_a_seed_that_is_not_drawn_yet_excuses_no_other_number(name: str) -> None:
+    with pytest.raises(StateError, match=f"{name} of a loader state must be an integer >= 0"):
+        LoaderState.from_dict({**STATE, "seed": None, name: -1})
+
+
 @pytest.mark.parametrize("name", ["length", "seed", "epoch", "position"])
 def test_zero_is_a_number(name: str) -> None:
     assert LoaderState.from_dict({**STATE, name: 0}) == state(**{name: 0})
@@ -120,3 +128,11 @@ def test_the_rest_of_a_torch_datasets_state_is_torchdatas() -> None:
     assert LoaderState.divided({**STATE, "workers": {"0": 1}}) == (STATE, {"workers": {"0": 1}})
     assert LoaderState.divided({**STATE, "global_batch": 2}) == ({**STATE, "global_batch": 2}, {})
     assert LoaderState.divided(5) == (5, {})
+
+
+def test_a_packed_sets_loader_takes_its_own_keys_alone(folder: Path) -> None:
+    with DataLoader(folder, batch_size=8, num_workers=1) as loader:
+        saved = loader.state_dict()
+        loader.load_state_dict(saved)
+        with pytest.raises(StateError, match="Not a loader state"):
+            loader.load_state_dict({**saved, "workers": {}})

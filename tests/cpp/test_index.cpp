@@ -206,3 +206,17 @@ TEST(a_damaged_page_is_refused_where_it_is_used) {
   CHECK_EQ(index.record(kCount - 1).offset, 1000 * (kCount - 1));
   CHECK_THROWS(kChecksum, "to " + std::to_string(made.header.pages_offset), index.verify());
 }
+
+TEST(a_column_of_no_values_has_an_empty_data_region) {
+  Folder folder;
+  Made made("FLFIELD1", 0);
+  made.header.table_offset = made.header.bytes_offset = kData;
+  made.lay_out();
+  PagedFile file(folder.write("field-02.fli", made.file()), "FLFIELD1", 4, false);
+  CHECK_EQ(file.header().data_size, uint64_t{0});
+  file.verify();
+  made.header.num_records = 1;
+  const std::string path = folder.write("field-02.fli", made.file());
+  CHECK_THROWS(kFormat, "its values lie outside the data region",
+               PagedFile(path, "FLFIELD1", 4, false));
+}
