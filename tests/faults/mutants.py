@@ -61,7 +61,9 @@ SUBJECTS = {
         ("fastload/backends/state.py", "fastload/loader/data_loader.py"),
         (
             *("contract/test_states.py", "contract/test_determinism.py", "contract/test_stateful.py"),
+            *("contract/test_seeds.py", "pack/test_recode.py::test_who_has_the_old_set_open_goes_on"),
             "contract/test_mosaics.py::test_resuming_with_another_batch_size_makes_the_same_samples",
+            "contract/test_torch_dataset.py::test_a_state_that_would_be_lost_is_an_error",
         ),
         (
             *("LoaderState", "LoaderState.to_dict", "LoaderState.divided", "LoaderState.from_dict"),
@@ -79,11 +81,11 @@ SUBJECTS = {
     ),
     "manifest": Subject(
         ("fastload/shard/manifest.py",),
-        ("shard/test_dataset.py", "shard/test_index.py", "attacks/test_hostile_dataset.py"),
+        ("shard/test_manifest.py", "shard/test_dataset.py"),
     ),
     "index": Subject(
         ("fastload/shard/index.py", "fastload/shard/paged.py"),
-        ("shard/test_dataset.py", "shard/test_index.py"),
+        ("shard/test_written_tables.py", "shard/test_index.py"),
     ),
 }
 
