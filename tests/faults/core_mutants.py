@@ -30,6 +30,7 @@ from cpp_mutants import CoreMutant, core_mutants_of
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "csrc" / "core"
 LEAST_KILLED = 0.9
+_MOST_CPU_S = 15  # of one test file; they take less than one
 ENDS = ("killed", "by time", "equivalent", "survived")
 
 
@@ -232,7 +233,7 @@ def try_subject(
             ends["equivalent"] += 1
             continue
         build.link(objects, program)
-        end, by = verdict_of(program, subject.tests, 60)
+        end, by = verdict_of(program, subject.tests, _MOST_CPU_S)
         if end == "survived" and mutant.key in reasons:
             end = "equivalent"
         ends[end] += 1

@@ -122,7 +122,7 @@ class Runs:
             code = self.in_child(lambda: self._patched(mutant, source, names, note), limit)
         if code == _SURVIVED:
             return Outcome(mutant, "survived")
-        by = note.read_text() if note.exists() else "the process" if code is not None else "time"
+        by = note.read_text() if note.exists() else f"exit code {code}" if code is not None else "time"
         return Outcome(mutant, "by time" if code is None else "killed", by)
 
     # In children.

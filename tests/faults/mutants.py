@@ -204,7 +204,7 @@ class Campaign:
         outcome = runs.try_one(mutant, tests)
         if outcome.verdict == "survived" and mutant.key not in self.equivalents.reasons:
             say(f"survived ({len(tests)} tests): {mutant}")
-        elif outcome.verdict == "by time" or outcome.by in ("the process", "collection"):
+        elif outcome.verdict == "by time" or outcome.by.startswith(("exit code", "collection")):
             say(f"{outcome.verdict} ({outcome.by}): {mutant}")
         return outcome
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import locale
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,17 @@ import pytest
 
 import fastload.shard.manifest
 from fastload.errors import FormatError, FormatVersionError, ShardError
-from fastload.shard.manifest import MAX_BYTES, Manifest, Shard, names_fit
+from fastload.shard.manifest import (
+    ENTRIES_NAME,
+    INDEX_NAME,
+    MANIFEST_NAME,
+    MAX_BYTES,
+    MAX_NUMBERED,
+    SECOND_INDEX,
+    Manifest,
+    Shard,
+    names_fit,
+)
 
 FIELDS: tuple[dict[str, Any], ...] = (
     {"name": "image", "kind": "image", "channels": 3, "bits": 8, "stored": "index"},
@@ -78,6 +89,16 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert text.startswith(b'{\n "fastload": [\n  1,\n  0\n ],\n "id": ')
     assert "ü".encode() in text
     assert os.listdir(tmp_path) == ["dataset.json"]
+
+
+def test_what_is_written_is_utf_8_in_any_locale(tmp_path: Path) -> None:
+    before = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C")
+    try:
+        PLAIN.write(tmp_path)
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)
+    assert Manifest.read(tmp_path).classes == ("a", "ü")
 
 
 def test_what_was_written_comes_back(tmp_path: Path) -> None:
@@ -156,6 +177,9 @@ def test_its_id_is_of_what_the_data_are() -> None:
 
 
 def test_where_its_files_are() -> None:
+    assert (MANIFEST_NAME, INDEX_NAME) == ("dataset.json", "index.fli")
+    assert (SECOND_INDEX, ENTRIES_NAME) == ("index-2.fli", "entries.fli")
+    assert MAX_NUMBERED == 1_000_000
     assert PLAIN.index_name == "index.fli"
     assert replace(PLAIN, index="index-2.fli").index_name == "index-2.fli"
     assert not PLAIN.in_store
@@ -185,6 +209,12 @@ def test_no_field_may_be_missing(name: str) -> None:
     del body[name]
     with pytest.raises(FormatError, match="here/dataset.json"):
         Manifest.parse("here/dataset.json", json.dumps(body).encode())
+
+
+def test_what_a_manifest_need_not_say() -> None:
+    short = Manifest("arrow", 3, 60, ("a", "ü"), PLAIN.shards, 4500, 123456)
+    assert short == replace(PLAIN, codecs={}, options={}, skipped=0, writer="")
+    assert (short.fields, short.left_out, short.index, short.same_as) == ((), 0, "", ())
 
 
 def test_every_field_is_read() -> None:
@@ -307,3 +337,4 @@ def test_names_that_do_not_fit_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     room = (1 << 16) - len(json.dumps([{"name": ""}], indent=1))
     assert names_fit([], [], [{"name": "x" * room}]) is None
     assert names_fit([], [], [{"name": "x" * (room + 1)}]) is not None
+    assert names_fit([], [], [{"name": "ü" * (room // 2)}]) is None
