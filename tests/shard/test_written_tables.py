@@ -51,6 +51,8 @@ def records_of(count: int) -> np.ndarray:
 
 
 def test_an_entry_of_the_index() -> None:
+    names = ("offset", "length", "crc32c", "label", "shard", "width", "height", "codec", "channels")
+    assert RECORD.names == (*names, "flags", "reserved")
     record = np.zeros((), RECORD)
     for i, name in enumerate(RECORD.names or ()):
         record[name] = i + 1
