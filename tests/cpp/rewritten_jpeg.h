@@ -23,6 +23,7 @@ struct Rewriting {
   int restart = 0;                         // MCUs
   int restart_rows = 0;                    // rows of MCUs
   std::vector<jpeg_scan_info> scans = {};  // empty: libjpeg's own
+  bool mixes_tables = false;               // Cb has luma's DC table, Cr luma's AC table
 };
 
 // libjpeg's reading of a file. For files that it reads; its errors end the process.
@@ -96,6 +97,7 @@ inline JpegBytes rewritten(const JpegBytes& file, const Rewriting& how) {
     jpeg_simple_progression(&out);
   }
   out.optimize_coding = how.optimize ? TRUE : FALSE;
+  if (how.mixes_tables) out.comp_info[1].dc_tbl_no = out.comp_info[2].ac_tbl_no = 0;
   out.restart_interval = static_cast<unsigned>(how.restart);
   out.restart_in_rows = how.restart_rows;
   jpeg_write_coefficients(&out, opened.coefficients());

@@ -11,6 +11,7 @@
 #include "decode/jpeg/entry_points.h"
 #include "picture.h"
 #include "random.h"
+#include "rewritten_jpeg.h"
 
 namespace {
 
@@ -18,6 +19,7 @@ using namespace fastload;
 using test::as_jpeg;
 using test::Picture;
 using test::Random;
+using test::rewritten;
 using Buffer = std::vector<uint8_t>;
 
 constexpr Rect kAll{0, 0, 96, 64};  // MCUs of 16x16 pixels: 4 rows of 6
@@ -146,6 +148,21 @@ TEST(a_scan_that_ends_is_an_error) {
   CHECK(decoded(cut(file, file.size() - 2), kAll) == whole);  // without EOI
   CHECK(decoded(cut(file, file.size() - 60), kTop) == top);
   CHECK_THROWS(kDecode, "", decoded(cut(file, file.size() - 60), kBottom));
+}
+
+TEST(components_share_a_table_of_either_kind) {
+  const Buffer file = picture(0);
+  const Buffer wanted = decoded(file, kAll);
+  CHECK(decoded(rewritten(file, {}), kAll) == wanted);
+  test::Rewriting mixed;
+  mixed.mixes_tables = true;
+  const Buffer other = rewritten(file, mixed);
+  const JpegHeader header = header_of(other);
+  CHECK(header.components[1].dc == header.components[0].dc);
+  CHECK(header.components[1].ac != header.components[0].ac);
+  CHECK(header.components[2].dc != header.components[0].dc);
+  CHECK(header.components[2].ac == header.components[0].ac);
+  CHECK(decoded(other, kAll) == wanted);
 }
 
 TEST(ones_are_no_code) {
