@@ -101,16 +101,18 @@ def chosen(subject: Subject, points: int, seed: int) -> list[Mutant]:
 
 
 def tests_for(mutant: Mutant, runs: Sequence[TestRun]) -> list[TestRun]:
-    """The tests that execute the mutant's statement (of what runs at import: its file), quick ones first."""
+    """The tests that execute the mutant's statement, quick ones first; for what runs at import, any.
+
+    What a class has by default, or a constant, is met by tests that run no line of the file.
+    """
     wanted = set(mutant.lines)
-    found = [
-        run
-        for run in runs
-        if mutant.file in run.lines and (mutant.function is None or wanted & set(run.lines[mutant.file]))
-    ]
-    quickest = sorted(found, key=lambda run: run.seconds)
-    spent = list(accumulate(run.seconds for run in quickest))
-    quickest = quickest[: max(1, bisect_right(spent, _MOST_SECONDS))]
+    if mutant.function is None:
+        found = sorted(runs, key=lambda run: (mutant.file not in run.lines, run.seconds))
+    else:
+        found = [run for run in runs if wanted & set(run.lines.get(mutant.file, ()))]
+        found.sort(key=lambda run: run.seconds)
+    spent = list(accumulate(run.seconds for run in found))
+    quickest = found[: max(1, bisect_right(spent, _MOST_SECONDS))]
     files: Counter[str] = Counter()
     for run in quickest:
         files[_file_of(run)] += run.seconds  # type: ignore[assignment]
