@@ -88,6 +88,9 @@ def test_blocks_of_a_mix_are_larger_where_the_epoch_is_long(total: int, block: i
     assert len(walk) in (block - 1, block)
     own = shuffled(np.arange(len(walk)), int(counts[0]), derived_seed(5, 0), 0)
     assert walk.tolist() == np.sort(own).tolist()
+    step = {sample: i for i, sample in enumerate(own.tolist())}
+    begin = [step[sample] for sample in ids[:4096].tolist() if sample in step]
+    assert (max(begin) > 60_000) == (block > 4096)  # its positions are mixed over all of it
 
 
 def test_listed_batches_in_numbers() -> None:
