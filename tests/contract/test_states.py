@@ -136,3 +136,13 @@ def test_a_packed_sets_loader_takes_its_own_keys_alone(folder: Path) -> None:
         loader.load_state_dict(saved)
         with pytest.raises(StateError, match="Not a loader state"):
             loader.load_state_dict({**saved, "workers": {}})
+
+
+def test_a_position_behind_the_epochs_end_is_refused(folder: Path) -> None:
+    with DataLoader(folder, batch_size=8, num_workers=1) as loader:
+        saved = loader.state_dict()
+        loader.load_state_dict({**saved, "position": 52})
+        with pytest.raises(
+            StateError, match="position of a loader state must be at most 52, the end of epoch 0"
+        ):
+            loader.load_state_dict({**saved, "position": 53})
