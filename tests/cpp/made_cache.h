@@ -20,8 +20,9 @@ namespace fastload::test {
 class MadeCache {
  public:
   // With room for the samples below `room`, in so many stripes; without a place for a copy of the
-  // index if not `copies`.
-  MadeCache(MadeSet& set, size_t room, bool copies = true, uint32_t stripes = 0)
+  // index if not `copies`; of coefficients, for which places are longer.
+  MadeCache(MadeSet& set, size_t room, bool copies = true, uint32_t stripes = 0,
+            bool coefficients = false)
       : path_(set.path("cache")) {
     std::ifstream index(set.path("index"), std::ios::binary);
     index_.assign(std::istreambuf_iterator<char>(index), {});
@@ -36,6 +37,8 @@ class MadeCache {
     header.entries_offset = header.data_offset = pages(header.index_offset + header.index_size);
     if (stripes > 0) header.data_offset = up(header.entries_offset, kStripeAlignment);
     header.num_stripes = stripes;
+    if (coefficients) std::memcpy(header.tier, kCoefficientTier, sizeof(kCoefficientTier));
+    const uint32_t longer = coefficients ? 1000 : 0;
     header.index_digest = set.reader().index().digest();
     std::vector<CacheEntry> entries(set.size());
     uint64_t end = header.data_offset;
@@ -48,12 +51,12 @@ class MadeCache {
         begins_.push_back(end);
       }
       entries[i].offset = i < room ? end : kNoRoom;
-      entries[i].length = set.record(i).length;
+      entries[i].length = set.record(i).length + longer;
       entries[i].crc32c = set.record(i).crc32c;
-      if (i < room) end += set.record(i).length;
+      if (i < room) end += entries[i].length;
     }
     seal_places(entries.data(), entries.size(), 0);
-    for (size_t i = 0; i < room; ++i) header.data_size += set.record(i).length;
+    for (size_t i = 0; i < room; ++i) header.data_size += entries[i].length;
     header.file_size = end;
     header.room_records = room;
     std::vector<uint8_t> file(end);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "decode/decode.h"
 #include "shard/index.h"
 #include "shard/reader.h"
 
@@ -26,10 +27,13 @@ class MadeSet {
     fill(count, longest, gap);
     finish();
   }
-  // These records, back to back.
+  // These records, back to back; pictures are described.
   explicit MadeSet(const std::vector<std::vector<uint8_t>>& records) {
     make_folder();
-    for (const std::vector<uint8_t>& bytes : records) add(bytes);
+    for (const std::vector<uint8_t>& bytes : records) {
+      add(bytes);
+      describe(bytes, records_.back());
+    }
     finish();
   }
   ~MadeSet() {
@@ -87,6 +91,16 @@ class MadeSet {
     record.crc32c = crc32c({bytes.data(), bytes.size()});
     shard_.insert(shard_.end(), bytes.begin(), bytes.end());
     records_.push_back(record);
+  }
+
+  static void describe(const std::vector<uint8_t>& bytes, Record& record) {
+    if (sniff(bytes) == Codec::kUnknown) return;
+    const ImageInfo info = probe(bytes);
+    record.codec = static_cast<uint8_t>(info.codec);
+    record.width = static_cast<uint16_t>(info.width);
+    record.height = static_cast<uint16_t>(info.height);
+    record.channels = info.channels;
+    record.flags = info.flags;
   }
 
   void fill(size_t count, size_t longest, size_t gap) {

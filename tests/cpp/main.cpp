@@ -67,5 +67,6 @@ int main(int argc, char** argv) {
     if (!passes(test)) ++failed;
   }
   std::printf("%d tests, %d failed\n", run, failed);
+  std::fflush(stdout);  // what a sanitizer has to say at the end may end the process
   return run > 0 && failed == 0 ? 0 : 1;  // a name without tests is a mistake
 }

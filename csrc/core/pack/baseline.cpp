@@ -81,7 +81,7 @@ class Transcoder {
     errors_.error_exit = [](j_common_ptr info) {
       Transcoder& t = of(info);
       (*info->err->format_message)(info, t.message_.text);
-      t.leave(ErrorKind::kDecode);
+      t.leave(info->err->msg_code == JERR_OUT_OF_MEMORY ? ErrorKind::kMemory : ErrorKind::kDecode);
     };
     // Level -1 is a warning about damaged data; the others are traces. The first one is kept.
     errors_.emit_message = [](j_common_ptr info, int level) {
@@ -99,24 +99,30 @@ class Transcoder {
     };
   }
 
-  // More room behind what is written, twice as much as before. False if there cannot be more.
-  bool grow() noexcept {
+  [[noreturn]] void leave(ErrorKind why, const char* words) {
+    std::snprintf(message_.text, sizeof message_.text, "%s", words);
+    leave(why);
+  }
+
+  // More room behind what is written, twice as much as before.
+  void grow_or_leave() {
     const size_t used = written_.size();
-    if (used >= kMaxRecordBytes) return false;
-    try {
-      written_.resize(used == 0 ? kFirstRoom : 2 * used);
-    } catch (const std::bad_alloc&) {
-      return false;
+    if (used >= kMaxRecordBytes) leave(ErrorKind::kLimit, "the output is too large");
+    if (!resize(used == 0 ? kFirstRoom : 2 * used)) {
+      leave(ErrorKind::kMemory, "there is no memory for the output");
     }
     destination_.next_output_byte = written_.data() + used;
     destination_.free_in_buffer = written_.size() - used;
-    return true;
   }
 
-  void grow_or_leave() {
-    if (grow()) return;
-    std::snprintf(message_.text, sizeof message_.text, "the output is too large");
-    leave(ErrorKind::kLimit);
+  // False: no memory. Exceptions must not pass libjpeg, nor longjmp a handler of them.
+  bool resize(size_t size) noexcept {
+    try {
+      written_.resize(size);
+      return true;
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
   }
 
   void install_destination() {

@@ -101,6 +101,7 @@ IngestResult ingest(const std::string& root, Bytes names, std::span<const uint64
       record.length = static_cast<uint32_t>(size);
       result.used += size;
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kMemory) throw;  // not the file's fault
       result.failures.emplace_back(i, error.what());
     }
     result.done = i + 1;
@@ -119,6 +120,7 @@ Failures describe(Bytes bytes, std::span<Record> records, const DecodeLimits& li
       if (record.length == 0) throw Error(ErrorKind::kDecode, "empty record");
       describe_record(bytes.subspan(record.offset, record.length), record, limits);
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kMemory) throw;
       record.length = 0;
       failures.emplace_back(i, error.what());
     }
@@ -136,6 +138,7 @@ Failures describe_file(const std::string& path, std::span<Record> records,
     try {
       describe_record(read_range(file, record, scratch), record, limits);
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kMemory) throw;
       record.length = 0;
       failures.emplace_back(i, error.what());
     }
@@ -154,6 +157,7 @@ Failures verify_file(const std::string& path, std::span<const Record> records) {
       failures.emplace_back(
           i, "CRC-32C is " + hex32(found) + ", the index says " + hex32(records[i].crc32c));
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kMemory) throw;
       failures.emplace_back(i, error.what());
     }
   }

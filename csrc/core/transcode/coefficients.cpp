@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string>
 
 #include "base/error.h"
+#include "base/per_thread.h"
 #include "decode/coefficients/record.h"
 #include "transcode/coding_choice.h"
 #include "transcode/jpeg_parts.h"
@@ -49,7 +49,7 @@ struct Workspace {
 // Gives the thread's own.
 class BorrowedWorkspace {
  public:
-  BorrowedWorkspace() : space_(of_thread()) {}
+  BorrowedWorkspace() : space_(per_thread<Workspace>()) {}
   ~BorrowedWorkspace() { space_.shrink(); }
   BorrowedWorkspace(const BorrowedWorkspace&) = delete;
   BorrowedWorkspace& operator=(const BorrowedWorkspace&) = delete;
@@ -57,10 +57,6 @@ class BorrowedWorkspace {
   Workspace& operator*() const { return space_; }
 
  private:
-  static Workspace& of_thread() {
-    thread_local const auto space = std::make_unique<Workspace>();
-    return *space;
-  }
   Workspace& space_;
 };
 
@@ -101,7 +97,7 @@ void read(Bytes bytes, const DecodeLimits& limits, JpegParts& parts) {
   parts.rest.assign(record.rest.begin(), record.rest.end());
   parts.blocks.open(record.header);
   std::array<SegmentSource, kTogether> sources;
-  thread_local const auto unpacked = std::make_unique<std::array<SegmentBlocks, kTogether>>();
+  auto& unpacked = per_thread<std::array<SegmentBlocks, kTogether>>();
   const SegmentKernels& kernels = segment_kernels(simd_level());
   const uint8_t* at = record.segments.data();
   const size_t in_row = parts.blocks.segments_per_row(), all = record.segment_count();
@@ -110,12 +106,12 @@ void read(Bytes bytes, const DecodeLimits& limits, JpegParts& parts) {
     for (size_t i = 0; i < count; ++i, at += sources[i - 1].size) {
       sources[i] = {at, record.length(first + i), &parts.blocks.shape((first + i) % in_row)};
     }
-    if (!kernels.unpack(record.coding, sources.data(), count, unpacked->data())) {
+    if (!kernels.unpack(record.coding, sources.data(), count, unpacked.data())) {
       throw Error(ErrorKind::kDecode, "coefficient record: a segment in row of MCUs " +
                                           std::to_string(first / in_row) + " is damaged");
     }
     for (size_t i = 0; i < count; ++i) {
-      parts.blocks.add((*unpacked)[i], sources[i].shape->block_count);
+      parts.blocks.add(unpacked[i], sources[i].shape->block_count);
     }
   }
   parts.blocks.close();

@@ -24,7 +24,8 @@ class Reader {
     errors_.error_exit = [](j_common_ptr info) {
       Reader& reader = of(info);
       (*info->err->format_message)(info, reader.message_.text);
-      reader.leave(ErrorKind::kDecode);
+      reader.leave(info->err->msg_code == JERR_OUT_OF_MEMORY ? ErrorKind::kMemory
+                                                             : ErrorKind::kDecode);
     };
     // Level -1 is a warning about damaged data; the others are traces. The first one is kept.
     errors_.emit_message = [](j_common_ptr info, int level) {

@@ -1,10 +1,10 @@
 // A JPEG file to its coefficients and its rest.
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <string>
 
 #include "base/error.h"
+#include "base/per_thread.h"
 #include "decode/jpeg/scan.h"
 #include "transcode/jpeg_parts.h"
 #include "transcode/jpeg_read.h"
@@ -109,9 +109,9 @@ void split_jpeg(Bytes file, const DecodeLimits& limits, JpegParts& parts) {
   if (scans == 1 && !parts.is_progressive && parse_jpeg(file, limits, one)) {
     parts.header = one;
     // Kept for the thread's next file, which often has the same Huffman tables.
-    thread_local const auto scan = std::make_unique<OneScan>();
+    auto& scan = per_thread<OneScan>();
     parts.blocks.open(parts.header);
-    scan->read(file, parts.header, parts.blocks);
+    scan.read(file, parts.header, parts.blocks);
   } else {
     parts.blocks.open(parts.header);
     read_coefficients(file, limits, parts);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/per_thread.h"
 #include "decode/codecs/header_bytes.h"
 #include "transcode/rest_dictionary.h"
 
@@ -84,7 +85,7 @@ std::vector<uint8_t> pack_rest(Bytes frame) {
                                         std::to_string(frame.size()) + " bytes; at most " +
                                         std::to_string(kMaxFrameBytes) + " are allowed");
   }
-  thread_local Deflater deflater;
+  auto& deflater = per_thread<Deflater>();
   std::vector<uint8_t> rest(kHead + frame.size());
   uint8_t flags = kOnesFlag;
   if (deflater.pack(frame, rest)) {

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/per_thread.h"
 #include "transcode/block_coder.h"
 
 namespace fastload {
@@ -165,7 +166,7 @@ class SequentialScan {
 
 void write_sequential(const JpegParts& parts, const JpegWalk& walk, bool pads_with_ones,
                       ScanBits& out) {
-  thread_local ScanCodes codes;
+  auto& codes = per_thread<ScanCodes>();
   codes.open(walk);
   SequentialScan(parts, walk, pads_with_ones, out, codes.codes()).run();
 }

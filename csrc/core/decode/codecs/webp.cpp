@@ -64,15 +64,12 @@ class WebpDecoder final : public PictureDecoder {
   std::vector<uint8_t> scratch_;  // the ROI and its margin
 };
 
-// Alpha is dropped, the colour under it kept.
-PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi, RowSink& sink) {
+// The pixels of `crop`, rows without gaps, to a buffer of `size` bytes. Alpha is dropped, the
+// colour under it kept.
+VP8StatusCode decode_crop(Bytes bytes, Rect crop, uint8_t* pixels, size_t size) {
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config))
     throw Error(ErrorKind::kState, "libwebp is of another version");
-  const Rect crop = with_margin(roi, picture.info);
-  const size_t stride = static_cast<size_t>(crop.width) * 3;
-  const size_t size = stride * static_cast<size_t>(crop.height);
-  uint8_t* const pixels = reserve_scratch(scratch_, size + RowSink::kSlack);
   config.options.use_cropping = 1;
   config.options.crop_left = crop.x;
   config.options.crop_top = crop.y;
@@ -81,11 +78,29 @@ PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi
   config.output.colorspace = MODE_RGB;
   config.output.is_external_memory = 1;
   config.output.u.RGBA.rgba = pixels;
-  config.output.u.RGBA.stride = static_cast<int>(stride);
+  config.output.u.RGBA.stride = crop.width * 3;
   config.output.u.RGBA.size = size;
-  const VP8StatusCode status = WebPDecode(picture.bytes.data(), picture.bytes.size(), &config);
+  const VP8StatusCode status = WebPDecode(bytes.data(), bytes.size(), &config);
   WebPFreeDecBuffer(&config.output);
-  if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
+  return status;
+}
+
+// libwebp knows several words for a lack of memory. A user's abort is always one: nobody else
+// aborts. Damage may be one, where alpha or Huffman tables have no room: asked again, it decodes,
+// or finds no memory for what comes before.
+bool may_be_lack(VP8StatusCode status) { return status == VP8_STATUS_BITSTREAM_ERROR; }
+bool is_lack(VP8StatusCode status) {
+  return status == VP8_STATUS_OUT_OF_MEMORY || status == VP8_STATUS_USER_ABORT;
+}
+
+PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi, RowSink& sink) {
+  const Rect crop = with_margin(roi, picture.info);
+  const size_t stride = static_cast<size_t>(crop.width) * 3;
+  const size_t size = stride * static_cast<size_t>(crop.height);
+  uint8_t* const pixels = reserve_scratch(scratch_, size + RowSink::kSlack);
+  VP8StatusCode status = decode_crop(picture.bytes, crop, pixels, size);
+  if (may_be_lack(status)) status = decode_crop(picture.bytes, crop, pixels, size);
+  if (is_lack(status)) throw std::bad_alloc();
   if (status != VP8_STATUS_OK) {
     throw Error(ErrorKind::kDecode, std::string("WebP: ") + reason(status));
   }

@@ -118,7 +118,12 @@ struct JpegTurbo::Opened {
     s.max_scans = max_scans;
     s.cinfo.client_data = &s;
     s.install_errors();
-    s.run([&s] { jpeg_create_decompress(&s.cinfo); });
+    try {
+      s.run([&s] { jpeg_create_decompress(&s.cinfo); });
+    } catch (...) {
+      jpeg_destroy_decompress(&s.cinfo);  // it may have begun
+      throw;
+    }
     // jpeg_create_decompress clears everything but err and client_data.
     s.cinfo.progress = &s.progress;
     s.install_source(bytes);

@@ -10,6 +10,7 @@
 #include <numbers>
 #include <vector>
 
+#include "base/per_thread.h"
 #include "transform/pixels/noise_kernels.h"
 #include "transform/pixels/registry.h"
 
@@ -92,7 +93,7 @@ const NoiseTable& table_of(double mean, double sigma, bool clip) {
     Normal normal = {0.0, -1.0};
     NoiseTable table;
   };
-  thread_local Kept kept;
+  Kept& kept = per_thread<Kept>();
   const Normal normal{mean * 255.0, sigma * 255.0};
   if (kept.normal.mean != normal.mean || kept.normal.sigma != normal.sigma ||
       kept.table.wraps == clip) {
