@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tools/sanitize.sh [tests] [fuzz]: the core under ASan and UBSan, built once for both. Called by the Makefile.
+# tools/sanitize.sh [build] [tests] [fuzz]: the core under ASan and UBSan, built once for all. Called by the Makefile.
+#   build  nothing but that, and the fuzz targets' seeds (build/fuzz/seeds)
 #   tests  the core's own tests, tests/cpp
 #   fuzz   every target of tests/cpp/fuzz for a while, two at a time, from made seeds and the saved inputs
 #          (tests/cpp/fuzz/corpus.txt). Without clang's libFuzzer, g++ builds, and the same inputs run once each.
@@ -17,7 +18,7 @@ seconds=${FUZZ_SECONDS:-60}
 runs=${FUZZ_RUNS:--1}
 jobs=${FUZZ_JOBS:-2}
 clangxx=${CLANGXX:-clang++}
-read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_jpeg_parts fuzz_coefficients fuzz_decode fuzz_formats fuzz_index fuzz_column fuzz_polygons}"
+read -ra targets <<< "${FUZZ_TARGETS:-fuzz_jpeg_parser fuzz_jpeg_entropy fuzz_jpeg_parts fuzz_coefficients fuzz_decode fuzz_baseline fuzz_formats fuzz_index fuzz_column fuzz_polygons fuzz_cache fuzz_answer fuzz_pixels}"
 out=build/fuzz
 say() { printf '[sanitize] %s\n' "$*"; }
 
@@ -60,13 +61,14 @@ replay() { # target
   say "$1: $(tail -n 1 "$out/$1.log")"
 }
 
-[ $# -gt 0 ] || { say "Nothing to do: give tests, fuzz, or both."; exit 2; }
-run_tests=false run_fuzz=false
+[ $# -gt 0 ] || { say "Nothing to do: give build, tests, fuzz, or several."; exit 2; }
+run_tests=false run_fuzz=false make_seeds=false
 for part in "$@"; do
   case $part in
+    build) make_seeds=true ;;
     tests) run_tests=true ;;
-    fuzz) run_fuzz=true ;;
-    *) say "Unknown part: $part. Known: tests, fuzz."; exit 2 ;;
+    fuzz) run_fuzz=true make_seeds=true ;;
+    *) say "Unknown part: $part. Known: build, tests, fuzz."; exit 2 ;;
   esac
 done
 
@@ -85,11 +87,12 @@ else
 fi
 
 ! $run_tests || ctest --test-dir "$folder" --output-on-failure
-$run_fuzz || exit 0
+$make_seeds || exit 0
 
 mkdir -p "$out"
 rm -rf "$out/seeds"
 "${PYTHON:-python3}" tests/cpp/fuzz/make_seeds.py "$out/seeds"
+$run_fuzz || exit 0
 # Executions are short: a long memory of freed blocks would only be slow.
 export ASAN_OPTIONS="quarantine_size_mb=32:malloc_context_size=6:${ASAN_OPTIONS:-}"
 failed=0 running=()

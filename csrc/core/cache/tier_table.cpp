@@ -127,8 +127,10 @@ void TierTable::read_header(int file) {
   }
   if (header_.num_classes > kMostTierClasses) damaged("it has more than 255 classes");
   classes_.resize(header_.num_classes);
-  std::memcpy(classes_.data(), bytes.data() + kTierClassesOffset,
-              classes_.size() * sizeof(TierClass));
+  if (!classes_.empty()) {
+    std::memcpy(classes_.data(), bytes.data() + kTierClassesOffset,
+                classes_.size() * sizeof(TierClass));
+  }
   check_regions(static_cast<uint64_t>(found.st_size));
 }
 

@@ -27,8 +27,18 @@ JPEG_TARGETS = (
     "fuzz_jpeg_parts",
     "fuzz_coefficients",
     "fuzz_decode",
+    "fuzz_baseline",
 )
-TARGETS = (*JPEG_TARGETS, "fuzz_formats", "fuzz_index", "fuzz_column", "fuzz_polygons")
+OTHERS = (
+    "fuzz_formats",
+    "fuzz_index",
+    "fuzz_column",
+    "fuzz_polygons",
+    "fuzz_cache",
+    "fuzz_answer",
+    "fuzz_pixels",
+)
+TARGETS = (*JPEG_TARGETS, *OTHERS)
 SIZES = ((1, 1), (2, 3), (8, 8), (17, 9), (16, 33), (40, 24))
 
 
@@ -135,6 +145,7 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
     for name, file in jpegs():
         yield "fuzz_jpeg_parser", name, file
         yield "fuzz_jpeg_parts", name, rng.randbytes(16) + file
+        yield "fuzz_baseline", name, bytes(4) + file
         for way in range(8):  # JPEG or its record, which the target makes, of either form, sizes put right
             # Records come unchanged, with one byte changed, and with four.
             changes = b"".join(rng.randbytes(2) + bytes([rng.choice((1, 16, 255))]) for _ in range(4))
@@ -161,8 +172,64 @@ def seeds() -> Iterator[tuple[str, str, bytes]]:
         yield "fuzz_index", name, file
     for name, file in columns():
         yield "fuzz_column", name, file
+    for name, file in caches():
+        yield "fuzz_cache", name, file
+    for name, text in answers():
+        yield "fuzz_answer", name, text
+    for number in range(40):
+        yield "fuzz_pixels", f"drawn-{number}", random.Random(number).randbytes(100 + 5 * number)
     for name, way, value in polygons():
         yield "fuzz_polygons", name, bytes([way, 39, 29]) + rng.randbytes(14) + value
+
+
+def caches() -> Iterator[tuple[str, bytes]]:
+    """A node cache of three records, one of which is there, and a disk tier of two classes."""
+    table, data = 8192 + 4096, 8192 + 4096 + 3 * 32
+    for tier in (b"", b"coefficients"):
+        header = struct.pack(
+            "<8sHHI12QII32s32sII",
+            *(b"FLCACHE1", 1, 0, 8192, data + 300, 3, table, data, 0, data, 0, data, 300, 3, 300, 0, 0, 0),
+            *(b"", tier, 0, 0),
+        ).ljust(512, b"\0")
+        live = struct.pack("<II56xQQQ", 1, 0, 1, 100, 0)
+        entries = b"".join(
+            struct.pack("<QIHHIIII", data + 100 * i, 100, 8, 4, 0, 0, int(i == 1), 60) for i in range(3)
+        )
+        for fixes in (7, 15, 3, 0):
+            control = struct.pack("<BBHH10x", 0, fixes, 1 + fixes, 100 + fixes % 2)
+            yield (
+                f"cache-{tier.decode()}-{fixes}",
+                control + header + live + entries + bytes(range(256)) + bytes(44),
+            )
+    places, slots = 16384 + 4096, 16384 + 4096 + 4 * 4
+    header = struct.pack(
+        "<8sHHI9QII32s32sI",
+        *(b"FLTIER01", 1, 0, 16384, slots + 4 * 5, 3 * 4096 + 2 * 8192, 4, 5, places, slots, 9000, 99999, 0),
+        *(0, 2, b"", b"", 0),
+    ).ljust(512, b"\0")
+    classes = struct.pack("<8Q", 4096, 0, 3, 0, 8192, 3, 2, 3 * 4096).ljust(160, b"\0")
+    live = struct.pack("<IIQQ", 0, 0, 1, 4096) + struct.pack("<8Q", 1, *(0,) * 7)
+    words = struct.pack("<4I5I", 1, 0, 4, 0, 1, 0, 0x7FFFFFFF, 0x80000003, 0)
+    for fixes in (19, 3, 1, 0):
+        for length in (100, 5000):
+            control = struct.pack("<BBHH10x", 1, fixes, fixes % 4, length)
+            yield f"tier-{fixes}-{length}", control + header + classes + live + words
+    # Without classes: there is nothing to copy.
+    none = header[:40] + bytes(8) + header[48:92] + bytes(4) + header[96:]
+    yield "tier-none", struct.pack("<BBHH10x", 1, 3, 0, 100) + none + classes + live + words
+
+
+def answers() -> Iterator[tuple[str, bytes]]:
+    """Ranges, heads, errors and paths, as stores and users write them."""
+    for number, text in enumerate((b"bytes 10-99/1000", b" Bytes 0-0/*", b"bytes 5-4/9", b"items 0-1/2")):
+        yield f"range-{number}", b"\0" + text
+    head = b'HTTP/1.1 206 Partial Content\r\nETag: "a"\r\nContent-Length: 90\r\n'
+    head += b"Content-Range: bytes 10-99/1000\r\nRetry-After: 7\r\nx-amz-bucket-region: eu\r\n"
+    yield "head", b"\1" + head + b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n"
+    yield "later", b"\1HTTP/1.1 503 Slow Down\r\nRetry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+    for number, text in enumerate((b"<Error><Code>SlowDown</Code></Error>", b"\n plain\1words\nmore")):
+        yield f"error-{number}", b"\2" + text
+    yield "path", b"\3a b/\xc3\xbc+c&d=(1)~'"
 
 
 def polygons() -> Iterator[tuple[str, int, bytes]]:
