@@ -1,6 +1,7 @@
 #include "everywhere.h"
 
 #include <cstdio>
+#include <mutex>
 #include <new>
 #include <string>
 
@@ -68,10 +69,21 @@ bool threw(const char* what, const std::function<Made()>& make, int64_t point, b
   found(what, point, for_good, "another error than one about memory: " + why);
 }
 
+// The C library loads what unwinds its own frames, and keeps it, when an exception first passes
+// one.
+void load_unwinder() {
+  std::once_flag once;
+  try {
+    std::call_once(once, [] { throw std::bad_alloc(); });
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 class Trial {
  public:
   Trial(const char* what, const std::function<Made()>& make, const std::function<void()>& before)
       : what_(what), make_(make), before_(before) {
+    load_unwinder();
     static_cast<void>(run());  // what is made once
     wanted_ = run();
     if (run() != wanted_) throw Failure(std::string(what) + ": no two runs give the same");

@@ -173,6 +173,18 @@ TEST(an_engine_with_a_cache_of_coefficients_without_memory_says_so) {
               });
 }
 
+TEST(an_engine_of_bounded_pictures_without_memory_says_so) {
+  MadeSet set(mixed_records());
+  SamplePlan plan = resizing_plan(16);
+  plan.decoded_side = 24;
+  fail_engine("engine of bounded pictures",
+              {[&] {
+                 return Sources({{&set.reader(), nullptr, {}, 0}});
+               },
+               plan, 16},
+              [&] { set.open(); });
+}
+
 TEST(an_engine_of_mosaics_without_memory_says_so) {
   MadeSet set(mixed_records());
   SamplePlan plan = plain_plan(32);
