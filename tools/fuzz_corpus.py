@@ -58,13 +58,16 @@ def features_of(control: str) -> dict[str, frozenset[int]]:
 
 
 def read_features(state: fuzz_campaign.State, target: str) -> dict[str, frozenset[int]]:
-    """What each made seed and each input of the corpus reaches."""
+    """What each made seed and each input of the corpus reaches.
+
+    A merge for a set cover writes down all of it; a plain one only what is new of each file.
+    """
     control, scratch = state.folder / f"{target}.merge", state.folder / "merged" / target
     for old in (control, scratch):
         shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
     scratch.mkdir(parents=True)
     folders = [fuzz_campaign.FUZZERS / "seeds" / target, state.folder / "corpus" / target]
-    command = [str(fuzz_campaign.FUZZERS / "tests/cpp/fuzz" / target), "-merge=1", str(scratch)]
+    command = [str(fuzz_campaign.FUZZERS / "tests/cpp/fuzz" / target), "-set_cover_merge=1", str(scratch)]
     command += [str(folder) for folder in folders if folder.is_dir()]
     command += [f"-merge_control_file={control}", *fuzz_campaign.options_of(target)]
     done = subprocess.run(
