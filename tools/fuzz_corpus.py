@@ -132,7 +132,12 @@ def minimise_target(state: fuzz_campaign.State, target: str) -> tuple[list[Input
 
 def keep(chosen: dict[str, list[Input]], reached: dict[str, set[int]]) -> None:
     """Writes the best of the choice into corpus.txt, which keeps its named findings."""
-    lines = [line for line in CORPUS.read_text().splitlines() if not GENERATED.match(line.split()[1])]
+    lines = []
+    for line in CORPUS.read_text().splitlines():
+        target, name, _ = line.split()
+        # Of a target that was not minimised all stays as it is.
+        if target not in chosen or not GENERATED.match(name):
+            lines.append(line)
     size = sum(len(line) + 1 for line in lines)
     order = []
     for target, inputs in chosen.items():
@@ -149,7 +154,7 @@ def keep(chosen: dict[str, list[Input]], reached: dict[str, set[int]]) -> None:
         size += len(line) + 1
     CORPUS.write_text("".join(f"{line}\n" for line in [*lines, *sorted(taken)]))
     print(
-        f"{CORPUS.relative_to(ROOT)}: {len(taken)} inputs beside {len(lines)} findings, {size} bytes",
+        f"{CORPUS.relative_to(ROOT)}: {len(taken)} inputs beside {len(lines)} that stay, {size} bytes",
         flush=True,
     )
 

@@ -23,6 +23,12 @@ BUILD = ROOT / "build" / "coverage"
 CORE = "csrc/core/"
 # Why no target reaches a file, and what tests it instead: of the longest beginning that fits.
 REASONS = {
+    "csrc/core/base/": "clocks and signals of threads: tests/cpp/test_engine, tests/contract/test_interrupts",
+    "csrc/core/decode/codecs/coefficients": "the same decoder is called by itself: fuzz_coefficients",
+    "csrc/core/decode/jpeg/": "a line that says which kernels are used: tests/cpp/test_jpeg_kernels",
+    "csrc/core/shard/": "for who reads ahead: tests/cpp/test_read_ahead",
+    "csrc/core/transcode/": "kernels of instruction sets that this machine does not choose: "
+    "tests/cpp/test_coding_choice, test_coefficients compare all of them",
     "csrc/core/base/exit_gate": "threads at the end: tests/cpp/test_exit_gate, tests/contract",
     "csrc/core/cache/": "files that processes fill together, with threads: tests/cpp/test_cache, "
     "test_filler, test_decoded, tests/cache",
