@@ -9,7 +9,7 @@ ALONGSIDE := FASTLOAD_TEST_INSTALLED=1 OMP_NUM_THREADS=1 $(REQUIRED)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz py-test pack-test bench-test foreign foreign-test bench gpu clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz fuzz-campaign faults soak py-test pack-test bench-test foreign foreign-test bench gpu clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -31,7 +31,8 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	cd tests && $(BIN)/mypy --config-file ../pyproject.toml -p fastload
 	cd tests && MYPYPATH=../tools:../benchmarks:reference $(BIN)/mypy --config-file ../pyproject.toml \
 	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/draw_rooms.py ../tools/gpu_report.py \
-	  ../tools/profile_training.py ../tools/train_mask_codes.py
+	  ../tools/profile_training.py ../tools/train_mask_codes.py ../tools/fuzz_campaign.py ../tools/fuzz_corpus.py \
+	  ../tools/fuzz_coverage.py
 
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	@PATH="$(BIN):$$PATH" tools/sanitize.sh tests
@@ -55,6 +56,19 @@ beside:
 
 fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
+
+# docs/reliability.md says what each instrument attacks. Some hours; ONLY=name,name takes some of them, and each
+# is kept in build/faults until it runs again.
+faults:  ## every fault instrument in its whole form, into docs/measured/faults.md (ONLY=NAME,... SEED=1)
+	PATH="$(BIN):$$PATH" PYTHONPATH=.:tests/reference:tests/faults $(BIN)/python tests/faults/campaign.py \
+	  --only "$(ONLY)" --seed $(or $(SEED),1)
+
+fuzz-campaign:  ## all fuzz targets up to EXECUTIONS (100000000), going on where it was; docs/measured/fuzzing.md
+	PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python $(BIN)/python tools/fuzz_campaign.py --executions $(or $(EXECUTIONS),100000000)
+
+soak:  ## an hour of jobs that are killed, caches cleared, files damaged, every batch checked (SECONDS=3600 SEED=1)
+	PATH="$(BIN):$$PATH" PYTHONPATH=.:tests/reference:tests/faults $(BIN)/python tests/faults/soak.py \
+	  '{"seconds": $(or $(SECONDS),3600), "seed": $(or $(SEED),1), "folder": "build/soak"}'
 
 # Once nothing measures any more: pip and the frameworks would stand beside it.
 frameworks: bench-test

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +42,23 @@ class Instrument:
 
     name: str
     what: str
-    given: Mapping[str, Any] = field(default_factory=lambda: {"points": 0})
+    given: Mapping[str, Any]
     shim: bool = False
     disk: bool = False
 
 
+ALL, MANY = {"points": 0}, {"points": 150}
 INSTRUMENTS = (
-    Instrument("call_faults", "calls of libc fail, are cut short or are the last one", shim=True),
-    Instrument("power_faults", "the power is cut at every change on disk", shim=True),
+    Instrument("call_faults", "calls of libc fail, are cut short or are the last one", ALL, shim=True),
+    Instrument("power_faults", "the power is cut at every change on disk", ALL, shim=True),
+    Instrument("allocations", "allocations of the core and of its libraries fail", ALL),
+    Instrument("cache_schedules", "processes at one cache, in every order", ALL),
+    Instrument("epoch_steps", "fork, signals, exits and dead workers at steps of an epoch", ALL),
+    Instrument("hostile_inputs", "named attacks", ALL),
+    Instrument("mutated_files", "files of every kind with something changed", {"points": 2000}),
+    Instrument("mutants", "small errors in Python modules, which tests must notice", ALL, disk=True),
+    Instrument("core_mutants", "small errors in the core, which tests must notice", MANY, disk=True),
+    Instrument("planted", "defects of the past, put back one by one", ALL),
 )
 
 
