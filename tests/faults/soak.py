@@ -34,7 +34,7 @@ from typing import Any
 
 import torch
 from soak_garden import Command, Gardener
-from soak_jobs import Rank, damaged_by_store, draw, no_room
+from soak_jobs import Rank, away, damaged_by_store, draw, no_room
 from soak_lane import Lane
 from soak_sets import Truth, make_sets
 from soak_store import Store
@@ -166,8 +166,9 @@ class Soak:
 
     def _excused(self, error: str, since: float) -> bool:
         """No room for a cache of an explicit size, while a foreign file took all of it; a store that gave
-        other bytes."""
-        return (no_room(error) and self.gardener.was_full(since)) or damaged_by_store(error)
+        other bytes, or was away when it was opened."""
+        full = no_room(error) and self.gardener.was_full(since)
+        return full or damaged_by_store(error) or away(error)
 
     def _steady(self, role: str) -> Rank:
         given = {"role": role, "sets": {name: str(path) for name, path in self.sets.items()}}
@@ -195,6 +196,8 @@ class Soak:
             if rank.status is None:
                 rank.reap()
                 rank.listen(now)
+                if rank.status is not None:
+                    self.bad.append(f"a steady process ended: {rank.what('error')}, {rank.tail()}")
                 if now - rank.since > SILENCE:
                     self.bad.append(f"hangs: nothing for {SILENCE:.0f} s, {rank.stacks()}")
                     rank.send(signal.SIGKILL)
@@ -237,8 +240,9 @@ class Soak:
             time.sleep(0.02)
         self.watched = {}
         for role, rank in zip(("trains", "opens"), self.steady, strict=True):
-            if not rank.send(signal.SIGTERM) or rank.process is None or rank.process.wait(SILENCE):
-                self.bad.append(f"{role}: ended by itself, {rank.what('error')}, {rank.tail()}")
+            assert rank.process is not None
+            if rank.send(signal.SIGTERM) and rank.process.wait(SILENCE):
+                self.bad.append(f"{role}: exit status {rank.process.returncode}, {rank.tail()}")
             rank.listen(time.monotonic())
             notes = [line["note"] for line in rank.told if "note" in line]
             self.watched[role], bad = judge(role, notes)

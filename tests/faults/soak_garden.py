@@ -18,6 +18,7 @@ from fastload.cli import main as command_line
 DEADLINE = 120.0  # seconds for a command, on a crowded machine
 NO_ROOM = (1, 3, 4)  # exit codes of warm: an error (no room), a part is warm, some records could not be put
 PARTLY = 3
+FIRST = 8.0  # seconds until the first work
 
 
 class Command:
@@ -76,7 +77,7 @@ class Gardener:
         self.kill_at = 0.0
         self.foreign: Path | None = None  # what takes all the room
         self.freed = -1.0  # when it went away the last time
-        self.due = time.monotonic()
+        self.due = time.monotonic() + FIRST  # when what starts with it has its cache
         self.until = 0.0
 
     def was_full(self, since: float) -> bool:

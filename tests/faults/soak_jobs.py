@@ -83,6 +83,11 @@ def damaged_by_store(error: str) -> bool:
     return error.startswith("fastload.errors.SampleError") and "http://" in error and "CRC-32C" in error
 
 
+def away(error: str) -> bool:
+    """Whether an error says that a store did not listen when it was opened, which is an error at once."""
+    return error.startswith("fastload.errors.RemoteError") and "cannot be reached" in error
+
+
 def new_ledger(job: dict[str, Any]) -> Ledger:
     options = job["options"]
     repeat = bool(job["shuffle"]) and not options.keys() & {"padding", "drop_last", "drop_padding"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from soak_check import Checker
-from soak_jobs import damaged_by_store, draw, no_room
+from soak_jobs import away, damaged_by_store, draw, no_room
 from soak_ledger import BLANK
 from soak_rank import Log, error_line, loader_of
 from soak_sets import COUNT, Truth
@@ -76,13 +76,13 @@ def opens(given: dict[str, Any], truth: Truth, notes: Notes) -> None:
     chance, kept = random.Random(f"{given['seed']} opens"), []
     sets = {name: Path(path) for name, path in given["sets"].items()}
     while True:
-        url = given["url"] if chance.random() < 0.1 else ""
+        url = given["url"] if chance.random() < 0.05 else ""
         job = draw(chance, sets, Path(given["disk"]), False, url)
         try:
             loader = opened(job, truth, chance, notes)
         except (FastloadError, OSError) as error:
             words = error_line(error)
-            if not (no_room(words) or damaged_by_store(words)):
+            if not (no_room(words) or damaged_by_store(words) or away(words)):
                 raise
             notes.log.write(words=words)
             loader = None
