@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -190,17 +193,44 @@ def test_warming_from_a_shard_that_was_cut(root: Path, dataset: PackedDataset) -
     assert in_child(run) == 0
 
 
-def test_pythons_own_reports_do_not_stand_in_the_way(dataset: PackedDataset) -> None:
-    """faulthandler's handler, installed after ours, reports and gives the fault to ours."""
+CUT_UNDER_FAULTHANDLER = """
+import faulthandler, os, signal, sys
+import fastload
 
-    def run() -> None:
-        import faulthandler
+folder, when, signalled = sys.argv[1:]
+if when == "before":
+    faulthandler.enable()
+dataset = fastload.PackedDataset(folder)
+dataset.reader.read(0)  # it is mapped
+if when == "after":
+    faulthandler.enable()
+if signalled == "raised":
+    signal.raise_signal(signal.SIGBUS)
+os.truncate(dataset.folder / "data.bin", 0)
+for _ in range(2):
+    try:
+        dataset.reader.read(200)
+    except fastload.errors.ShardTruncated as error:
+        print(error)
+"""
 
-        dataset.reader.read(0)
-        with open(os.devnull, "w", encoding="ascii") as nowhere:
-            faulthandler.enable(nowhere)
-            os.truncate(dataset.folder / "data.bin", 0)
-            with pytest.raises(errors.ShardTruncated, match="was changed while it was in use"):
-                dataset.reader.read(200)
 
-    assert in_child(run) == 0
+@pytest.mark.parametrize("when", ["never", "before", "after"])
+def test_pythons_own_reports_do_not_stand_in_the_way(dataset: PackedDataset, when: str) -> None:
+    """faulthandler's handler, installed after ours, reports and gives the fault to ours. In an interpreter of
+    its own: pytest has enabled faulthandler here, before anything."""
+    ended = run_python(CUT_UNDER_FAULTHANDLER, dataset.folder, when, "no")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("was changed while it was in use") == 2
+    assert ("Bus error" in ended.stderr) == (when == "after")
+
+
+@pytest.mark.parametrize("when", ["never", "before", "after"])
+def test_a_signal_that_somebody_sends_ends_the_process_as_ever(dataset: PackedDataset, when: str) -> None:
+    ended = run_python(CUT_UNDER_FAULTHANDLER, dataset.folder, when, "raised")
+    assert ended.returncode == -signal.SIGBUS
+
+
+def run_python(program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,6 +1,7 @@
 #include "io/guarded_range.h"
 
 #include <sys/mman.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -89,11 +90,40 @@ void pass_on(int number, siginfo_t* info, void* context) noexcept {
   }
 }
 
+// Whether the last byte of a range cannot be read, which the system is asked, so that it is no
+// fault.
+bool has_lost_tail(const Slot& slot) noexcept {
+  uint8_t byte = 0;
+  const iovec to{&byte, 1};
+  const iovec from{reinterpret_cast<void*>(slot.end.load() - 1), 1};
+  return ::process_vm_readv(::getpid(), &to, 1, &from, 1, 0) < 0 && errno == EFAULT;
+}
+
+// Whether a file was cut and nobody has met that yet. Async-signal-safe.
+bool is_any_cut() noexcept {
+  for (Block* block = &first_block; block != nullptr; block = block->next.load()) {
+    for (const Slot& slot : block->slots) {
+      if (slot.state.load() == Slot::kUsed && has_lost_tail(slot)) return true;
+    }
+  }
+  return false;
+}
+
+// A handler that was installed after this one, Python's faulthandler, hands its signal on by
+// raise(), which has no address. When both have returned, the read comes again, and the fault with
+// it: to this handler then, as that one has put it back. Where another thread has met the cut
+// meanwhile, it has been counted.
+bool comes_again(const siginfo_t& info) noexcept {
+  return info.si_code == SI_TKILL && info.si_pid == ::getpid() &&
+         (loss_count() != 0 || is_any_cut());
+}
+
 void on_fault(int number, siginfo_t* info, void* context) {
   const int error = errno;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   Slot* const slot = info->si_code > 0 ? find_slot(address) : nullptr;
-  if (slot == nullptr || !replace_rest(*slot, address)) pass_on(number, info, context);
+  const bool settled = slot != nullptr ? replace_rest(*slot, address) : comes_again(*info);
+  if (!settled) pass_on(number, info, context);
   errno = error;
 }
 

@@ -12,7 +12,7 @@
 // changed, and who begins after the count changed sees the note.
 //
 // A handler that the program installs later takes this one's place: Python's faulthandler calls it
-// after its report; one of signal.signal() does not.
+// after its report (by raise(), see comes_again()); one of signal.signal() does not.
 #pragma once
 
 #include <atomic>
