@@ -63,6 +63,7 @@ class Soak:
         self.folder = Path(folder).absolute() / f"soak-{os.getpid()}"
         self.folder.mkdir(parents=True)
         self.bad: list[str] = []
+        self.told: set[str] = set()
         self.began = time.monotonic()
         self.quick = min(1.0, seconds / 600)  # a short soak has its events sooner
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)  # whom a killed rank leaves behind is ours
@@ -227,6 +228,10 @@ class Soak:
         told = ", ".join(f"{counts[name]} {name}" for name in names)
         minutes = (time.monotonic() - self.began) / MINUTE
         sys.stdout.write(f"{minutes:.0f} min: {told}; {len(self.found())} bad\n")
+        for text in self.found():
+            if text not in self.told:
+                self.told.add(text)
+                sys.stdout.write(f"BAD after {minutes:.1f} min: {text}\n")
         sys.stdout.flush()
 
     def finish(self) -> None:
@@ -302,7 +307,14 @@ def _children() -> list[int]:
     return [pid for pid in found if os.waitpid(pid, os.WNOHANG)[0] == 0]
 
 
+def stop(*_: object) -> None:
+    """SIGTERM, Ctrl-C: files and processes go."""
+    raise KeyboardInterrupt
+
+
 def main(argument: str) -> int:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
     found = Soak(**json.loads(argument)).run()
     sys.stdout.write(json.dumps(found) + "\n")
     return int(bool(found["bad"]))

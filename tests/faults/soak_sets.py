@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +74,8 @@ def forked(work: Callable[[], int | None], output: Path | None = None) -> int:
     pid = os.fork()
     if pid:
         return pid
+    for number in (signal.SIGTERM, signal.SIGINT):  # not what the soak itself does
+        signal.signal(number, signal.SIG_DFL)
     code = 1
     try:
         if output is not None:

@@ -5,6 +5,7 @@ soak_steady.py '{"role": "trains", "sets": {...}, "log": "...", "seed": 1, ...}'
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import signal
@@ -114,7 +115,9 @@ def main(argument: str) -> int:
     torch.set_num_threads(1)
     log = Log(given["log"])
     try:
-        {"trains": trains, "opens": opens}[given["role"]](given, Truth.make(), Notes(log))
+        truth = Truth.make()
+        gc.freeze()  # what is here stays, and need not be looked at behind each round
+        {"trains": trains, "opens": opens}[given["role"]](given, truth, Notes(log))
     except Stop:
         log.write(ended=True)
     except Exception as error:
