@@ -18,6 +18,7 @@ Once a minute it prints how far it is, at the end a JSON object; exit status 1 i
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -313,6 +314,9 @@ def stop(*_: object) -> None:
 
 
 def main(argument: str) -> int:
+    # Before any file is mapped: faulthandler's report of a SIGBUS that fastload would have met reads the
+    # stacks of threads that run on, which may end the process (csrc/core/io/guarded_range.h).
+    faulthandler.enable()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     found = Soak(**json.loads(argument)).run()
