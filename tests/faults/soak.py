@@ -1,16 +1,17 @@
 """A soak: jobs over the same data for an hour, disturbed in every way that happens to jobs, and watched.
 
-    PYTHONPATH=.:tests/reference:tests/faults python tests/faults/soak.py '{"seconds": 3600, "seed": 1, "folder": "/tmp/x"}'
+    PYTHONPATH=.:tests/reference:tests/faults python tests/faults/soak.py \\
+        '{"seconds": 3600, "seed": 1, "folder": "/tmp/x"}'
 
-- **Jobs** (``soak_lane``, ``soak_jobs``): three lanes of jobs of 1 to 4 ranks, one of them with process groups and
-  one over HTTP from a store with bad days (``soak_store``). Ranks are killed, terminated, stopped for seconds;
-  each start goes on from the state of the one before, by another number of ranks.
+- **Jobs** (``soak_lane``, ``soak_jobs``): three lanes of jobs of 1 to 4 ranks, one of them with process
+  groups and one over HTTP from a store with bad days (``soak_store``). Ranks are killed, terminated, stopped
+  for seconds; each start goes on from the state of the one before, by another number of ranks.
 - **A gardener** (``soak_garden``) warms, lists and clears the node cache, and takes its room away.
 - **A vandal** (``soak_vandal``) damages copies of sets, and caches, and mends them.
-- **What is checked**: each batch of each rank against the slow reference (``soak_check``), each epoch of each job
-  that every sample came once (``soak_ledger``), two processes that live as long as the soak (``soak_steady``) for
-  memory, descriptors and threads (``soak_watch``), and at the end that nothing is left: processes, cache,
-  temporary files.
+- **What is checked**: each batch of each rank against the slow reference (``soak_check``), each epoch of each
+  job that every sample came once (``soak_ledger``), two processes that live as long as the soak
+  (``soak_steady``) for memory, descriptors and threads (``soak_watch``), and at the end that nothing is left:
+  processes, cache, temporary files.
 
 Once a minute it prints how far it is, at the end a JSON object; exit status 1 if anything was wrong.
 """
@@ -47,6 +48,7 @@ MEMORY = "64m"
 SILENCE = 120.0
 SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 MINUTE = 60.0
+LONG = 600.0  # seconds from which on memory is judged, and events come at their full distance
 
 
 class Soak:
@@ -65,8 +67,9 @@ class Soak:
         self.folder.mkdir(parents=True)
         self.bad: list[str] = []
         self.told: set[str] = set()
+        self.asked_to_stop = False
         self.began = time.monotonic()
-        self.quick = min(1.0, seconds / 600)  # a short soak has its events sooner
+        self.quick = min(1.0, seconds / LONG)  # a short soak has its events sooner
         ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)  # whom a killed rank leaves behind is ours
         self.memory = self._make_memory()
         self.disk = self._made("disk")
@@ -98,9 +101,12 @@ class Soak:
         """The whole soak; what it found."""
         try:
             self.begin()
+            self.began = time.monotonic()
             end, minute = self.began + self.seconds, self.began + MINUTE
             while time.monotonic() < end:
                 self.poll()
+                if self.asked_to_stop:
+                    raise KeyboardInterrupt
                 if time.monotonic() > minute:
                     minute += MINUTE
                     self.tell()
@@ -109,6 +115,11 @@ class Soak:
             return self.report()
         finally:
             self.clean()
+            gc.unfreeze()
+
+    def stop(self, *_: object) -> None:
+        """SIGTERM, Ctrl-C: it ends between two looks, and all files and processes go."""
+        self.asked_to_stop = True
 
     def begin(self) -> None:
         log = self.folder / "log"
@@ -121,6 +132,7 @@ class Soak:
             self.folder / "sets", self.folder / "store.json", log, f"{seed} store", 10 * self.quick
         )
         self.steady = [self._steady(role) for role in ("trains", "opens")]
+        self._wait_for_steady()
         self.gardener = Gardener(
             self.sets,
             self.memory,
@@ -154,6 +166,14 @@ class Soak:
             )
             for name in ("groups", "ranks", "store")
         ]
+
+    def _wait_for_steady(self) -> None:
+        """Until both have begun: a crowded machine takes its time to start interpreters."""
+        end = time.monotonic() + SILENCE
+        while not all(rank.listen(time.monotonic()) or rank.told for rank in self.steady):
+            if time.monotonic() > end:
+                raise RuntimeError(f"They do not begin: {[rank.tail() for rank in self.steady]}")
+            time.sleep(0.05)
 
     def _made_in_memory(self, name: str) -> Path:
         (self.memory / name).mkdir()
@@ -251,7 +271,7 @@ class Soak:
                 self.bad.append(f"{role}: exit status {rank.process.returncode}, {rank.tail()}")
             rank.listen(time.monotonic())
             notes = [line["note"] for line in rank.told if "note" in line]
-            self.watched[role], bad = judge(role, notes)
+            self.watched[role], bad = judge(role, notes, self.seconds >= LONG)
             self.bad += bad
         self.weather = self.store.counts()
         self.store.stop()
@@ -308,18 +328,14 @@ def _children() -> list[int]:
     return [pid for pid in found if os.waitpid(pid, os.WNOHANG)[0] == 0]
 
 
-def stop(*_: object) -> None:
-    """SIGTERM, Ctrl-C: files and processes go."""
-    raise KeyboardInterrupt
-
-
 def main(argument: str) -> int:
     # Before any file is mapped: faulthandler's report of a SIGBUS that fastload would have met reads the
     # stacks of threads that run on, which may end the process (csrc/core/io/guarded_range.h).
     faulthandler.enable()
+    soak = Soak(**json.loads(argument))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
-    found = Soak(**json.loads(argument)).run()
+        signal.signal(number, soak.stop)
+    found = soak.run()
     sys.stdout.write(json.dumps(found) + "\n")
     return int(bool(found["bad"]))
 

@@ -1,4 +1,4 @@
-"""Who works on the node cache while a soak's jobs use it: fills, lists, clears it, and takes its room away."""
+"""Who works on the node cache while jobs use it: fills, lists and clears it, and takes its room away."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fastload.cli import main as command_line
 DEADLINE = 120.0  # seconds for a command, on a crowded machine
 NO_ROOM = (1, 3, 4)  # exit codes of warm: an error (no room), a part is warm, some records could not be put
 PARTLY = 3
-FIRST = 8.0  # seconds until the first work
+FIRST = 5.0  # seconds until the first work
 
 
 class Command:

@@ -1,4 +1,4 @@
-"""The sets that a soak's jobs read: the same pictures packed in every way, and what they look like by Pillow."""
+"""The sets that a soak's jobs read: the same pictures packed in every way, and how Pillow shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from field_sets import write_field_set
 from object_sets import object_samples, object_schema
 from pictures import encoded, jpegs, picture
@@ -118,8 +117,3 @@ def make_sets(folder: Path, log: Path) -> dict[str, Path]:
     if os.waitstatus_to_exitcode(status):
         raise RuntimeError(f"Packing failed:\n{log.read_text()}")
     return {name: folder / name for name in (*PACKS, FIELDS)}
-
-
-def pixels_of(image: Image.Image) -> np.ndarray[Any, Any]:
-    """(H, W, 3) uint8."""
-    return np.asarray(image)

@@ -1,6 +1,7 @@
 """The two processes of a soak that live as long as it: one trains on and on, one opens and closes loaders.
 
-soak_steady.py '{"role": "trains", "sets": {...}, "log": "...", "seed": 1, ...}'; ends at SIGTERM.
+soak_steady.py '{"role": "trains", "sets": {...}, "log": "...", "seed": 1, ...}'; ends at SIGTERM, or after
+so many "rounds".
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ QUIET = 0.5  # seconds between two notes, at least
 class Notes:
     """The log, and the process's looks at itself."""
 
-    def __init__(self, log: Log) -> None:
-        self.log, self.round, self.last = log, 0, 0.0
+    def __init__(self, log: Log, pause: float) -> None:
+        self.log, self.pause, self.round, self.last = log, pause, 0, 0.0
 
     def quiet(self) -> None:
         """A round is at its end, and nothing is in work."""
         self.round += 1
-        if time.monotonic() - self.last > QUIET:
+        if time.monotonic() - self.last > self.pause:
             self.last = time.monotonic()
             self.log.write(note=look(self.round))
 
@@ -58,7 +59,7 @@ def trains(given: dict[str, Any], truth: Truth, notes: Notes) -> None:
     job |= {"seed": chance.randrange(1 << 40), "group": False, "options": options}
     checker, kept = Checker(truth, job["kind"], job["seed"]), []
     with loader_of(job) as loader:
-        for epoch in range(1 << 40):
+        for epoch in range(given.get("rounds", 1 << 40)):
             seen: list[int] = []
             for batch in loader:
                 seen += checker.ids(batch)
@@ -73,10 +74,10 @@ def trains(given: dict[str, Any], truth: Truth, notes: Notes) -> None:
 
 
 def opens(given: dict[str, Any], truth: Truth, notes: Notes) -> None:
-    """Loaders of all kinds, each for some batches; left by close(), in mid-epoch, or by its last reference."""
+    """Loaders of all kinds, each for some batches, left by close() or by the last reference, in mid-epoch."""
     chance, kept = random.Random(f"{given['seed']} opens"), []
     sets = {name: Path(path) for name, path in given["sets"].items()}
-    while True:
+    for _ in range(given.get("rounds", 1 << 40)):
         url = given["url"] if chance.random() < 0.05 else ""
         job = draw(chance, sets, Path(given["disk"]), False, url)
         try:
@@ -115,9 +116,12 @@ def main(argument: str) -> int:
     torch.set_num_threads(1)
     log = Log(given["log"])
     try:
+        log.write(began=True)
         truth = Truth.make()
         gc.freeze()  # what is here stays, and need not be looked at behind each round
-        {"trains": trains, "opens": opens}[given["role"]](given, truth, Notes(log))
+        {"trains": trains, "opens": opens}[given["role"]](
+            given, truth, Notes(log, 0.0 if "rounds" in given else QUIET)
+        )
     except Stop:
         log.write(ended=True)
     except Exception as error:

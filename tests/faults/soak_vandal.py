@@ -1,4 +1,4 @@
-"""Damage to sets and caches that only its victims use: each says so in words or loads what is right; then it is mended.
+"""Damage to sets and caches that only their victims use: said in words, or of no effect; then it is mended.
 
 What is written over in place below a running process is not tried: a record's checksum is compared when the
 process first reads it (docs/reading.md). Files are cut or taken away below running victims, and written over
@@ -26,12 +26,12 @@ WORDS = 40  # characters that an error in words has at least
 
 
 class Vandal:
-    """One victim after the other: a first start (damaged while it runs), a second one (damaged before), a mended one.
+    """One victim after the other, of three starts: damaged while it runs, damaged before it, and mended.
 
     Args:
         sets: the sets that are copied.
         memory: where the victims have caches of their own, in memory.
-        excused: whether an error is what a start had to expect without any damage, by its text and its beginning.
+        excused: whether an error is what any start had to expect, by its text and its beginning.
     """
 
     def __init__(
