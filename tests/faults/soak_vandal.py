@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from soak_jobs import Start, new_ledger
+from soak_ledger import BLANK, Line
 from soak_sets import COUNT, FIELDS, Truth
 
 from fastload import PackedDataset
@@ -67,6 +68,8 @@ class Vandal:
         options: dict[str, Any] = {"num_workers": 1, "cache": self.chance.choice(["off", "off", "4MB"])}
         if options["cache"] != "off" and self.name in ("arrow", "lmdb", "hdf5"):
             options["cache_format"] = self.chance.choice(["jpeg", "coefficients"])
+        if self.chance.random() < 0.3:
+            options["on_error"] = "skip"
         self.job = {"set": self.name, "data": str(self.copy), "kind": kind, "shuffle": True, "size": 12}
         self.job |= {"seed": self.chance.randrange(1 << 40), "epochs": 2, "group": False, "options": options}
         self.job["environment"] = {"FASTLOAD_CACHE_DIR": str(self.cache)}
@@ -86,7 +89,9 @@ class Vandal:
 
     def _before(self) -> None:
         works = [self._cut, self._take_away, self._overwrite_record, self._overwrite_index]
-        works += [self._cut_manifest, self._overwrite_entries, self._overwrite_cache, self._overwrite_cache]
+        works += [self._cut_manifest, self._overwrite_entries]
+        if self.job["options"]["cache"] != "off":
+            works = [*works, *[self._overwrite_cache] * len(works)]
         self._do(self.chance.choice(works))
 
     def _mended(self) -> None:
@@ -105,7 +110,10 @@ class Vandal:
         self._say(bad)
         if self.damage_at and now > self.damage_at and self.start.living:
             self.damage_at = 0.0
-            self._do(self.chance.choice([self._cut, self._take_away, self._cut_cache, self._take_cache_away]))
+            works = [self._cut, self._take_away]
+            if self.job["options"]["cache"] != "off":
+                works += [self._cut_cache, self._cut_cache, self._take_cache_away]
+            self._do(self.chance.choice(works))
         if self.start.living:
             return
         self._finish()
@@ -131,14 +139,28 @@ class Vandal:
         )
         self.counts["errors in words"] += error is not None
         self.counts["batches"] += len(rank.lines)
-        if self.certain and error is None:
+        skipped = sum(line["ids"].count(BLANK) for line in rank.lines)
+        self.counts["skipped samples"] += skipped
+        if self.certain and error is None and not skipped:
             self._say(["nothing was said of it"])
         if error is None and rank.status == 0:
-            self.counts["unharmed"] += not self.mended
-            ledger = new_ledger(self.job)
-            ledger.take([rank.lines])
-            self._say([*ledger.bad, *([] if ledger.epochs == 2 else [f"{ledger.epochs} epochs, not 2"])])
+            self.counts["unharmed"] += not (self.mended or skipped)
+            self._count(rank.lines, skipped > 0)
         shutil.rmtree(self.place)
+
+    def _count(self, lines: list[Line], skipped: bool) -> None:
+        """Both epochs came whole; but for what may have been skipped, whose places are marked."""
+        if not skipped:
+            ledger = new_ledger(self.job)
+            ledger.take([lines])
+            self._say([*ledger.bad, *([] if ledger.epochs == 2 else [f"{ledger.epochs} epochs, not 2"])])
+            return
+        may = not self.mended and self.job["options"].get("on_error") == "skip"
+        for epoch in range(2):
+            seen = [one for line in lines if line["state"]["epoch"] == epoch for one in line["ids"]]
+            real = [one for one in seen if one != BLANK]
+            if not may or len(seen) != COUNT or len(real) != len(set(real)):
+                self._say([f"epoch {epoch} of {len(seen)} samples skips {len(seen) - len(real)}"])
 
     def _in_words(self, error: str) -> bool:
         kind, _, words = error.partition(": ")

@@ -20,10 +20,12 @@ sys.path.append(str(Path(__file__).parent))
 
 import soak_jobs
 from soak_check import Checker
+from soak_garden import Command
 from soak_jobs import Rank, Start, new_ledger
-from soak_ledger import Ledger
+from soak_ledger import BLANK, Ledger
 from soak_rank import Log, epochs, loader_of
 from soak_sets import COUNT, FIELDS, Truth, make_sets
+from soak_vandal import Vandal
 from soak_watch import BYTES_A_ROUND, judge
 
 HERE = Path(__file__).resolve().parent
@@ -117,7 +119,7 @@ def test_a_rank_that_gets_a_batch_again_is_found(sets: dict[str, Path], truth: T
     assert [text for text in ledger.bad if f"and has {sorted(twice)} twice" in text]
 
 
-def lines(*positions: int, size: int, end: int) -> list[dict[str, Any]]:
+def lines(*positions: int, size: int) -> list[dict[str, Any]]:
     """What a rank alone notes that gets samples in their order, one batch up to each of these positions."""
     return [
         {"ids": list(range(max(0, at - size), at)), "state": {"epoch": 0, "position": at}} for at in positions
@@ -131,14 +133,14 @@ def test_the_ledger_of_resumed_jobs() -> None:
     first = [{"ids": [0, 1], "state": states[0]}, {"ids": [4, 5], "state": states[1]}]
     ledger.take([first, [{"ids": [2, 3], "state": states[0]}]])
     assert (ledger.at, ledger.state, ledger.bad) == ((0, 4), states[0], [])
-    ledger.take([lines(8, 12, size=4, end=12)])
+    ledger.take([lines(8, 12, size=4)])
     assert (ledger.at, ledger.bad, ledger.samples, ledger.epochs) == ((1, 0), [], 12, 1)
 
 
 @pytest.mark.parametrize(
     ("again", "words"),
     [
-        (lines(12, size=4, end=12), "to a batch at"),  # a batch was left out
+        (lines(12, size=4), "to a batch at"),  # a batch was left out
         ([{"ids": [6, 5, 4, 7], "state": {"epoch": 0, "position": 8}}], "is sample 6 now and was 4"),
         ([{"ids": [4, 5, 6], "state": {"epoch": 0, "position": 8}}], "got 3 samples, not 4"),
     ],
@@ -163,6 +165,71 @@ def test_a_job_that_hangs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(bad) == 1
     assert bad[0].startswith("hangs: nothing for 0 s, sleep ")
     assert process.returncode == -signal.SIGABRT
+
+
+def ended(folder: Path, status: int, *told: dict[str, Any], sent: set[int] | None = None) -> Start:
+    """A start of one rank that has ended."""
+    start = object.__new__(Start)
+    start.job, start.world = {"group": False}, 1
+    rank = Rank(0, folder / "log", folder / "errors", None, 0.0, status=status, sent=sent or set())
+    rank.told = list(told)
+    rank.lines = lines(4, 8, size=4)
+    start.ranks = [rank]
+    return start
+
+
+@pytest.mark.parametrize(
+    ("status", "told", "sent", "words"),
+    [
+        (0, {"ended": True}, None, ""),
+        (0, {}, None, "exit status 0"),
+        (-signal.SIGKILL, {}, {signal.SIGKILL}, ""),
+        (-signal.SIGSEGV, {}, {signal.SIGTERM}, "exit status -11"),
+        (-signal.SIGTERM, {}, None, "exit status -15"),
+        (-signal.SIGTERM, {"preempted": {"epoch": 0, "position": 8}}, {signal.SIGTERM}, ""),
+        (-signal.SIGTERM, {"preempted": {"epoch": 0, "position": 4}}, {signal.SIGTERM}, "was preempted at"),
+        (3, {"error": "fastload.errors.CacheError: known"}, None, ""),
+        (3, {"error": "builtins.KeyError: 5"}, None, "builtins.KeyError: 5"),
+        (0, {"ended": True, "bad": "pixels"}, None, "pixels"),
+    ],
+)
+def test_how_a_rank_may_end(
+    tmp_path: Path, status: int, told: dict[str, Any], sent: set[int] | None, words: str
+) -> None:
+    bad = ended(tmp_path, status, told, sent=sent).wrong(lambda error: "known" in error)
+    assert len(bad) == (words != "")
+    assert words in "".join(bad)
+
+
+def test_a_command_that_fails_is_found(tmp_path: Path) -> None:
+    command = object.__new__(Command)
+    command.words, command.log, command.code = ["warm", "x"], tmp_path / "log", 1
+    command.hangs = command.killed = False
+    command.log.write_text("no room")
+    assert command.wrong((0, 1)) == ""
+    assert command.wrong((0, 3)) == "fastload warm x: exit code 1: no room"
+    command.hangs = True
+    assert "hangs" in command.wrong((0, 1))
+
+
+@pytest.mark.parametrize(
+    ("mended", "on_error", "blanks", "found"),
+    [
+        (False, "skip", 1, False),
+        (False, "raise", 1, True),  # a sample is left out, and nobody asked for that
+        (True, "skip", 1, True),  # nothing is damaged any more
+        (True, "skip", 0, False),
+    ],
+)
+def test_what_a_victim_may_skip(mended: bool, on_error: str, blanks: int, found: bool) -> None:
+    vandal = object.__new__(Vandal)
+    vandal.bad, vandal.mended, vandal.damage, vandal.number, vandal.number_of_start = [], mended, "", 1, 1
+    vandal.job = {"size": COUNT, "shuffle": True, "options": {"on_error": on_error, "padding": "mark"}}
+    ids = [*range(COUNT - blanks), *[BLANK] * blanks]
+    vandal._count(
+        [{"ids": ids, "state": {"epoch": epoch, "position": COUNT}} for epoch in range(2)], blanks > 0
+    )
+    assert bool(vandal.bad) == found
 
 
 @pytest.fixture
