@@ -140,6 +140,37 @@ TEST(a_table_that_was_cut_has_no_records) {
   }
 }
 
+// As Python's faulthandler does: a report, the handler that was there put back, and the signal
+// sent.
+struct sigaction put_back;
+void hand_on(int number) {
+  ::sigaction(number, &put_back, nullptr);
+  ::raise(number);
+}
+
+TEST(a_handler_that_was_installed_later_hands_the_fault_on) {
+  for (const size_t threads : {1U, 4U}) {
+    MadeSet set(200, 3000, 0);
+    const Mapping mapping(set.path("shard"));
+    const Bytes gone = mapping.bytes().subspan(kPage);
+    std::filesystem::resize_file(set.path("shard"), kPage);
+    struct sigaction later = {};
+    later.sa_handler = hand_on;
+    later.sa_flags = SA_NODEFER;
+    ::sigaction(SIGBUS, &later, &put_back);
+    std::vector<std::thread> readers;
+    std::atomic<int> wrong{0};
+    for (size_t t = 0; t < threads; ++t) {
+      readers.emplace_back([&] { wrong += is_zero(gone) && is_lost(gone) ? 0 : 1; });
+    }
+    for (std::thread& reader : readers) reader.join();
+    CHECK_EQ(wrong.load(), 0);
+    struct sigaction now = {};
+    ::sigaction(SIGBUS, nullptr, &now);
+    CHECK(now.sa_sigaction == put_back.sa_sigaction);
+  }
+}
+
 TEST(any_other_fault_is_as_it_was) {
   MadeSet set(100, 3000, 0);
   const Mapping guarded(set.path("shard"));
