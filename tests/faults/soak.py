@@ -219,9 +219,9 @@ class Soak:
                 rank.reap()
                 rank.listen(now)
                 if rank.status is not None:
-                    self.bad.append(f"a steady process ended: {rank.what('error')}, {rank.tail()}")
+                    self.bad.append(f"steady: ended, {rank.what('error')}, {rank.tail()}")
                 if now - rank.since > SILENCE:
-                    self.bad.append(f"hangs: nothing for {SILENCE:.0f} s, {rank.stacks()}")
+                    self.bad.append(f"steady: hangs, nothing for {SILENCE:.0f} s, {rank.stacks()}")
                     rank.send(signal.SIGKILL)
                     rank.since = now
 
@@ -239,7 +239,7 @@ class Soak:
     def found(self) -> list[str]:
         """All that is wrong so far."""
         parts = [self.bad, *(lane.bad for lane in self.lanes), self.gardener.bad, self.vandal.bad]
-        parts += [[line["bad"] for line in rank.told if line.get("bad")] for rank in self.steady]
+        parts += [[f"steady: {line['bad']}" for line in rank.told if line.get("bad")] for rank in self.steady]
         return [text for part in parts for text in part]
 
     def tell(self) -> None:
@@ -261,7 +261,7 @@ class Soak:
         while not (self.vandal.stopped and all(lane.stopped for lane in self.lanes)):
             self.poll(stopping=True)
             if time.monotonic() > end:
-                self.bad.append(f"no end in {SILENCE:.0f} s")
+                self.bad.append(f"end: not reached in {SILENCE:.0f} s")
                 break
             time.sleep(0.02)
         self.watched = {}
@@ -282,7 +282,7 @@ class Soak:
         while (left := _children()) and time.monotonic() < end:
             time.sleep(0.1)
         if left:
-            self.bad.append(f"processes that are left: {left}")
+            self.bad.append(f"end: processes are left, {left}")
         for place in ([], ["--dir", str(self.disk)], ["--dir", str(self.folder / "disk-opens")]):
             command = Command(["cache", "clear", "--json", *place], self.folder / "command")
             while not command.poll():
@@ -292,7 +292,7 @@ class Soak:
         for folder in (self.memory, self.disk, self.folder / "disk-opens", self.folder / "temporary"):
             files = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]
             if files:
-                self.bad.append(f"left below {folder.name}: {[str(p.relative_to(folder)) for p in files]}")
+                self.bad.append(f"end: left in {folder.name}, {[str(p.relative_to(folder)) for p in files]}")
 
     def report(self) -> dict[str, Any]:
         used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
@@ -304,7 +304,7 @@ class Soak:
             "points": dict(sorted(self.counts().items())),
             "store": self.weather,
             "watched": self.watched,
-            "bad": [["soak", text] for text in self.found()],
+            "bad": [list(text.partition(": ")[::2]) for text in self.found()],
         }
 
     def clean(self) -> None:

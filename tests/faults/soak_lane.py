@@ -63,6 +63,8 @@ class Lane:
         self.counts["starts"] += 1
         fresh = self.chance.random() < self.fresh
         self.counts["interpreters"] += fresh
+        self.counts["resumed"] += self.ledger.state is not None
+        self.counts["resumed in mid-epoch"] += self.ledger.at[1] > 0
         world = self.chance.choice(self.worlds)
         self.place = self.folder / f"start{self.number}"
         self.counts[f"ranks {world}"] += 1
@@ -131,4 +133,5 @@ class Lane:
     stopped = False
 
     def _say(self, bad: list[str]) -> None:
-        self.bad += [f"{self.name}, job {self.job}, start {self.number}: {text}" for text in bad]
+        where = f"{self.name}, start {self.number}"
+        self.bad += [f"{where}: {text}, of {self.job}" for text in bad]

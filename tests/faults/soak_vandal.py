@@ -167,12 +167,12 @@ class Vandal:
         return kind.startswith("fastload.errors.") and len(words) >= WORDS
 
     def _say(self, bad: list[str]) -> None:
-        what = f"victim {self.number}, start {self.number_of_start}, {self.damage or 'mended'}, {self.job}"
-        self.bad += [f"{what}: {text}" for text in bad]
+        where = f"victim {self.number}, start {self.number_of_start}"
+        self.bad += [f"{where}: {self.damage or 'mended'}, {text}, of {self.job}" for text in bad]
 
     def _do(self, work: Callable[[], str]) -> None:
         self.damage = work()
-        self.counts[self.damage.partition(" ")[0] if self.damage else "no damage possible"] += 1
+        self.counts[self.damage.partition(" ")[0].rstrip(",") if self.damage else "no damage possible"] += 1
 
     def _between(self) -> bool:
         """Whether it is before the second start, which meets the damage for certain if it reads all."""
@@ -221,7 +221,7 @@ class Vandal:
             return ""
         self._overwrite(path, int(record["offset"]) + int(record["length"]) // 2, 8)
         self.certain = self.job["options"]["cache"] == "off"
-        return f"overwritten: record {number}"
+        return f"record-overwritten, {number}"
 
     def _overwrite_index(self) -> str:
         path = self.copy / INDEX
