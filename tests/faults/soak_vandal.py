@@ -85,7 +85,7 @@ class Vandal:
         self.start = Start(self.job, 1, None, self.place, self.truth, pace=self.pace)
 
     def _running(self) -> None:
-        self.damage_at = time.monotonic() + self.chance.uniform(0.2, 3.0)
+        self.damage_at = time.monotonic() + self.chance.uniform(0.1, 1.5)
 
     def _before(self) -> None:
         works = [self._cut, self._take_away, self._overwrite_record, self._overwrite_index]
