@@ -1,4 +1,4 @@
-"""SECURITY.md and docs/reliability.md name tests and pages that are there, and each instrument has its line."""
+"""SECURITY.md and docs/reliability.md name tests and pages that are there; each instrument has its line."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_zero_is_a_number(name: str) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, "16"])
 def test_a_global_batch_has_a_sample(size: Any) -> None:
-    with pytest.raises(StateError, match="global_batch of a loader state must be an integer >= 1. Found: "):
+    with pytest.raises(StateError, match=r"an integer >= 1 and < 2\*\*63. Found: "):
         LoaderState.from_dict({**STATE, "global_batch": size})
 
 

@@ -134,6 +134,7 @@ def test_ranks_of_a_block_shuffles_positions_are_those_that_get_them(world: int)
     ranks = [BlockSampler(order, Partition(20 // world, rank, world)) for rank in range(world)]
     positions = np.random.default_rng(1).permutation(COUNT)
     owners = ranks[0].ranks_at(positions, 2)
+    assert sorted(set(owners.tolist())) == list(range(world))
     for rank, sampler in enumerate(ranks):
         ids = np.concatenate([sampler.batch(2, 0, step).ids for step in range(COUNT // 20)])
         places = np.concatenate([sampler.batch(2, 0, step).positions for step in range(COUNT // 20)])

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +122,16 @@ def test_a_file_that_cannot_be_read_says_why(
     dataset: PackedDataset, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As another user's; root may read everything."""
-    real = os.stat
 
-    def refused(path: Any, *args: Any, **options: Any) -> os.stat_result:
-        if str(path).endswith(name):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return real(path, *args, **options)
+    def refusing(real: Callable[..., Any]) -> Callable[..., Any]:
+        def refused(path: Any, *args: Any, **options: Any) -> Any:
+            if str(path).endswith(name):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+            return real(path, *args, **options)
 
-    monkeypatch.setattr(os, "stat", refused)
+        return refused
+
+    monkeypatch.setattr(os, "stat", refusing(os.stat))
+    monkeypatch.setattr(os, "open", refusing(os.open))
     with pytest.raises(ShardError, match=rf"{name} cannot be (read|opened): Permission denied."):
         PackedDataset(dataset.folder)

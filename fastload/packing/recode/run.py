@@ -247,6 +247,7 @@ def _finish(
     """Behind the switch: the old files go, and entry points are made of the JPEGs that there are."""
     for name in sorted(set(plan.old) - files_of(manifest)):
         remove(folder.path / name)
+    sync_folder(folder.path)  # before the plan goes, which alone knows of them
     if plan.spacing is None or manifest.codecs.get(CODECS[JPEG].name, 0) == 0:
         remove_entries(folder.path)
     else:
