@@ -72,10 +72,11 @@ def run(instrument: Instrument, seed: int) -> dict[str, Any]:
     try:
         if instrument.shim:
             variables["LD_PRELOAD"] = str(failing_calls.build(folder))
+        (folder / "work").mkdir()
         given = {**instrument.given, "seed": seed, "folder": str(folder / "work")}
         command = [sys.executable, str(program), json.dumps(given)]
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, env=variables, check=False, cwd=ROOT
+            command, stdout=subprocess.PIPE, errors="replace", env=variables, check=False, cwd=ROOT
         )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
