@@ -66,8 +66,7 @@ def run(instrument: Instrument, seed: int) -> dict[str, Any]:
     """What one instrument found; kept in build/faults."""
     program = Path(__file__).with_name(f"{instrument.name}.py")
     folder = Path(tempfile.mkdtemp(prefix="fastload-faults-", dir=None if instrument.disk else MEMORY))
-    paths = [str(ROOT), str(ROOT / "tests" / "reference"), str(program.parent), str(ROOT / "tests" / "cache")]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
     began, commit = time.monotonic(), commit_of()
     try:
         if instrument.shim:

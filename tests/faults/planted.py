@@ -18,7 +18,9 @@ from typing import Any
 import failing_calls
 from driven import driven
 
-PACKAGE = Path(__file__).resolve().parents[2] / "fastload"
+import fastload
+
+PACKAGE = Path(fastload.__file__).parent
 
 
 @dataclass(frozen=True)

@@ -78,9 +78,7 @@ class Soak:
             FASTLOAD_SETS_DIR=str(self._made("node-sets")),
             TMPDIR=str(self._made("temporary")),
             OMP_NUM_THREADS="1",
-            PYTHONPATH=os.pathsep.join(
-                map(str, (HERE.parents[1], HERE.parent / "reference", HERE, os.environ.get("PYTHONPATH", "")))
-            ),
+            PYTHONPATH=os.pathsep.join(map(str, (*filter(None, sys.path), HERE.parent / "reference", HERE))),
         )
 
     def _made(self, name: str) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -42,8 +41,8 @@ def run(**request: Any) -> dict[str, Any]:
 
 
 def test_some_schedules_of_each_scenario(tmp_path: Path) -> None:
-    """FASTLOAD_SCHEDULES_SEED for the same ones again."""
-    seed = int(os.environ.get("FASTLOAD_SCHEDULES_SEED") or random.SystemRandom().randrange(10**6))
+    """FASTLOAD_FAULTS_SEED for other ones."""
+    seed = int(os.environ.get("FASTLOAD_FAULTS_SEED", "1"))
     told = run(points=12, seed=seed, folder=str(tmp_path))
     assert not told["bad"], f"seed {seed}: {told['bad']}"
     assert told["points"]["schedules"] >= 12 * (15 - told["skipped"])

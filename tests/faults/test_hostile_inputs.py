@@ -63,7 +63,7 @@ def _loaded() -> None:
 def program(folder: Path, **options: Any) -> dict[str, Any]:
     """The program in a process of its own: its last line."""
     told = json.dumps({"seed": SEED, "folder": str(folder), **options})
-    paths = [str(ROOT), *(str(ROOT / "tests" / name) for name in ("reference", "faults"))]
+    paths = [str(ROOT / "tests" / name) for name in ("reference", "faults")]
     done = subprocess.run(
         [sys.executable, ROOT / "tests" / "faults" / "hostile_inputs.py", told],
         capture_output=True, text=True, check=False,
