@@ -148,7 +148,8 @@ def test_restart_fetches_nothing_that_is_there(
     whole = again.stats()["cache"]["disk"]
     # What is needed again, in the next epoch, while it is being stored is read twice.
     assert COUNT - stored <= whole["misses"] < COUNT - stored + TWICE
-    assert whole["held_records"] == COUNT
+    # A crowded machine's disk may leave out what too many want to write at a time.
+    assert COUNT - whole["busy"] <= whole["held_records"] <= COUNT
 
 
 def test_without_reading_ahead_and_one_by_one(
