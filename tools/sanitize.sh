@@ -86,7 +86,7 @@ else
     -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g -D_GLIBCXX_ASSERTIONS"
 fi
 
-! $run_tests || ctest --test-dir "$folder" --output-on-failure
+! $run_tests || ctest --test-dir "$folder" --output-on-failure -j 2
 $make_seeds || exit 0
 
 mkdir -p "$out"
