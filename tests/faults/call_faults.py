@@ -119,6 +119,8 @@ def ended_in_words(outcome: dict[str, Any], errors: Sequence[int] = ()) -> str:
     if outcome["code"] == 0:
         return ""
     reasons = [os.strerror(error) for error in errors]
+    if errors and "damaged" in words:
+        return f"calls damaged what the system refused: {words}"
     reasons += ["no room"] * (errno.ENOSPC in errors)
     if not any(reason in words for reason in reasons or [""]) or not words.strip():
         return f"does not say {' or '.join(reasons) or 'a word'}: {words}"

@@ -12,6 +12,7 @@ has to end in time, with the right status, having delivered each batch once, and
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import json
@@ -302,10 +303,12 @@ class Driver:
         """Kill all of the point's, after each has said where it is."""
         if dump:
             for pid in of_session(run.pid):
-                os.kill(pid, DUMP)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, DUMP)
                 time.sleep(0.5)
         for pid in of_session(run.pid):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def note(self, run: Running, found: list[str]) -> None:
         self.running.remove(run)

@@ -158,6 +158,7 @@ def finds(defect: Defect, folder: Path, seed: int) -> bool:
         text = path.read_text(encoding="utf-8")
         assert text.count(edit.old) == 1, f"{edit.file} has no longer once: {edit.old}"
         path.write_text(text.replace(edit.old, edit.new), encoding="utf-8")
+    (folder / "work").mkdir()
     given = {**defect.given, "seed": seed, "folder": str(folder / "work")}
     variables = {"LD_PRELOAD": str(failing_calls.build(folder.parent))} if defect.shim else {}
     told = driven(defect.program, given, 3600, first=folder, **variables)
