@@ -59,14 +59,14 @@ fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each tar
 
 # docs/reliability.md says what each instrument attacks. Some hours; ONLY=name,name takes some of them, and each
 # is kept in build/faults until it runs again.
-faults:  ## every fault instrument in its whole form, into docs/measured/faults.md (ONLY=NAME,... SEED=1)
+faults:  ## after "make setup": every fault instrument whole, into docs/measured/faults.md (ONLY=NAME,... SEED=1)
 	PATH="$(BIN):$$PATH" PYTHONPATH=tests/reference:tests/faults $(BIN)/python tests/faults/campaign.py \
 	  --only "$(ONLY)" --seed $(or $(SEED),1)
 
 fuzz-campaign:  ## all fuzz targets up to EXECUTIONS (100000000), going on where it was; docs/measured/fuzzing.md
 	PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python $(BIN)/python tools/fuzz_campaign.py --executions $(or $(EXECUTIONS),100000000)
 
-soak:  ## an hour of jobs that are killed, caches cleared, files damaged, every batch checked (SECONDS=3600 SEED=1)
+soak:  ## after "make setup": an hour of jobs that are killed, caches cleared, files damaged, every batch checked (SECONDS=3600 SEED=1)
 	PATH="$(BIN):$$PATH" PYTHONPATH=tests/reference:tests/faults $(BIN)/python tests/faults/soak.py \
 	  '{"seconds": $(or $(SECONDS),3600), "seed": $(or $(SEED),1), "folder": "build/soak"}'
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -150,8 +151,8 @@ DEFECTS = {
 }
 
 
-def finds(defect: Defect, folder: Path, seed: int) -> bool:
-    """Whether the instrument finds the defect in a copy of the package."""
+def missed(defect: Defect, folder: Path, seed: int) -> str:
+    """Why the instrument has not found the defect in a copy of the package, or nothing."""
     shutil.copytree(PACKAGE, folder / "fastload")
     for edit in defect.edits:
         path = folder / "fastload" / edit.file
@@ -161,9 +162,13 @@ def finds(defect: Defect, folder: Path, seed: int) -> bool:
     (folder / "work").mkdir()
     given = {**defect.given, "seed": seed, "folder": str(folder / "work")}
     variables = {"LD_PRELOAD": str(failing_calls.build(folder.parent))} if defect.shim else {}
-    told = driven(defect.program, given, 3600, first=folder, **variables)
-    assert told["points"] or told["bad"], told
-    return bool(told["bad"])
+    try:
+        told = driven(defect.program, given, 3600, first=folder, **variables)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        return f"{defect.program} gave no result: {str(error)[-500:]}"
+    if not told["points"] and not told["bad"]:
+        return f"{defect.program} has nothing that could find it"
+    return "" if told["bad"] else f"{defect.program} does not find it"
 
 
 def main(given: dict[str, Any]) -> None:
@@ -175,8 +180,8 @@ def main(given: dict[str, Any]) -> None:
         folder = Path(given["folder"]) / number
         folder.mkdir(parents=True)
         points[f"{number}: {defect.what}: {defect.program}"] = 1
-        if not finds(defect, folder, given["seed"]):
-            bad.append([number, f"{defect.program} does not find that {defect.what}"])
+        if why := missed(defect, folder, given["seed"]):
+            bad.append([number, f"{defect.what}: {why}"])
         shutil.rmtree(folder, ignore_errors=True)
     sys.stdout.write(
         json.dumps({"instrument": "planted", "seed": given["seed"], "points": points, "bad": bad}) + "\n"
