@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,7 +96,7 @@ def forked(work: Callable[[], int | None], output: Path | None = None) -> int:
 
 
 def pack_all(folder: Path) -> int:
-    """Pack all sets; run in a child, as packing starts processes and threads."""
+    """Pack all sets; in a process of its own, as packing starts processes and threads."""
     tree = folder / "tree"
     for number, blob in enumerate(blobs()):
         place = tree / f"{number:04d}"
@@ -111,9 +113,18 @@ def pack_all(folder: Path) -> int:
 
 
 def make_sets(folder: Path, log: Path) -> dict[str, Path]:
-    """Pack everything below ``folder``; the sets' folders by name."""
+    """Pack everything below ``folder``, in a process of its own; the sets' folders by name."""
     folder.mkdir(parents=True)
-    _, status = os.waitpid(forked(lambda: pack_all(folder), log), 0)
-    if os.waitstatus_to_exitcode(status):
-        raise RuntimeError(f"Packing failed:\n{log.read_text()}")
+    command = [sys.executable, "-X", "faulthandler", __file__, str(folder)]
+    path = os.pathsep.join(each for each in sys.path if each)
+    with log.open("ab") as output:
+        packing = subprocess.run(
+            command, stdout=output, stderr=output, env={**os.environ, "PYTHONPATH": path}, check=False
+        )
+    if packing.returncode:
+        raise RuntimeError(f"Packing ended with {packing.returncode}:\n{log.read_text(errors='replace')}")
     return {name: folder / name for name in (*PACKS, FIELDS)}
+
+
+if __name__ == "__main__":
+    sys.exit(pack_all(Path(sys.argv[1])))
