@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from attack_rules import MIB, Rule, attack, honest
 from hostile_index import entries, index_bytes, write_dataset
 from uses import BLOBS, crops, listed, read_all, unpacked
@@ -17,6 +18,7 @@ from fastload.shard.manifest import Manifest, Shard
 KIND = "manifest"
 KEYS = [b"c/%d.jpg" % i for i in range(5)]
 SIZE = sum(map(len, BLOBS))
+OVERLAPPING = 500_000
 
 BYTES = Rule("FORMAT.md", "dataset.json", "One JSON object, UTF-8, at most 64 MiB")
 TYPES = Rule("FORMAT.md", "dataset.json", "records in the index: samples")
@@ -24,6 +26,7 @@ CLASSES = Rule("FORMAT.md", "dataset.json", "class names; a label in the index i
 FILES = Rule("FORMAT.md", "dataset.json", "path relative to the manifest, with `/`, of 1 to 4095 bytes")
 SIZES = Rule("FORMAT.md", "dataset.json", "and a shard file of another size")
 IDS = Rule("FORMAT.md", "dataset.json", "A reader MUST refuse a manifest whose `id` differs")
+OVERLAPS = Rule("FORMAT.md", "Records", "Records MUST NOT overlap.")
 MAJOR = Rule(
     "FORMAT.md", "dataset.json", "A reader MUST refuse another major version and MUST accept any minor one"
 )
@@ -291,3 +294,12 @@ def a_device_without_end_as_entries(folder: Path) -> Callable[[], Any]:
     plain(folder)
     (folder / "entries.fli").symlink_to("/dev/zero")
     return crops(folder)
+
+
+@attack(KIND, OVERLAPS, "overlaps sample")
+def a_set_of_half_a_million_overlapping_records(folder: Path) -> Callable[[], Any]:
+    """What verify says of it must not grow with it."""
+    records = np.repeat(entries(BLOBS[:1]), OVERLAPPING)
+    keys = [b"c/%d.jpg" % i for i in range(OVERLAPPING)]
+    write_dataset(folder, BLOBS[:1], index_bytes(records, keys), num_records=OVERLAPPING)
+    return listed(folder)
