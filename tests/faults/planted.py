@@ -146,7 +146,7 @@ DEFECTS = {
             ),
         ),
         "epoch_steps.py",
-        {"events": ["daemon_thread", "exit"], "each": 40, "patience": 20},
+        {"kinds": ["plain", "cached"], "events": ["daemon_thread"], "each": 30, "patience": 20},
     ),
 }
 

@@ -32,6 +32,15 @@ _SYS_TGKILL = 234 if os.uname().machine == "x86_64" else 131
 kept: list[Any] = []  # what the interpreter's own end finds alive
 
 
+class Late:
+    """Makes the interpreter's end long, and leaves the GIL to whoever asks for it then."""
+
+    sleep = time.sleep  # the module's name is gone by then
+
+    def __del__(self) -> None:
+        self.sleep(0.1)
+
+
 class Steps:
     """Counts the moments at which a handler of a signal may run in the library's Python code.
 
@@ -199,7 +208,7 @@ def sends(number: int) -> Callable[[Scene], None]:
 
 def leaves(error: Callable[[], BaseException]) -> Callable[[Scene], None]:
     def act(scene: Scene) -> None:
-        kept.append(scene)
+        kept.extend([scene, Late()])
         raise error()
 
     return act
@@ -230,6 +239,8 @@ def beside(scene: Scene) -> None:
             Job(scene.job.kind, scene.job.folder, scene.job.wanted, seed=scene.job.seed).run()
 
     threading.excepthook = lambda arguments: None  # the words that a loader says then
+    if scene.job.kind in ("plain", "cached"):  # in the others' thread torch's functions wait for the GIL, too
+        kept.append(Late())
     threading.Thread(target=iterate, daemon=True).start()
     began.wait()
     time.sleep(0.002 * (scene.job.seed % 50))
