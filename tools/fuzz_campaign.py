@@ -2,7 +2,7 @@
 
 ``tools/fuzz_campaign.py run --executions 100000000`` runs the targets in turns of a minute or two, from
 the made seeds, the saved inputs and whatever earlier turns found. Cheap targets get more of the time,
-and make up the number; each one gets a fifth of the time of the cheapest at least. What was done is kept
+and make up the number; each one gets a tenth of the time of the cheapest at least. What was done is kept
 in ``state.json`` beside the corpus, in ``build/campaign``.
 
 ``minimise`` then takes from the corpus what reaches all that it reaches, ``keep`` writes the best of it
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FUZZERS = ROOT / "build" / "fuzz"
 TARGET_LIST = ROOT / "tests" / "cpp" / "fuzz" / "CMakeLists.txt"
 PARTS = ("run", "minimise", "keep", "report")
-LEAST_SHARE = 0.2  # of the time of the target that makes the most executions a second
+LEAST_SHARE = 0.1  # of the time of the target that makes the most executions a second
 # A minute's turn of a new target, before it is known how fast it is.
 FIRST_RATE = 1000.0
 

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import torch
-from step_jobs import KINDS, WITH_WORKERS, Interrupted, Job, after_fork
+from step_jobs import WITH_WORKERS, Interrupted, Job, after_fork
 
 import fastload
 
@@ -239,8 +239,7 @@ def beside(scene: Scene) -> None:
             Job(scene.job.kind, scene.job.folder, scene.job.wanted, seed=scene.job.seed).run()
 
     threading.excepthook = lambda arguments: None  # the words that a loader says then
-    if scene.job.kind in ("plain", "cached"):  # in the others' thread torch's functions wait for the GIL, too
-        kept.append(Late())
+    kept.append(Late())
     threading.Thread(target=iterate, daemon=True).start()
     began.wait()
     time.sleep(0.002 * (scene.job.seed % 50))
@@ -280,13 +279,13 @@ EVENTS: dict[str, Event] = {
     "at_once": Event(lambda scene: os._exit(EXIT_CODE), status=EXIT_CODE),
     "at_exit": Event(goes_on_at_exit, status=EXIT_CODE),
     # Not quiet: nanobind names what the frames of a thread hold that the interpreter ends.
-    # And where batches are made by torch's functions, one of those may end the process: up to Python 3.13
+    # Where torch's functions run in that thread, too, one of those may end the process: up to Python 3.13
     # their C++ is unwound, "terminate called without an active exception".
     "daemon_thread": Event(
         beside,
         status=EXIT_CODE,
         quiet=False,
-        kinds=tuple(kind for kind in KINDS if kind not in ("batch_transform", "device")),
+        kinds=("plain", "cached"),
     ),
     "killed": Event(_kill, status=-signal.SIGKILL, quiet=False),  # torch's workers may miss a pipe
 }
