@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FUZZERS = ROOT / "build" / "fuzz"
 TARGET_LIST = ROOT / "tests" / "cpp" / "fuzz" / "CMakeLists.txt"
 PARTS = ("run", "minimise", "keep", "report")
-LEAST_SHARE = 0.1  # of the time of the target that makes the most executions a second
+LEAST_SHARE = 0.1  # of the time of the target that makes the most executions a second; else its rate's square
 # A minute's turn of a new target, before it is known how fast it is.
 FIRST_RATE = 1000.0
 
@@ -84,7 +84,7 @@ def next_target(state: State, targets: list[str]) -> str:
 
     def had(name: str) -> float:
         record = state.record(name)
-        return record.seconds / max(record.rate / best, LEAST_SHARE)
+        return record.seconds / max((record.rate / best) ** 2, LEAST_SHARE)
 
     new = [name for name in targets if state.record(name).turns == 0]
     return new[0] if new else min(targets, key=had)

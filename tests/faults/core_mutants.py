@@ -70,24 +70,28 @@ SUBJECTS = {
 class Build:
     """The core and its tests without mutants, and how to build one file of it again.
 
+    Args:
+        tests: the program of tests, of tests/cpp/CMakeLists.txt.
+
     Raises:
         subprocess.CalledProcessError: it does not compile.
     """
 
-    def __init__(self, folder: Path, sanitize: str) -> None:
+    def __init__(self, folder: Path, sanitize: str, tests: str = "fastload_tests") -> None:
         self.folder = folder
+        self._output = f" -o tests/cpp/{tests} "
         options = ["-DFASTLOAD_PYTHON=OFF", "-DFASTLOAD_CPP_TESTS=ON", "-DCMAKE_BUILD_TYPE=Debug"]
         options += ["-DCMAKE_CXX_FLAGS_DEBUG=-O1", f"-DFASTLOAD_SANITIZE={sanitize}"]
         _call(["cmake", "-S", str(ROOT), "-B", str(folder), "-G", "Ninja", *options])
-        _call(["ninja", "-C", str(folder), "fastload_tests"])
-        listed = _call(["ninja", "-C", str(folder), "-t", "commands", "fastload_tests"]).splitlines()
+        _call(["ninja", "-C", str(folder), tests])
+        listed = _call(["ninja", "-C", str(folder), "-t", "commands", tests]).splitlines()
         self._compile = {
             source: line
             for line in listed
             for source in re.findall(r" -c (\S+\.cpp)$", line.split(" && ")[0])
         }
         self._headers: set[str] = set()
-        self._link = next(line for line in reversed(listed) if " -o tests/cpp/fastload_tests " in line)
+        self._link = next(line for line in reversed(listed) if self._output in line)
 
     def sources_of(self, file: str) -> list[str]:
         """The source files that a change of ``file`` changes: itself, or those that include it."""
@@ -138,9 +142,7 @@ class Build:
     def link(self, objects: Sequence[Path], program: Path) -> None:
         """The tests, with these object files in place of the core's."""
         command = self._link.removeprefix(": && ").removesuffix(" && :")
-        command = command.replace(
-            " -o tests/cpp/fastload_tests ", f" -o {program} {shlex.join(map(str, objects))} "
-        )
+        command = command.replace(self._output, f" -o {program} {shlex.join(map(str, objects))} ")
         _call(shlex.split(command), self.folder)
 
 

@@ -32,8 +32,9 @@ from typing import Any
 
 import torch
 
-with contextlib.suppress(ImportError):  # torch imports it late, and swallows what a signal's handler raises meanwhile
-    import torch.profiler._cupti_monitor  # type: ignore[import-untyped]  # noqa: F401
+# Torch imports it late, and swallows what a handler of a signal raises meanwhile.
+with contextlib.suppress(ImportError):
+    import torch.profiler._cupti_monitor
 
 # Each of the many processes would go through all of torch's objects when it ends: most of the time.
 # What is ours is imported behind this, and ends as usual.

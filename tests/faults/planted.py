@@ -1,8 +1,8 @@
 """Puts defects back that were in the product once, one by one, and looks whether an instrument finds each.
 
 Run as ``planted.py JSON`` with a "folder" in memory, a "seed" and, maybe, "only": numbers of defects. Each is
-a change of the package's text in a copy of it; an instrument that does not find it is bad. Prints one JSON
-object.
+a change of the package's text in a copy of it, or of the core (:mod:`planted_core`); an instrument that does
+not find it is bad. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 import failing_calls
 from driven import driven
+from planted_core import CORE_DEFECTS, missed_in_core
 
 import fastload
 
@@ -173,16 +174,23 @@ def missed(defect: Defect, folder: Path, seed: int) -> str:
 
 def main(given: dict[str, Any]) -> None:
     """Plant them all, or those that were named."""
+    wanted = given.get("only") or [*DEFECTS, *CORE_DEFECTS]
     points, bad = {}, []
+    folder = Path(given["folder"])
     for number, defect in DEFECTS.items():
-        if given.get("only") and number not in given["only"]:
+        if number not in wanted:
             continue
-        folder = Path(given["folder"]) / number
-        folder.mkdir(parents=True)
+        (folder / number).mkdir(parents=True)
         points[f"{number}: {defect.what}: {defect.program}"] = 1
-        if why := missed(defect, folder, given["seed"]):
+        if why := missed(defect, folder / number, given["seed"]):
             bad.append([number, f"{defect.what}: {why}"])
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder / number, ignore_errors=True)
+    in_core = [number for number in CORE_DEFECTS if number in wanted]
+    for number, why in missed_in_core(in_core, folder / "core") if in_core else ():
+        points[f"{number}: {CORE_DEFECTS[number].what}: {CORE_DEFECTS[number].test}"] = 1
+        if why:
+            bad.append([number, f"{CORE_DEFECTS[number].what}: {why}"])
+    shutil.rmtree(folder / "core", ignore_errors=True)
     sys.stdout.write(
         json.dumps({"instrument": "planted", "seed": given["seed"], "points": points, "bad": bad}) + "\n"
     )
