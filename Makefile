@@ -75,12 +75,12 @@ frameworks: bench-test
 	@$(MAKE) --no-print-directory foreign-test
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
-py-test:  ## pytest on the installed package, but for packing, stores, ranks, the doctor and the benchmarks
+py-test:  ## pytest on the installed package, but for packing, stores, ranks, fault instruments, the doctor and the benchmarks
 	cd tests && $(ALONGSIDE) $(BIN)/pytest \
-	  --ignore=benchmarks --ignore=diagnose --ignore=pack --ignore=ranks --ignore=remote
+	  --ignore=benchmarks --ignore=diagnose --ignore=faults --ignore=pack --ignore=ranks --ignore=remote
 
-pack-test:  ## the same for packing, stores and ranks, which wait for disks, servers and each other
-	cd tests && $(ALONGSIDE) $(BIN)/pytest pack remote ranks
+pack-test:  ## the same for packing, stores, ranks and fault instruments, which wait for disks, servers and each other
+	cd tests && $(ALONGSIDE) $(BIN)/pytest pack remote ranks faults
 
 bench-test:  ## the same for what measures: the benchmarks, each once in its smallest form, and the doctor
 	cd tests && $(ALONGSIDE) $(BIN)/pytest benchmarks diagnose

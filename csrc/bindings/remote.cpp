@@ -132,15 +132,17 @@ void register_remote(nb::module_& m) {
       .def(
           "get",
           [](RemoteStore& store, const std::string& path, uint64_t begin,
-             std::optional<uint64_t> end) {
+             std::optional<uint64_t> end, std::optional<uint64_t> most) {
             std::vector<uint8_t> bytes;
             {
               const GilRelease release;
-              bytes = store.get(path, begin, end);
+              bytes = store.get(path, begin, end, most.value_or(RemoteStore::kMostAtOnce));
             }
             return nb::bytes(bytes.data(), bytes.size());
           },
-          nb::arg("path"), nb::arg("begin") = 0, nb::arg("end").none() = nb::none())
+          nb::arg("path"), nb::arg("begin") = 0, nb::arg("end").none() = nb::none(),
+          nb::arg("most").none() = nb::none(),
+          "most: bytes that may come where end is None; an object with more is an error.")
       .def(
           "read_into",
           [](RemoteStore& store, const std::string& path, uint64_t begin, const Memory& memory) {

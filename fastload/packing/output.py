@@ -80,6 +80,7 @@ class OutputFolder:
         path = self.work / _ANNOUNCED
         temporary_of(path).write_text(json.dumps(names), encoding="utf-8")
         publish(temporary_of(path), path)
+        sync_folder(self.path)  # the work folder's own name
 
     def discard(self) -> None:
         """Remove what a pack has made here, and nothing else; the manifest first: no half is a whole."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.machine.sizes import counted
-from fastload.packing.files import publish, remove, temporary_of
+from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.names import encode_key, printable
 from fastload.packing.options import PackOptions
@@ -60,9 +60,11 @@ class PackPlan:
     def write(self, work: Path) -> None:
         """Publish as ``plan.json``, behind its listing; from then on the work folder can be resumed."""
         Listing(work).sync()
+        sync_folder(work)  # no plan without the names of its listing
         final = work / PLAN_NAME
         temporary_of(final).write_text(json.dumps({"version": VERSION, **asdict(self)}), encoding="utf-8")
         publish(temporary_of(final), final)
+        sync_folder(work.parent)  # no shard without the folder that says whose it is
 
     @classmethod
     def read(cls, work: Path) -> PackPlan | None:

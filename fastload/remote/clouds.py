@@ -114,11 +114,11 @@ class CloudStore:
             return None
         return Facts(int(found["size"]), str(found["e_tag"] or ""))
 
-    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
         core = self.core((path,))
         try:
-            return core.get(path, begin, end)
+            return core.get(path, begin, end, most)
         except ShardError as error:
             if self.head(path) is None:
                 raise ObjectMissing(f"{self.root / path} does not exist.") from error

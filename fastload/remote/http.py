@@ -75,11 +75,11 @@ class HttpStore:
             raise RemoteError(str(error)) from error
         return None if found is None else Facts(*found)
 
-    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
         core = self.core()
         try:
-            return core.get(path, begin, end)
+            return core.get(path, begin, end, most)
         except ShardError as error:
             if self.head(path) is None:
                 raise ObjectMissing(f"{self.root / path} does not exist.") from error

@@ -113,12 +113,12 @@ class HubStore:
                 self._found[path] = None
         return self._found[path]
 
-    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
         if self.head(path) is None:
             raise ObjectMissing(f"{self.root / path} does not exist.")
         try:
-            return self.core().get(path, begin, end)
+            return self.core().get(path, begin, end, most)
         except RemoteError:
             raise
         except ShardError as error:

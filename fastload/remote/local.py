@@ -44,16 +44,19 @@ class LocalStore:
             raise _failed(path, "looked at", error) from error
         return Facts(found.st_size, f"{found.st_ino:x}-{found.st_mtime_ns:x}-{found.st_size:x}")
 
-    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
         try:
             with open(_local(path), "rb") as file:
                 file.seek(begin)
-                data = file.read() if end is None else file.read(end - begin)
+                wanted = end - begin if end is not None else -1 if most is None else most + 1
+                data = file.read(wanted)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ObjectMissing(f"{self.root}{path} does not exist.") from error
         except OSError as error:
             raise _failed(path, "read", error) from error
+        if end is None and most is not None and len(data) > most:
+            raise RemoteError(f"{self.root}{path} has over {most} bytes, and may have {most} at most.")
         if end is not None and len(data) != end - begin:
             raise RemoteError(
                 f"{self.root}{path} ends at byte {begin + len(data)}. Wanted: {begin} to {end}."

@@ -126,11 +126,11 @@ class S3Store:
             raise RemoteError(str(error)) from error
         return None if found is None else Facts(*found)
 
-    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """See :class:`~fastload.remote.store.Store`."""
         core = self.core()
         try:
-            return core.get(path, begin, end)
+            return core.get(path, begin, end, most)
         except ShardError as error:
             self._say("read", path)
             raise RemoteError(str(error)) from error

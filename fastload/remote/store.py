@@ -47,12 +47,15 @@ class Store(Protocol):
         """
         ...
 
-    def get(self, path: str, begin: int = 0, end: int | None = None) -> bytes:
+    def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
         """Bytes ``begin`` to before ``end`` of an object (None: to its end), exactly.
+
+        Args:
+            most: bytes that may come where ``end`` is None (None: 4 GiB), whatever the store has.
 
         Raises:
             ObjectMissing: there is no such object.
-            RemoteError: they cannot be had, or are not as many.
+            RemoteError: they cannot be had, are not as many, or more than ``most``.
         """
         ...
 

@@ -21,7 +21,7 @@ from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder
 from fastload.remote.opening import refuse_options, shared_store
 from fastload.remote.store import Store
-from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 from fastload.shard.node_sets import NodeUse, write_source
 
 __all__ = ["NodeCopy", "copy_as_it_is", "copy_to_node", "read_manifest", "shards_in_store"]
@@ -64,7 +64,7 @@ def read_manifest(location: Location, store: Store) -> Manifest:
 
 def _manifest_bytes(place: Location, store: Store) -> bytes:
     try:
-        return store.get(place.path)
+        return store.get(place.path, most=MAX_BYTES)
     except ObjectMissing as error:
         raise FormatError(
             f"{place.parent} is not a packed dataset: it has no {MANIFEST_NAME}. Look at the URL; it must be "

@@ -139,6 +139,16 @@ def a_manifest_without_end(folder: Path) -> Callable[[], Any]:
     return got(raw(folder, answer))
 
 
+@attack(KIND, MEMORY, "bytes, and 67108864 at most")
+def a_manifest_of_3_gib_in_a_store(folder: Path) -> Callable[[], Any]:
+    def answer(_: bytes) -> Iterator[bytes]:
+        yield HEAD + b"Content-Length: 3221225472\r\n\r\n"
+        while True:
+            yield b"[" * MIB
+
+    return read_all(raw(folder, answer))
+
+
 @attack(KIND, MANIFEST, REFUSED)
 def a_manifest_in_chunks_without_end(folder: Path) -> Callable[[], Any]:
     def answer(_: bytes) -> Iterator[bytes]:

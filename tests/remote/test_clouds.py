@@ -79,6 +79,8 @@ def test_objects_are_written_listed_read_and_removed(store: CloudStore, tmp_path
     assert facts.etag
     assert store.get("a/x") == b"0123456789"
     assert store.get("a/x", 3, 5) == b"34"
+    with pytest.raises(RemoteError, match="an object of 10 bytes, and 9 at most may come"):
+        store.get("a/x", most=9)
     assert store.get("a/y z") == b"1"
     assert store.get("ab", 256 * 20_000, 256 * 20_000 + 3) == b"\x00\x01\x02"
     assert [*store.list("a")] == [Listed("a/x", 10), Listed("a/y z", 1), Listed("ab", 256 * 40_000)]

@@ -49,6 +49,9 @@ def test_objects_and_ranges(server: FaultServer) -> None:
     assert store.get("x") == b"0123456789"
     assert store.get("x", 3, 6) == b"345"
     assert store.get("x", 8) == b"89"
+    assert store.get("x", most=10) == b"0123456789"
+    with pytest.raises(RemoteError, match="an object of 10 bytes, and 9 at most may come"):
+        store.get("x", most=9)
     assert store.head("nothing") is None
     with pytest.raises(ObjectMissing, match=f"{server.url}/nothing does not exist"):
         store.get("nothing")

@@ -44,6 +44,9 @@ def test_an_object_comes_back(place: tuple[Store, Location]) -> None:
     assert store.get(path) == b"0123456789"
     assert store.get(path, 3, 5) == b"34"
     assert store.get(path, 7) == b"789"
+    assert store.get(path, most=10) == b"0123456789"
+    with pytest.raises(RemoteError, match="9 at most"):
+        store.get(path, most=9)
     assert store.put(path, b"anders")
     changed = store.head(path)
     assert changed is not None

@@ -10,9 +10,7 @@
 namespace fastload {
 namespace {
 
-constexpr size_t kMaxText = 4096;  // of an error's body
-constexpr uint64_t kMaxWhole = uint64_t{1} << 32;
-constexpr long kShortBuffer = 64 << 10, kLongBuffer = 512 << 10;
+constexpr size_t kMaxText = 4096;  constexpr long kShortBuffer = 64 << 10, kLongBuffer = 512 << 10;
 constexpr uint64_t kLong = 1 << 20;
 constexpr long kMaxRedirections = 5;
 
@@ -219,7 +217,11 @@ void Attempt::check_head() {
     return refuse("not the bytes from " + std::to_string(fetch_->begin) + " on", false);
   }
   if (!head_.length) return refuse("an answer without a length", false);
-  if (*head_.length > kMaxWhole) return refuse("an object of over 4 GiB, for one request", true);
+  if (*head_.length > fetch_->most) {
+    return refuse("an object of " + std::to_string(*head_.length) + " bytes, and " +
+                      std::to_string(fetch_->most) + " at most may come",
+                  true);
+  }
   expected_ = *head_.length;
   fetch_->whole.clear();
   fetch_->whole.reserve(expected_);

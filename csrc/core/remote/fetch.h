@@ -31,6 +31,7 @@ struct Fetch {
   Kind kind = Kind::kRange;
   std::shared_ptr<RemoteObject> object;
   uint64_t begin = 0, length = 0;  // of a range
+  uint64_t most = 0;               // bytes of a whole object; the store may say any number
   uint8_t* memory = nullptr;       // of a range
   Call* call = nullptr;
 

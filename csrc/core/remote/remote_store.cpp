@@ -154,7 +154,7 @@ std::optional<RemoteStore::Head> RemoteStore::head(const std::string& path) {
 }
 
 std::vector<uint8_t> RemoteStore::get(const std::string& path, uint64_t begin,
-                                      std::optional<uint64_t> end) {
+                                      std::optional<uint64_t> end, uint64_t most) {
   if (end) {
     if (*end < begin) {
       throw Error(ErrorKind::kValue, name() + "/" + path + ": a range from " +
@@ -169,6 +169,7 @@ std::vector<uint8_t> RemoteStore::get(const std::string& path, uint64_t begin,
   fetch.kind = Fetch::Kind::kWhole;
   fetch.object = object_of(path);
   fetch.begin = begin;
+  fetch.most = most;
   run(call);
   if (fetch.error != nullptr) std::rethrow_exception(fetch.error);
   return std::move(fetch.whole);

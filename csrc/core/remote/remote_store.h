@@ -35,8 +35,11 @@ class RemoteStore {
   };
   // Nothing where there is no such object. Throws Error(kIo, kState).
   std::optional<Head> head(const std::string& path);
-  // The bytes [begin, end), or to the object's end. Throws Error(kIo, kState).
-  std::vector<uint8_t> get(const std::string& path, uint64_t begin, std::optional<uint64_t> end);
+  static constexpr uint64_t kMostAtOnce = uint64_t{1} << 32;
+  // The bytes [begin, end), or to the object's end, if those are not more than `most`. Throws
+  // Error(kIo, kState).
+  std::vector<uint8_t> get(const std::string& path, uint64_t begin, std::optional<uint64_t> end,
+                           uint64_t most = kMostAtOnce);
   // Fills memory with the bytes from `begin` on. Throws the same.
   void read_into(const std::string& path, uint64_t begin, std::span<uint8_t> memory);
   // Fills in ranges of an object as ByteSource::read.

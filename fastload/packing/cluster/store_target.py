@@ -24,7 +24,7 @@ from fastload.remote.location import Location
 from fastload.remote.opening import open_store
 from fastload.remote.store import Store
 from fastload.shard.formats import format_of
-from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, INDEX_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 
 __all__ = ["StoreTarget", "target_at"]
 
@@ -61,7 +61,8 @@ class StoreTarget:
         """The manifest of a dataset that is complete."""
         if self.store.head(self.key(MANIFEST_NAME)) is None:
             return None
-        return Manifest.parse(f"{self.location}/{MANIFEST_NAME}", self.store.get(self.key(MANIFEST_NAME)))
+        body = self.store.get(self.key(MANIFEST_NAME), most=MAX_BYTES)
+        return Manifest.parse(f"{self.location}/{MANIFEST_NAME}", body)
 
     def plan(self, stage: Path) -> PackPlan | None:
         """The plan that is there, and copied into the work folder of ``stage``; None: there is none."""

@@ -247,9 +247,10 @@ def _finish(
     """Behind the switch: the old files go, and entry points are made of the JPEGs that there are."""
     for name in sorted(set(plan.old) - files_of(manifest)):
         remove(folder.path / name)
-    sync_folder(folder.path)  # before the plan goes, which alone knows of them
-    if plan.spacing is None or manifest.codecs.get(CODECS[JPEG].name, 0) == 0:
+    spacing = plan.spacing if manifest.codecs.get(CODECS[JPEG].name, 0) else None
+    if spacing is None:
         remove_entries(folder.path)
-    else:
-        ensure_entries(folder.path, plan.spacing, num_proc, observer)
+    sync_folder(folder.path)  # before the plan goes, which alone knows of what was removed
+    if spacing is not None:
+        ensure_entries(folder.path, spacing, num_proc, observer)
     remove(folder.work)
