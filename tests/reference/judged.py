@@ -24,6 +24,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+
 from fastload._native import _C
 from fastload.errors import FastloadError
 
@@ -237,6 +239,7 @@ def _be_child(
         faulthandler.register(signal.SIGUSR1, file=said)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         ctypes.CDLL(None).mallopt(ARENA_MAX, 1)
+        pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # others keep a gigabyte of addresses
         warnings.simplefilter("ignore")
         os.fsync = lambda descriptor: None  # type: ignore[assignment]  # says nothing here, and takes most of the time
         watch = _Watch(folder)
