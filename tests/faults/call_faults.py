@@ -14,26 +14,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import gc
 import io
 import json
 import os
 import random
-import shutil
 import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from failing_calls import CHANGES, COUNT, FAIL, FAIL_FROM, KILL_BEFORE, KILL_BEHIND, SHORT, TORN, Calls
+from verb_processes import tell
 from verbs import VERBS, Place, Verb
 
 from fastload.errors import FastloadError
-from fastload.shard.formats import format_of
 
 CALLS = Calls()
 SECONDS = 60  # until a run counts as hung
@@ -251,52 +249,13 @@ def points_of(count: int, wanted: int, random_: random.Random) -> list[int]:
     return list(everything) if wanted == 0 or wanted >= count else sorted(random_.sample(everything, wanted))
 
 
-def attack_verb(name: str, given: dict[str, Any]) -> tuple[dict[str, int], list[Any]]:
-    """A verb in a folder of its own."""
-    root = Path(given["folder"]) / name.replace(" ", "-")
-    try:
-        return attack(Lane(VERBS[name], root), given)
-    except AssertionError as error:
-        return {}, [[f"{name}: undisturbed", str(error)]]
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-
-
-def in_processes(names: Sequence[str], given: dict[str, Any]) -> Iterator[tuple[dict[str, int], list[Any]]]:
-    """Each verb in a process, so many at a time as there are CPUs; what they found, as they end."""
-    left, running = list(names), {}
-    while left or running:
-        while left and len(running) < len(os.sched_getaffinity(0)):
-            name = left.pop(0)
-            there = Path(given["folder"]) / f"{name.replace(' ', '-')}.json"
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    there.write_text(json.dumps(attack_verb(name, given)))
-                finally:
-                    os._exit(0)
-            running[pid] = name, there
-        pid, status = os.wait()
-        name, there = running.pop(pid)
-        found = json.loads(there.read_text()) if there.exists() else ({}, [[name, f"ended with {status}"]])
-        there.unlink(missing_ok=True)
-        sys.__stderr__.write(f"{name}: {sum(found[0].values()):,} points, {len(found[1])} bad\n")  # type: ignore[union-attr]
-        yield found[0], found[1]
-
-
 def main(given: dict[str, Any]) -> None:
     """Attack the verbs that were named, or all."""
-    for name in ("arrow", "lmdb", "hdf5"):
-        format_of(name)  # its library is imported before the first fork
-    gc.freeze()  # else each child writes to, and so copies, all objects' pages when it collects garbage
-    points: dict[str, int] = {}
-    bad: list[Any] = []
-    for done, found in in_processes(given.get("verbs") or list(VERBS), given):
-        points |= done
-        bad += found
-    told = {"instrument": "call_faults", "seed": given["seed"], "points": points, "bad": bad}
-    sys.__stdout__.write(json.dumps(told) + "\n")  # type: ignore[union-attr]
-    sys.exit(1 if bad else 0)
+
+    def attacked(name: str, root: Path) -> tuple[dict[str, int], list[Any]]:
+        return attack(Lane(VERBS[name], root), given)
+
+    tell("call_faults", given.get("verbs") or list(VERBS), attacked, given)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ and what was bad.
 
 from __future__ import annotations
 
-import gc
 import json
 import random
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from call_faults import CALLS, Lane, in_child
 from power_loss import Replay, read_trace, snapshot_tree, write_tree
+from verb_processes import tell
 from verbs import VERBS
-
-from fastload.shard.formats import format_of
 
 STATES = 6  # at one change
 
@@ -92,19 +89,13 @@ def cut_everywhere(lane: PowerLane, given: dict[str, Any]) -> tuple[int, list[An
 
 def main(given: dict[str, Any]) -> None:
     """Cut the power of the verbs that were named, or all that promise to be durable."""
-    for name in ("arrow", "lmdb", "hdf5"):
-        format_of(name)  # its library is imported before the first fork
-    gc.freeze()
-    points: dict[str, int] = {}
-    bad: list[Any] = []
-    for name in given.get("verbs") or [verb.name for verb in VERBS.values() if verb.durable]:
-        lane = PowerLane(VERBS[name], Path(given["folder"]) / name.replace(" ", "-"))
-        points[name], found = cut_everywhere(lane, given)
-        bad += found
-        shutil.rmtree(lane.place.root)
-    told = {"instrument": "power_faults", "seed": given["seed"], "points": points, "bad": bad}
-    sys.__stdout__.write(json.dumps(told) + "\n")  # type: ignore[union-attr]
-    sys.exit(1 if bad else 0)
+
+    def attacked(name: str, root: Path) -> tuple[dict[str, int], list[Any]]:
+        count, bad = cut_everywhere(PowerLane(VERBS[name], root), given)
+        return {name: count}, bad
+
+    durable = [verb.name for verb in VERBS.values() if verb.durable]
+    tell("power_faults", given.get("verbs") or durable, attacked, given)
 
 
 if __name__ == "__main__":
