@@ -59,9 +59,9 @@ fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each tar
 
 # docs/reliability.md says what each instrument attacks. Some hours; ONLY=name,name takes some of them, and each
 # is kept in build/faults until it runs again.
-faults:  ## after "make setup": every fault instrument whole, into docs/measured/faults.md (ONLY=NAME,... SEED=1)
+faults:  ## after "make setup": every fault instrument whole, into docs/measured/faults.md (ONLY=NAME,... SEED=1 POINTS=40)
 	PATH="$(BIN):$$PATH" PYTHONPATH=tests/reference:tests/faults $(BIN)/python tests/faults/campaign.py \
-	  --only "$(ONLY)" --seed $(or $(SEED),1)
+	  --only "$(ONLY)" --seed $(or $(SEED),1) $(if $(POINTS),--points $(POINTS))
 
 fuzz-campaign:  ## all fuzz targets up to EXECUTIONS (100000000), going on where it was; docs/measured/fuzzing.md
 	PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python $(BIN)/python tools/fuzz_campaign.py --executions $(or $(EXECUTIONS),100000000)

@@ -1,8 +1,8 @@
 """`make faults`: every instrument in its whole form, and what came out of it as docs/measured/faults.md.
 
-``campaign.py [--only NAME,...] [--seed N] [--page FILE]``. Each instrument's result is kept in build/faults
-until it runs again, so that a campaign of some hours can be made in pieces; the page says of each when and of
-which commit it is. Ends with 1 where something was bad.
+``campaign.py [--only NAME,...] [--seed N] [--points N] [--page FILE]``. Each instrument's result is kept in
+build/faults until it runs again, so that a campaign of some hours can be made in pieces; the page says of
+each when and of which commit it is. Ends with 1 where something was bad.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ INSTRUMENTS = (
 )
 
 
-def run(instrument: Instrument, seed: int) -> dict[str, Any]:
-    """What one instrument found; kept in build/faults."""
+def run(instrument: Instrument, seed: int, points: int | None = None) -> dict[str, Any]:
+    """What one instrument found; kept in build/faults. ``points``: a sample, in place of the whole."""
     program = Path(__file__).with_name(f"{instrument.name}.py")
     folder = Path(tempfile.mkdtemp(prefix="fastload-faults-", dir=None if instrument.disk else MEMORY))
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
@@ -72,7 +72,12 @@ def run(instrument: Instrument, seed: int) -> dict[str, Any]:
         if instrument.shim:
             variables["LD_PRELOAD"] = str(failing_calls.build(folder))
         (folder / "work").mkdir()
-        given = {**instrument.given, "seed": seed, "folder": str(folder / "work")}
+        given = {
+            **instrument.given,
+            **({} if points is None else {"points": points}),
+            "seed": seed,
+            "folder": str(folder / "work"),
+        }
         command = [sys.executable, str(program), json.dumps(given)]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, errors="replace", env=variables, check=False, cwd=ROOT
@@ -84,6 +89,7 @@ def run(instrument: Instrument, seed: int) -> dict[str, Any]:
     except (ValueError, IndexError):
         told = {"points": {}, "bad": [[instrument.name, f"ended with {done.returncode} and no result"]]}
     told |= {"instrument": instrument.name, "seed": seed, "minutes": (time.monotonic() - began) / 60}
+    told["sample"] = points
     told |= {"date": datetime.date.today().isoformat(), "commit": commit}
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / f"{instrument.name}.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
@@ -108,13 +114,14 @@ def page() -> str:
         "# Faults: the last campaign\n",
         "Written by `make faults`; `make faults ONLY=NAME SEED=N` repeats one. What each instrument is and",
         "which promise it attacks is in [reliability.md](../reliability.md).\n",
-        "| instrument | what happens | points | bad | seed | minutes | date | commit |",
-        "|---|---|---:|---:|---:|---:|---|---|",
+        "| instrument | what happens | points | of each kind | bad | seed | minutes | date | commit |",
+        "|---|---|---:|---|---:|---:|---:|---|---|",
     ]
     for each in known:
         told = results[each.name]
         lines.append(
-            f"| {each.name} | {each.what} | {sum(told['points'].values()):,} | {len(told['bad'])} "
+            f"| {each.name} | {each.what} | {sum(told['points'].values()):,} "
+            f"| {f'at most {sample:,}' if (sample := told.get('sample')) else 'all'} | {len(told['bad'])} "
             f"| {told['seed']} | {told['minutes']:.0f} | {told['date']} | {told['commit']} |"
         )
     for each in known:
@@ -140,6 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="instruments, separated by commas (default: all)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--points", type=int, help="of each kind, drawn by the seed (default: all)")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "measured" / "faults.md")
     given = parser.parse_args()
     names = [name for name in given.only.split(",") if name]
@@ -151,7 +159,7 @@ def main() -> int:
     for each in INSTRUMENTS:
         if names and each.name not in names:
             continue
-        told = run(each, given.seed)
+        told = run(each, given.seed, given.points)
         bad += len(told["bad"])
         points, minutes = sum(told["points"].values()), told["minutes"]
         sys.stdout.write(f"{each.name}: {points:,} points, {len(told['bad'])} bad, {minutes:.1f} min\n")

@@ -18,7 +18,6 @@ import re
 import resource
 import shlex
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from cpp_mutants import CoreMutant, core_mutants_of
+from mutant_ends import main, row_of, say, told
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "csrc" / "core"
-LEAST_KILLED = 0.9
 _MOST_CPU_S = 15  # of one test file; they take less than one
-ENDS = ("killed", "by time", "equivalent", "survived")
 
 
 @dataclass(frozen=True)
@@ -266,15 +264,7 @@ def run(wish: Mapping[str, Any]) -> dict[str, Any]:
             each for each in chosen(SUBJECTS[name], points, seed) if again is None or each.key in again
         ]
         ends = try_subject(build, name, mutants, reasons, survivors)
-        rows[name] = {
-            "exist": len(every),
-            "tried": ends.total() - ends["no mutant"],
-            **{e: ends[e] for e in ENDS},
-        }
-        share = (ends["killed"] + ends["by time"]) / max(1, rows[name]["tried"] - ends["equivalent"])
-        say(f"{name}: {rows[name]}, killed {share:.1%}")
-        if share < LEAST_KILLED:
-            bad.append([name, f"{share:.1%} killed"])
+        rows[name] = row_of(ends)
         known = {mutant.key for mutant in every}
         files = {mutant.file for mutant in every}
         bad += [
@@ -283,16 +273,8 @@ def run(wish: Mapping[str, Any]) -> dict[str, Any]:
             if key[0] in files and key not in known
         ]
     noted.write_text(json.dumps(survivors))
-    return {"instrument": "core_mutants", "seed": seed, "points": rows, "bad": bad}
-
-
-def say(text: str) -> None:
-    """A line for who waits for the end."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    return told("core_mutants", seed, rows, bad)
 
 
 if __name__ == "__main__":
-    result = run(json.loads(sys.argv[1]))
-    say(json.dumps(result))
-    sys.exit(1 if result["bad"] else 0)
+    main(run)

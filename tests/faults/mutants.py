@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mutant_ends import main, row_of, say, told
 from mutant_runs import PLACE, ROOT, Outcome, Runs, TestRun
 from python_mutants import Mutant, mutants_of
 
-LEAST_KILLED = 0.9
 _MOST_SECONDS = 20.0  # of tests that a mutant meets, as long as they take without it
 
 
@@ -148,26 +147,8 @@ def table(outcomes: Mapping[str, Sequence[Outcome]], equivalents: Equivalents) -
             "equivalent" if o.verdict == "survived" and o.mutant.key in equivalents.reasons else o.verdict
             for o in found
         )
-        rows[name] = {"mutants": len(found), **{end: ends[end] for end in ENDS}}
+        rows[name] = row_of(ends)
     return rows
-
-
-ENDS = ("killed", "by time", "equivalent", "survived")
-
-
-def share_killed(row: Mapping[str, int]) -> float:
-    """Of those that can be killed."""
-    return (row["killed"] + row["by time"]) / max(1, row["mutants"] - row["equivalent"])
-
-
-def shown(rows: Mapping[str, Mapping[str, int]]) -> str:
-    """The table as text."""
-    lines = [f"{'module':<12}" + "".join(f"{head:>12}" for head in ("mutants", *ENDS)) + f"{'killed of':>12}"]
-    for name, row in rows.items():
-        lines.append(
-            f"{name:<12}" + "".join(f"{count:>12}" for count in row.values()) + f"{share_killed(row):>12.1%}"
-        )
-    return "\n".join(lines)
 
 
 class Campaign:
@@ -241,26 +222,12 @@ def run(wish: Mapping[str, Any]) -> dict[str, Any]:
     found = [outcome for outcomes in campaign.done.values() for outcome in outcomes]
     noted.write_text(json.dumps([each.mutant.key for each in found if each.verdict != "killed"]))
     rows = table(campaign.done, equivalents)
-    say(shown(rows))
-    bad = [
-        [name, f"{share_killed(row):.1%} killed"]
-        for name, row in rows.items()
-        if share_killed(row) < LEAST_KILLED
-    ]
     stale = equivalents.stale([mutant for mutants in every.values() for mutant in mutants], files)
-    bad += [[" ".join(key[:2]), f"no such mutant: {key[2]} -> {key[3]}"] for key in stale]
+    bad = [[" ".join(key[:2]), f"no such mutant: {key[2]} -> {key[3]}"] for key in stale]
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or set(rows) != set(names):
         bad.append(["pytest", f"ended with {code!r}"])
-    return {"instrument": "mutants", "seed": seed, "points": rows, "bad": bad}
-
-
-def say(text: str) -> None:
-    """A line for who waits for the end."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    return told("mutants", seed, rows, bad)
 
 
 if __name__ == "__main__":
-    result = run(json.loads(sys.argv[1]))
-    say(json.dumps(result))
-    sys.exit(1 if result["bad"] else 0)
+    main(run)
