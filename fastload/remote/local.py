@@ -66,9 +66,15 @@ class LocalStore:
     def list(self, prefix: str) -> Iterator[Listed]:
         """See :class:`~fastload.remote.store.Store`; temporary files are left out."""
         folder = _local(prefix.rpartition("/")[0])
+
+        def failed(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise _failed(str(error.filename)[1:], "listed", error) from error
+
+        below = os.walk(folder, onerror=failed)
         found = [
             path.as_posix()[1:]
-            for path in (Path(at) / name for at, _, names in os.walk(folder) for name in names)
+            for path in (Path(at) / name for at, _, names in below for name in names)
             if not path.name.startswith(_TEMPORARY)
         ]
         for path in sorted(found):

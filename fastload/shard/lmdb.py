@@ -5,10 +5,12 @@ Nothing else, unless samples have further fields: those are at ``%08d/NAME``.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lmdb
 import numpy as np
@@ -47,6 +49,16 @@ def _failures_reported() -> Iterator[None]:
         raise OSError(str(error)) from error
 
 
+def _opened(path: Path, **options: Any) -> lmdb.Environment:
+    """LMDB itself takes a signal that comes while it opens a file for a failure."""
+    while True:
+        try:
+            return lmdb.open(str(path), **options)
+        except lmdb.Error as error:
+            if not str(error).endswith(os.strerror(errno.EINTR)):
+                raise
+
+
 class Writer:
     """Appends in key order, so that pages are filled; one transaction a group bounds the memory."""
 
@@ -58,9 +70,7 @@ class Writer:
         # it would turn a full disk into SIGBUS.
         map_size = -(-size // _PAGE) * _PAGE
         with _failures_reported():
-            self._env = lmdb.open(
-                str(path), map_size=map_size, lock=False, sync=False, metasync=False, max_dbs=0
-            )
+            self._env = _opened(path, map_size=map_size, lock=False, sync=False, metasync=False, max_dbs=0)
         self._count = 0
 
     def append(
@@ -160,7 +170,7 @@ def _walk(path: Path) -> tuple[Located, list[bytes]]:
 def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[bytes]) -> bool:
     """Add the next :data:`_SLICE` values; False if there were no more."""
     folder = path.is_dir()
-    env = lmdb.open(str(path), subdir=folder, readonly=True, lock=False, readahead=False, create=False)
+    env = _opened(path, subdir=folder, readonly=True, lock=False, readahead=False, create=False)
     try:
         # LMDB values never move while the map stands, so an address in it is a file offset.
         file = (data_file(path) if folder else path).resolve()

@@ -12,6 +12,7 @@ from fastload.packing.annotations.coco_folders import IN_ITS_FOLDER, maps_of, sp
 from fastload.packing.annotations.coco_index import CocoFile, first_annotation
 from fastload.packing.annotations.coco_samples import coco_samples
 from fastload.packing.annotations.coco_schema import CAPTIONS, OBJECTS, SEGMENTS, Part
+from fastload.packing.looks import names_in
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.given import AnnotatedSource
 
@@ -30,7 +31,9 @@ def coco_files(place: Path) -> list[Path]:
     """COCO's JSONs of objects and of captions in a folder of a set."""
     if not place.is_dir():
         return []
-    found = [*sorted((place / "annotations").glob("*.json")), place / IN_ITS_FOLDER]
+    folder = place / "annotations"
+    names = [name for name in names_in(folder) if name.endswith(".json")]
+    found = [*(folder / name for name in names), place / IN_ITS_FOLDER]
     return [path for path in found if path.is_file() and _what_of(path) in (OBJECTS, CAPTIONS)]
 
 

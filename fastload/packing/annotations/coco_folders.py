@@ -11,6 +11,7 @@ from pathlib import Path
 from fastload.errors import PackError
 from fastload.machine.regular import open_regular
 from fastload.packing.annotations.coco_index import CocoFile
+from fastload.packing.looks import said_later
 from fastload.packing.names import printable
 
 __all__ = [
@@ -94,11 +95,12 @@ def is_deep(folder: Path, names: Iterable[bytes]) -> bool:
     """Whether one of these PNGs has 16 bits a pixel."""
     for name in names:
         try:
-            with open(open_regular(os.path.join(os.fsencode(folder), name)), "rb") as file:
+            with open(open_regular(path := os.path.join(os.fsencode(folder), name)), "rb") as file:
                 if file.read(25)[24:] == b"\x10":  # the header's depth
                     return True
-        except (OSError, ValueError):
-            continue  # said where the sample is made
+        except (OSError, ValueError) as error:
+            said_later(path, error)
+            continue
     return False
 
 

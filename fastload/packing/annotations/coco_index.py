@@ -23,6 +23,7 @@ from fastload.errors import PackError
 from fastload.machine.positional import read_at
 from fastload.packing.annotations.json_stream import Element, elements, value_of
 from fastload.packing.annotations.listed import Paths
+from fastload.packing.looks import said_later
 
 __all__ = ["ANNOTATIONS", "IMAGES", "CocoFile", "Facts", "first_annotation"]
 
@@ -74,8 +75,11 @@ def first_annotation(path: Path) -> Mapping[str, Any] | None:
             lists.add(element.key)
             if element.key == ANNOTATIONS and element.place >= 0:
                 return element.value if isinstance(element.value, dict) else None
-    except (PackError, OSError):
+    except PackError:
         return None  # said where it is asked for
+    except OSError as error:
+        said_later(path, error)
+        return None
     return {} if IMAGES in lists else None
 
 

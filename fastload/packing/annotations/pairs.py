@@ -10,6 +10,7 @@ from pathlib import Path
 from fastload.errors import PackError
 from fastload.machine.regular import open_regular
 from fastload.packing.annotations.listed import FileSamples, Paths, pictures_below, stem_of
+from fastload.packing.looks import said_later
 from fastload.packing.names import printable
 from fastload.packing.samples.given import Sample
 from fastload.packing.source import SPLITS
@@ -208,8 +209,9 @@ def _header(path: bytes) -> tuple[int, int]:
     try:
         with open(open_regular(path), "rb") as file:
             head = file.read(26)
-    except OSError:
-        return 0, 0  # said where it is read
+    except OSError as error:
+        said_later(path, error)
+        return 0, 0
     return (head[24], head[25]) if head.startswith(b"\x89PNG") and len(head) == 26 else (0, 0)
 
 

@@ -19,6 +19,7 @@ from fastload.packing.annotations.coco_schema import categories_of
 from fastload.packing.annotations.coco_values import Objects, Rows
 from fastload.packing.annotations.coco_write import image_of, kept_apart
 from fastload.packing.annotations.listed import FileSamples, unturned
+from fastload.packing.looks import names_in
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
 from fastload.packing.samples.pictures import read_picture
@@ -49,7 +50,9 @@ def is_panoptic(path: Path) -> bool:
 
 def panoptic_files(place: Path) -> list[Path]:
     """Those in the folder of a set."""
-    return [path for path in sorted((place / "annotations").glob("panoptic*.json")) if is_panoptic(path)]
+    folder = place / "annotations"
+    names = [name for name in names_in(folder) if name.startswith("panoptic") and name.endswith(".json")]
+    return [folder / name for name in names if is_panoptic(folder / name)]
 
 
 def panoptic_sets(

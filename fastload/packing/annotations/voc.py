@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from fastload.errors import PackError
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, read_small, read_text
 from fastload.packing.annotations.voc_xml import VocObject, object_of, objects_of, parse_voc, rest_of
 from fastload.packing.folders import IMG_EXTENSIONS
+from fastload.packing.looks import names_in, said_later
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
@@ -25,6 +27,7 @@ VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
     "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
+_YEAR = re.compile(r"VOC20[0-9][0-9]")
 _XML, _PICTURES = "Annotations", ("JPEGImages", "images", "Images")
 #: Folders of masks by field.
 MASKS = {"mask": "SegmentationClass", "instances": "SegmentationObject"}
@@ -45,7 +48,7 @@ def voc_places(place: Path) -> list[Path]:
     VOC2012."""
     if _has_xml(place / _XML):
         return [place]
-    below = sorted(place.glob("VOC20[0-9][0-9]"))
+    below = [place / name for name in names_in(place) if _YEAR.fullmatch(name)]
     return [folder for folder in below if _has_xml(folder / _XML)]
 
 
@@ -218,10 +221,11 @@ def _classes(root: bytes, folder: bytes, splits: Iterable[_Split]) -> tuple[str,
     for names in (split.names for split in splits):
         for number in range(len(names)):
             try:
-                xml = read_small(os.path.join(root, folder, names[number] + b".xml"))
+                xml = read_small(path := os.path.join(root, folder, names[number] + b".xml"))
                 elements = objects_of(parse_voc(xml))
-            except (OSError, ValueError):
-                continue  # said where the sample is made
+            except (OSError, ValueError) as error:
+                said_later(path, error)
+                continue
             for element in elements:
                 try:
                     found.add(object_of(element).name)

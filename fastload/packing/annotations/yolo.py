@@ -14,6 +14,7 @@ from fastload.errors import PackError
 from fastload.packing.annotations.data_yaml import DataYaml, read_data_yaml
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, pictures_below, read_text
 from fastload.packing.folders import IMG_EXTENSIONS
+from fastload.packing.looks import said_later, unreadable, walk
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
@@ -244,7 +245,9 @@ def is_data_yaml(path: Path) -> bool:
         return False
     try:
         keys = set(_KEY.findall(read_text(path)))
-    except (OSError, ValueError):
+    except OSError as error:  # without it the classes would have no names
+        raise unreadable(path, error) from error
+    except ValueError:
         return False
     return bool(keys & {"train", "val", "test"}) and bool(keys & {"names", "nc"})
 
@@ -253,7 +256,7 @@ def has_labels(place: Path) -> bool:
     """Whether a folder has ``images``, and label files in ``labels``."""
     if not (place / "images").is_dir():
         return False
-    below = os.walk(place / "labels")
+    below = walk(str(place / "labels"))
     return any(name.endswith(".txt") and name != "classes.txt" for _, _, names in below for name in names)
 
 
@@ -323,7 +326,7 @@ def _without_pictures(root: bytes, below: bytes, known: set[bytes]) -> list[byte
     if folder == below:
         return []
     found = []
-    for path, folders, names in os.walk(os.path.join(root, folder)):
+    for path, folders, names in walk(os.path.join(root, folder)):
         folders.sort()
         inside = os.path.relpath(path, root)
         found += [os.path.join(inside, name) for name in sorted(names) if name.endswith(b".txt")]
@@ -345,9 +348,10 @@ def _has_outlines(one: _Set) -> bool:
     """Whether any object of a set has more than a box."""
     for number in range(len(one.pictures)):
         try:
-            text = read_text(os.path.join(one.root, label_path(one.pictures[number])))
-        except (OSError, ValueError):
-            continue  # said where the sample is made
+            text = read_text(path := os.path.join(one.root, label_path(one.pictures[number])))
+        except (OSError, ValueError) as error:
+            said_later(path, error)
+            continue
         if any(len(line.split()) >= _OUTLINE for line in text.splitlines()):
             return True
     return False

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import PackError
 from fastload.machine.regular import open_regular
+from fastload.packing.looks import said_later
 from fastload.packing.samples.given import Given
 from fastload.packing.samples.pictures import is_path, is_picture
 from fastload.sample.fields import (
@@ -96,10 +97,11 @@ def is_image_file(text: str, root: bytes) -> bool:
     if "\0" in text or not text:
         return False
     try:
-        with open(open_regular(os.path.join(root, os.fsencode(text))), "rb") as file:
+        with open(open_regular(path := os.path.join(root, os.fsencode(text))), "rb") as file:
             data = file.read(_SNIFFED)
             return _sniffed(data) or data.startswith(b"\x93NUMPY")
-    except OSError:
+    except OSError as error:
+        said_later(path, error)
         return False
 
 

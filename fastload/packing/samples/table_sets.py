@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import PackError
 from fastload.packing.folders import IMG_EXTENSIONS
+from fastload.packing.looks import walk
 from fastload.packing.samples.table_file import TableFile
 from fastload.packing.source import SPLITS
 from fastload.remote.location import Location, is_url
@@ -57,7 +58,7 @@ def table_sets(
 def _below(place: Path) -> list[str]:
     """The tables below a folder; none if there is an image as well."""
     found = []
-    for folder, folders, names in os.walk(place):
+    for folder, folders, names in walk(str(place)):
         below = os.path.relpath(folder, place)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         if below.count(os.sep) >= _DEPTH:

@@ -1,0 +1,130 @@
+"""A failure that passes while packing looks at its source must not make it another source."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lmdb
+import pytest
+from annotated_trees import write_yolo
+
+from fastload.errors import PackError, RemoteError
+from fastload.packing import PackOptions
+from fastload.packing.annotations.find import annotated_sources
+from fastload.packing.annotations.yolo import has_labels
+from fastload.packing.looks import names_in, said_later, walk
+from fastload.packing.samples.guess import is_image_file
+from fastload.remote.opening import open_store
+from fastload.shard.lmdb import _opened
+
+PASSING = (errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE)
+
+
+def failing(call: Callable[..., Any], name: str, number: int) -> Callable[..., Any]:
+    """``call``, which fails for paths that end in ``name``."""
+
+    def called(path: Any, *more: Any, **named: Any) -> Any:
+        if isinstance(path, str | bytes | os.PathLike) and os.fsdecode(path).endswith(name):
+            raise OSError(number, os.strerror(number), os.fsdecode(path))
+        return call(path, *more, **named)
+
+    return called
+
+
+@pytest.mark.parametrize("number", [*PASSING, errno.EACCES])
+def test_a_data_yaml_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    write_yolo(tmp_path, 2)
+    monkeypatch.setattr(os, "open", failing(os.open, "data.yaml", number))
+    with pytest.raises(PackError, match=f"data.yaml cannot be read: {os.strerror(number)}"):
+        annotated_sources(tmp_path, PackOptions(format="arrow"))
+
+
+@pytest.mark.parametrize("number", PASSING)
+def test_a_folder_of_labels_that_cannot_be_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    write_yolo(tmp_path, 2)
+    monkeypatch.setattr(os, "scandir", failing(os.scandir, "labels", number))
+    with pytest.raises(PackError, match=f"labels cannot be read: {os.strerror(number)}"):
+        has_labels(tmp_path)
+
+
+@pytest.mark.parametrize("number", PASSING)
+def test_coco_s_files_that_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    (tmp_path / "annotations").mkdir()
+    (tmp_path / "annotations" / "of.json").write_text('{"images": [], "annotations": [{"bbox": []}]}')
+    opened = failing(open, ".json", number)
+    monkeypatch.setattr("fastload.packing.annotations.json_stream.open", opened, raising=False)
+    with pytest.raises(PackError, match=f".json cannot be read: {os.strerror(number)}"):
+        annotated_sources(tmp_path, PackOptions(format="arrow"))
+
+
+@pytest.mark.parametrize(("number", "found"), [*((one, None) for one in PASSING), (errno.EACCES, False)])
+def test_a_picture_of_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, found: bool | None
+) -> None:
+    (tmp_path / "x.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    assert is_image_file("x.jpg", os.fsencode(tmp_path))
+    assert not is_image_file("y.jpg", os.fsencode(tmp_path))
+    monkeypatch.setattr(os, "open", failing(os.open, "x.jpg", number))
+    if found is None:
+        with pytest.raises(PackError, match="x.jpg cannot be read"):
+            is_image_file("x.jpg", os.fsencode(tmp_path))
+    else:
+        assert is_image_file("x.jpg", os.fsencode(tmp_path)) is found
+
+
+def test_names_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a").write_text("")
+    assert names_in(tmp_path) == ["a", "b"]
+    assert names_in(tmp_path / "nothing") == []
+    assert names_in(tmp_path / "a") == []
+    assert [*walk(str(tmp_path / "nothing"))] == []
+    assert [*walk(str(tmp_path))] == [*os.walk(tmp_path)]
+    said_later("x", FileNotFoundError(errno.ENOENT, "gone"))
+    said_later("x", ValueError("no such thing"))
+    monkeypatch.setattr(os, "scandir", failing(os.scandir, "b", errno.EACCES))
+    assert [*walk(str(tmp_path))] == [(str(tmp_path), ["b"], ["a"])]
+    monkeypatch.setattr(os, "listdir", failing(os.listdir, tmp_path.name, errno.EACCES))
+    with pytest.raises(PackError, match="cannot be read: Permission denied"):
+        names_in(tmp_path)
+
+
+@pytest.mark.parametrize("number", [*PASSING, errno.EACCES])
+def test_a_store_of_files_is_listed_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x").write_text("")
+    store = open_store("file:///")
+    assert [found.path for found in store.list(f"{tmp_path}/"[1:])] == [f"{tmp_path}/b/x"[1:]]
+    assert [*store.list(f"{tmp_path}/nothing/"[1:])] == []
+    monkeypatch.setattr(os, "scandir", failing(os.scandir, "b", number))
+    with pytest.raises(RemoteError, match=f"/b cannot be listed: {os.strerror(number)}"):
+        [*store.list(f"{tmp_path}/"[1:])]
+
+
+def test_a_signal_while_lmdb_opens_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, words = lmdb.open, [os.strerror(errno.EINTR)] * 3
+
+    def interrupted(path: str, **options: Any) -> Any:
+        if words:
+            raise lmdb.Error(f"{path}: {words.pop()}")
+        return whole(path, **options)
+
+    monkeypatch.setattr(sys.modules["lmdb"], "open", interrupted)
+    _opened(tmp_path / "set", map_size=1 << 20).close()
+    assert (tmp_path / "set" / "data.mdb").exists()
+    words.append(os.strerror(errno.EIO))
+    with pytest.raises(lmdb.Error, match=os.strerror(errno.EIO)):
+        _opened(tmp_path / "set", map_size=1 << 20)
