@@ -37,3 +37,12 @@ def test_reliability_has_each_instrument_of_the_campaign() -> None:
     assert [name for name in names if f"`{name}`" not in page] == []
     programs = ROOT / "tests" / "faults"
     assert [name for name in names if not (programs / f"{name}.py").exists()] == []
+
+
+def test_reliability_says_the_counts_of_the_last_campaign() -> None:
+    rows = re.compile(r"(?m)^\| (\w+) \|[^|]*\| ([\d,]+) \|")
+    measured = dict(rows.findall((ROOT / "docs" / "measured" / "faults.md").read_text(encoding="utf-8")))
+    said = re.compile(r"(?m)^\| `(\w+)` \|.*\| ([\d,]+) \|$")
+    page = dict(said.findall((ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")))
+    assert len(measured) >= 2
+    assert page == measured

@@ -11,6 +11,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -104,12 +105,21 @@ def commit_of() -> str:
     return commit.stdout.strip() or "unknown"
 
 
+def kept() -> dict[str, dict[str, Any]]:
+    """All results that are kept, by instrument."""
+    known = [each.name for each in INSTRUMENTS if (KEPT / f"{each.name}.json").exists()]
+    return {name: json.loads((KEPT / f"{name}.json").read_text(encoding="utf-8")) for name in known}
+
+
+def kept_counts() -> dict[str, int]:
+    """How many points each had."""
+    return {name: sum(told["points"].values()) for name, told in kept().items()}
+
+
 def page() -> str:
     """The page of all results that are kept."""
-    known = [each for each in INSTRUMENTS if (KEPT / f"{each.name}.json").exists()]
-    results = {
-        each.name: json.loads((KEPT / f"{each.name}.json").read_text(encoding="utf-8")) for each in known
-    }
+    results = kept()
+    known = [each for each in INSTRUMENTS if each.name in results]
     lines = [
         "# Faults: the last campaign\n",
         "Written by `make faults`; `make faults ONLY=NAME SEED=N` repeats one. What each instrument is and",
@@ -129,6 +139,13 @@ def page() -> str:
         lines += [f"| {kind} | {count:,} |" for kind, count in grouped(results[each.name]["points"]).items()]
         lines += [f"\nBad: {where}: {what}" for where, what in results[each.name]["bad"]]
     return "\n".join(lines) + "\n"
+
+
+def with_counts(text: str, counts: Mapping[str, int]) -> str:
+    """The text of docs/reliability.md, where an instrument's last cell is its number of points."""
+    for name, count in counts.items():
+        text = re.sub(rf"(?m)^(\| `{name}` \|.*\|) [^|]* \|$", rf"\g<1> {count:,} |", text)
+    return text
 
 
 def grouped(points: Mapping[str, int]) -> dict[str, int]:
@@ -166,6 +183,11 @@ def main() -> int:
         sys.stdout.writelines(f"  BAD {where}: {what}\n" for where, what in told["bad"])
         sys.stdout.flush()
     given.page.write_text(page(), encoding="utf-8")
+    promises = given.page.parents[1] / "reliability.md"
+    if promises.exists():
+        promises.write_text(
+            with_counts(promises.read_text(encoding="utf-8"), kept_counts()), encoding="utf-8"
+        )
     return 1 if bad else 0
 
 
