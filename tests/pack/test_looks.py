@@ -128,3 +128,16 @@ def test_a_signal_while_lmdb_opens_a_file(tmp_path: Path, monkeypatch: pytest.Mo
     words.append(os.strerror(errno.EIO))
     with pytest.raises(lmdb.Error, match=os.strerror(errno.EIO)):
         _opened(tmp_path / "set", map_size=1 << 20)
+
+
+@pytest.mark.parametrize("number", PASSING)
+def test_what_a_pack_is_known_by_does_not_depend_on_the_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    write_yolo(tmp_path, 2)
+    [(_, whole), *_] = annotated_sources(tmp_path, PackOptions(format="arrow"))
+    assert whole.newest_ns() > 0
+    [(_, looked), *_] = annotated_sources(tmp_path, PackOptions(format="arrow"))
+    monkeypatch.setattr(os, "stat", failing(os.stat, "001.txt", number))
+    with pytest.raises(PackError, match=f"001.txt cannot be read: {os.strerror(number)}"):
+        looked.newest_ns()

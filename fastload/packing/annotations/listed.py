@@ -16,6 +16,7 @@ from fastload.machine.regular import read_regular
 from fastload.packing.annotations.turned import refuse_turned
 from fastload.packing.folders import Problem, walk_images
 from fastload.packing.ingest import as_rows
+from fastload.packing.looks import said_later
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import Sample, at_least
@@ -122,8 +123,8 @@ class FileSamples:
                     status = os.stat(os.path.join(self.root, path))
                     size, newest = status.st_size, max(newest, status.st_mtime_ns)
                     total += size
-                except (OSError, ValueError):
-                    pass  # said where it is read
+                except (OSError, ValueError) as error:
+                    said_later(path, error)
                 hashed.update(path + b"\0" + size.to_bytes(8, "little", signed=True))
             self._facts = hashed.hexdigest(), newest, total
         return self._facts

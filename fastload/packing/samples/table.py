@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastload.errors import PackError
+from fastload.packing.looks import said_later
 from fastload.packing.samples.columns import Column, value_of
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import at_least
@@ -154,7 +155,8 @@ class Table:
                 if path is not None:
                     try:
                         yield path, os.stat(os.path.join(self.root, path))
-                    except (OSError, ValueError):
+                    except (OSError, ValueError) as error:
+                        said_later(path, error)
                         yield path, None
 
 
