@@ -75,9 +75,11 @@ def _sync_file_system(folder: Path) -> None:
     would take hours."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
+        library = ctypes.CDLL(None, use_errno=True)
+        while library.syncfs(descriptor) != 0:  # unlike those of os, it does not go on behind a signal
             code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), str(folder))
+            if code != errno.EINTR:
+                raise OSError(code, os.strerror(code), str(folder))
     finally:
         os.close(descriptor)
 
