@@ -57,6 +57,7 @@ def _in_processes(names: Sequence[str], attack: Attack, folder: Path) -> Iterato
 
 
 def _be_one(name: str, attack: Attack, root: Path) -> NoReturn:
+    status = 1
     try:
         try:
             found = attack(name, root)
@@ -64,11 +65,11 @@ def _be_one(name: str, attack: Attack, root: Path) -> NoReturn:
             found = {}, [[f"{name}: undisturbed", str(error)]]
         root.with_suffix(".json").write_text(json.dumps(found))
         shutil.rmtree(root, ignore_errors=True)
-        os._exit(0)
+        status = 0
     except BaseException as error:
         _say(sys.__stderr__, f"{name}: {error!r}")
     finally:
-        os._exit(1)
+        os._exit(status)
 
 
 def _say(stream: Any, line: str) -> None:

@@ -10,7 +10,8 @@
 namespace fastload {
 namespace {
 
-constexpr size_t kMaxText = 4096;  constexpr long kShortBuffer = 64 << 10, kLongBuffer = 512 << 10;
+constexpr size_t kMaxText = 4096;  // of an error's body
+constexpr long kShortBuffer = 64 << 10, kLongBuffer = 512 << 10;
 constexpr uint64_t kLong = 1 << 20;
 constexpr long kMaxRedirections = 5;
 
@@ -148,7 +149,7 @@ void Attempt::set_transport(const RemoteOptions& options) {
   set(handle_, CURLOPT_QUICK_EXIT, 1L);  // nobody waits for a name server that does not answer
 #endif
   if (options.signing == Signing::kSigV4) return;  // what is signed for one host is not for another
-  // libcurl would follow to ftp:// as well.
+    // libcurl would follow to ftp:// as well.
 #if LIBCURL_VERSION_NUM >= 0x075500
   set(handle_, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
 #else
