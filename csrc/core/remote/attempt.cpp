@@ -149,7 +149,7 @@ void Attempt::set_transport(const RemoteOptions& options) {
   set(handle_, CURLOPT_QUICK_EXIT, 1L);  // nobody waits for a name server that does not answer
 #endif
   if (options.signing == Signing::kSigV4) return;  // what is signed for one host is not for another
-    // libcurl would follow to ftp:// as well.
+  // libcurl would follow to ftp:// as well.
 #if LIBCURL_VERSION_NUM >= 0x075500
   set(handle_, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
 #else
