@@ -54,7 +54,7 @@ def field_set(folder: Path, format_name: str, jpegs: dict[str, bytes], **options
         "label": Label(("a", "b", "c")), "image": Image(), "second": Image(), "mask": Mask(),
         "bytes": Bytes(), "boxes": Boxes("xyxy"), "text": Text(),
     }  # fmt: skip
-    fastload.pack(samples, folder, schema, format=format_name, shard_size=12000, **options)
+    fastload.pack(samples, folder, schema, format=format_name, **{"shard_size": 12000, **options})
     return folder
 
 
