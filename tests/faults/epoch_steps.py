@@ -25,6 +25,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -139,28 +140,34 @@ def measure(kind: str, folder: Path) -> Measured:
     )
 
 
+def in_a_process(call: Callable[[], Any]) -> Any:
+    """What a call gives (as JSON) in a child: this process has to stay without threads."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            with os.fdopen(writing, "w") as file:
+                json.dump(call(), file)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        text = file.read()
+    if os.waitpid(pid, 0)[1]:
+        raise RuntimeError("what nobody disturbs fails")
+    return json.loads(text)
+
+
 def undisturbed(kinds: list[str], folder: Path) -> dict[str, Measured]:
-    """Of each kind, found by a process of its own: this one has to stay without threads."""
+    """Of each kind."""
     found = {}
     for kind in kinds:
-        reading, writing = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                with os.fdopen(writing, "w") as file:
-                    json.dump(vars(measure(kind, folder)), file)
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(status)
-        os.close(writing)
-        with os.fdopen(reading) as file:
-            text = file.read()
-        if os.waitpid(pid, 0)[1]:
-            raise RuntimeError(f"{kind}: an undisturbed job fails")
-        found[kind] = Measured(**json.loads(text))
+        measured = in_a_process(lambda kind=kind: vars(measure(kind, folder)))  # type: ignore[misc]
+        found[kind] = Measured(**measured)
     for name in {name for one in found.values() for name in one.modules}:
         import_module(name)  # a handler that comes in the middle of an import finds half a module
     return found
@@ -327,7 +334,7 @@ class Driver:
 
 def run_points(points: list[Point], folder: Path, at_once: int = 2, patience: float = HANG) -> Driver:
     """All of them. A point's process leaves by SystemExit, to its interpreter's end."""
-    pack(folder / "set")
+    in_a_process(lambda: pack(folder))
     (folder / "cache").mkdir()
     driver = Driver(folder, undisturbed(sorted({point.kind for point in points}), folder), patience)
     waiting = points[::-1]

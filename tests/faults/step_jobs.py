@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import field_samples
 import numpy as np
 import torch
 from plain_pack import plain_pack
@@ -21,7 +22,8 @@ from process import tasks
 from simulated_gpu import SimulatedGpu
 from torch.utils.data import Dataset
 
-from fastload import DataLoader
+import fastload
+from fastload import DataLoader, Ragged
 from fastload import transforms as T
 from fastload.backends import choice
 from fastload.errors import SlowPathWarning, StateError
@@ -35,15 +37,23 @@ class Interrupted(Exception):
     """What a program's own handler of a signal raises."""
 
 
-def pack(folder: Path) -> Path:
-    """The set: raw pictures, labelled with their number."""
+def pack(folder: Path) -> None:
+    """The sets: raw pictures, labelled with their number; samples of many fields."""
     pixels = np.random.default_rng(0).integers(0, 256, (RECORDS, SIDE, SIDE, 3), np.uint8)
-    return plain_pack(folder, [p.tobytes() for p in pixels], range(RECORDS), raw_size=(SIDE, SIDE)).folder
+    plain_pack(folder / "set", [p.tobytes() for p in pixels], range(RECORDS), raw_size=(SIDE, SIDE))
+    fastload.pack(
+        field_samples.Samples(RECORDS), folder / "fields", field_samples.SCHEMA, shard_size=20_000, num_proc=1
+    )
 
 
 def brighten(image: torch.Tensor) -> torch.Tensor:
     """A Python callable."""
     return image + 1
+
+
+def first_letters(batch: dict[str, Any]) -> Any:
+    """A program's own way to make a batch."""
+    return batch["image"], [words[:4] for words in batch["caption"]], batch["second"]
 
 
 class Numbers(Dataset[Any]):
@@ -60,7 +70,8 @@ NATIVE = T.Compose([T.RandomResizedCrop(SIDE - 2), T.ToDtype("uint8")])
 PYTHON = T.Compose([T.RandomResizedCrop(SIDE - 2), T.ToDtype("uint8"), brighten])
 FLOAT = T.Compose([T.RandomResizedCrop(SIDE - 2), T.ToDtype("float32")])
 ANY_SIZE = T.Compose([T.RandomHorizontalFlip(), T.ToDtype("uint8"), brighten])  # decoded by the workers
-#: Loaders by name. "set" stands for the packed set, "cache" for a folder.
+FIELDS = ["image", "mask", "caption", "boxes", "track", "facts", "second"]
+#: Loaders by name. "set" and "fields" stand for the packed sets, "cache" for a folder.
 KINDS: dict[str, dict[str, Any]] = {
     "plain": {"transform": NATIVE, "num_workers": 2},
     "workers": {"transform": PYTHON, "num_workers": 2},
@@ -71,6 +82,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "device": {"transform": FLOAT, "num_workers": 2, "device": "cuda", "prefetch_factor": 3},
     "cached": {"transform": NATIVE, "num_workers": 2, "cache": "cache"},
     "torch_dataset": {"dataset": Numbers(), "num_workers": 2},
+    "fields": {"dataset": "fields", "fields": FIELDS, "transform": NATIVE, "num_workers": 2},
+    "own_collate": {
+        "dataset": "fields",
+        "fields": FIELDS,
+        "transform": NATIVE,
+        "num_workers": 2,
+        "collate": first_letters,
+    },
 }
 #: Whose batches are made by processes.
 WITH_WORKERS = ("workers", "persistent", "any_size", "torch_dataset")
@@ -82,7 +101,9 @@ simulated: list[SimulatedGpu] = []  # of this process
 
 def make(kind: str, folder: Path, seed: int = 0) -> DataLoader:
     """A loader. A device is simulated; ``seed`` is of the order in which things happen there."""
-    options = {"dataset": folder / "set", "shuffle": True, "seed": SEED, "batch_size": BATCH, **KINDS[kind]}
+    options = {"dataset": "set", "shuffle": True, "seed": SEED, "batch_size": BATCH, **KINDS[kind]}
+    if isinstance(options["dataset"], str):
+        options["dataset"] = folder / options["dataset"]
     if "cache" in options:
         options["cache"] = folder / "cache"
     if "device" in options:
@@ -97,9 +118,19 @@ def print_of(batch: Any) -> int:
     """A number for the bytes of a batch."""
     for gpu in simulated:
         gpu.synchronize()
-    images, labels = batch
-    found = zlib.crc32(np.ascontiguousarray(labels.numpy()).tobytes())
-    return zlib.crc32(np.ascontiguousarray(images.numpy()).tobytes(), found)
+    return zlib.crc32(_bytes_of(batch))
+
+
+def _bytes_of(value: Any) -> bytes:
+    if isinstance(value, torch.Tensor):
+        return np.ascontiguousarray(value.numpy()).tobytes()
+    if isinstance(value, Ragged):
+        return _bytes_of([value.values, value.offsets])
+    if isinstance(value, dict):
+        return _bytes_of(list(value.items()))
+    if isinstance(value, list | tuple):
+        return b"".join(_bytes_of(one) for one in value)
+    return repr(value).encode()
 
 
 class Job:
