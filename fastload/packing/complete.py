@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.files import remove
 from fastload.packing.ingest import read_groups
 from fastload.packing.listing import Listing
@@ -57,7 +58,7 @@ def check_complete(
     if difference is None:
         return manifest
     words = f"{output} is a complete pack, but not of this source as it is now: {difference}. "
-    if options.entries is not None and not (output / ENTRIES_NAME).exists():
+    if options.entries is not None and not exists(output / ENTRIES_NAME):
         words += f"'fastload index {output} --entries' makes its missing entry points, without the source. "
     raise PackError(f"{words}--restart throws it away and packs anew.")
 

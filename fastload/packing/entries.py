@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import ChecksumError, FormatError, ShardTruncated
+from fastload.machine.there import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.fetched import in_windows
 from fastload.packing.files import failed_writes_reported, publish, remove, temporary_of
@@ -257,7 +258,7 @@ def spacing_of(dataset: PackedFiles) -> int | None:
     """
     path = dataset.folder / ENTRIES_NAME
     try:
-        return int(_C.Entries(str(path), dataset.index).spacing) if path.exists() else None
+        return int(_C.Entries(str(path), dataset.index).spacing) if exists(path) else None
     except (FormatError, ChecksumError, ShardTruncated):
         return None
 

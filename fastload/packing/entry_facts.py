@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fastload.machine.there import exists
 from fastload.packing.index_runs import IndexRuns
 from fastload.shard.codecs import JPEG, NEEDS_FALLBACK, PROGRESSIVE, SIXTEEN_BIT
 from fastload.shard.dataset import PackedFiles
@@ -63,7 +64,7 @@ def entry_facts(dataset: PackedFiles, runs: IndexRuns | None = None) -> EntryFac
     progressive, unsuited = runs.estimate(progressive), runs.estimate(unsuited)
     path, estimated = dataset.folder / ENTRIES_NAME, not runs.whole
     if dataset.entries is None:
-        damaged = path.exists()
+        damaged = exists(path)
         return EntryFacts(len(dataset), jpegs, progressive, unsuited, None, 0, 0, damaged, estimated)
     with_entries = runs.estimate(sum(int(np.count_nonzero(sizes)) for sizes in _sizes(path, runs)))
     size, spacing = path.stat().st_size, int(dataset.entries.spacing)

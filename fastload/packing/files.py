@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
+from fastload.machine.there import is_dir, is_symlink
 
 __all__ = [
     "failed_writes_reported",
@@ -49,7 +50,7 @@ def sync_folder(folder: Path) -> None:
 
 def publish(temporary: Path, final: Path) -> None:
     """Sync a file, or a folder of files, and give it its final name; returns when both are on the device."""
-    if temporary.is_dir():
+    if is_dir(temporary):
         for path in sorted(temporary.iterdir()):
             _sync_file(path)
         sync_folder(temporary)
@@ -105,7 +106,7 @@ def sync_files(*paths: Path) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or folder; a link itself, never what it points to. Nothing there: fine."""
-    if path.is_dir() and not path.is_symlink():
+    if is_dir(path) and not is_symlink(path):
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

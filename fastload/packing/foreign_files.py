@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastload.errors import FormatError
+from fastload.machine.there import exists, is_dir, is_file
 from fastload.packing.source import SPLITS
 from fastload.shard.mds import INDEX, shards_of
 from fastload.shard.tar_members import BLOCK, is_tar
@@ -38,7 +39,7 @@ def braced(given: str | os.PathLike[str]) -> list[str]:
     """
     text = os.fspath(given)
     match = _BRACES.search(text)
-    if match is None or os.path.exists(text):
+    if match is None or exists(text):
         return [text]
     before, after = text[: match.start()], braced(text[match.end() :])
     if match[3] is not None:
@@ -63,15 +64,15 @@ def find_shards(path: Path) -> list[Path]:
     Raises:
         FormatError: nothing there, or an HF folder that must be opened otherwise.
     """
-    if not path.exists():
+    if not exists(path):
         raise FormatError(f"{path} does not exist.")
-    if path.is_file() or (path / "data.mdb").exists():
+    if is_file(path) or exists(path / "data.mdb"):
         return [path.absolute()]
-    if (path / "dataset_dict.json").exists():
+    if exists(path / "dataset_dict.json"):
         raise FormatError(f"{path} holds several splits; index one of its folders at a time.")
-    if (path / "state.json").exists():
+    if exists(path / "state.json"):
         return _hf_shards(path)
-    if (path / INDEX).exists():
+    if exists(path / INDEX):
         return [shard.absolute() for shard in shards_of(path)]
     found = sorted(p.absolute() for p in path.iterdir() if p.suffix.lower() in _SUFFIXES and p.name[0] != ".")
     tars = {p.stem for p in found if p.suffix.lower() == ".tar"}
@@ -85,7 +86,7 @@ def find_shards(path: Path) -> list[Path]:
             f"{first}); index the files of each apart."
         )
     if not found:
-        parts = sorted(p.name for p in path.iterdir() if p.is_dir() and p.name in _SPLITS)
+        parts = sorted(p.name for p in path.iterdir() if is_dir(p) and p.name in _SPLITS)
         if parts:
             raise FormatError(f"{path} holds several splits; index {path / parts[0]} and the others apart.")
         packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith(_COMPRESSED_TARS))
@@ -99,7 +100,7 @@ def find_shards(path: Path) -> list[Path]:
 
 def _has_shards(path: Path) -> bool:
     """Whether a folder holds what can be indexed, for a message."""
-    if not path.is_dir():
+    if not is_dir(path):
         return False
     names = os.listdir(path)
     return any(
@@ -136,7 +137,7 @@ def format_of_file(path: Path) -> str:
     Raises:
         FormatError: none that can be indexed.
     """
-    if path.is_dir():
+    if is_dir(path):
         return "lmdb"
     if path.suffix.lower() == ".mds":  # has no first bytes of its own
         return "mds"

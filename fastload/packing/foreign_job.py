@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError, PackError
+from fastload.machine.there import exists, is_dir
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.files import remove
 from fastload.packing.foreign_files import format_of_file
@@ -81,7 +82,7 @@ class IndexJob:
     def is_finished(self, number: int) -> bool:
         """Whether the part of a file is there, and the file as it was then."""
         path, shard = self.part_path(number), self.shards[number]
-        if self.format_name in TABLES or not path.exists():
+        if self.format_name in TABLES or not exists(path):
             return False
         try:
             part = ShardPart.read(path)
@@ -124,7 +125,7 @@ class IndexJob:
         """Where the records of a file are, as the manifest says it."""
         if isinstance(path, StoredTar):
             return str(path)
-        return str((self._format.data_file(path) if path.is_dir() else path).resolve())
+        return str((self._format.data_file(path) if is_dir(path) else path).resolve())
 
     @cached_property
     def _format(self) -> Readable:

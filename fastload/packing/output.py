@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.entries import remove_entries
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.lock import LOCK_NAME, PLAN_LOCK_NAME
@@ -47,9 +48,9 @@ class OutputFolder:
     def state(self) -> State:
         """``complete``: it has a manifest. ``unfinished``: a pack or an index was begun here. ``foreign``:
         neither, and files of somebody else's. Else ``empty``."""
-        if (self.path / MANIFEST_NAME).exists():
+        if exists(self.path / MANIFEST_NAME):
             return "complete"
-        if self.work.exists():
+        if exists(self.work):
             return "unfinished"
         return "foreign" if self._strangers() else "empty"
 
@@ -61,7 +62,7 @@ class OutputFolder:
                 index, which has none.
         """
         for name in {PLAN_NAME, RUN_NAME} - {mine}:
-            if (self.work / name).exists():
+            if exists(self.work / name):
                 what = "files" if name == PLAN_NAME else "samples"
                 raise PackError(
                     f"{self.path} holds an unfinished pack of {what}. Finish it, throw it away with "
@@ -85,7 +86,7 @@ class OutputFolder:
     def discard(self) -> None:
         """Remove what a pack has made here, and nothing else; the manifest first: no half is a whole."""
         names = self._made()
-        if (self.path / MANIFEST_NAME).exists():
+        if exists(self.path / MANIFEST_NAME):
             names |= {
                 Path(shard.file).parts[0]
                 for shard in Manifest.read(self.path).shards
@@ -120,7 +121,7 @@ class OutputFolder:
         """The names of what a pack makes in any folder, and of what an unfinished one makes here."""
         names = {INDEX_NAME, SKIPPED_NAME} | {temporary_of(self.path / name).name for name in _WRITTEN}
         names |= {name for name in os.listdir(self.path) if _COLUMN.fullmatch(name)}
-        plan = PackPlan.read(self.work) if self.work.exists() else None
+        plan = PackPlan.read(self.work) if exists(self.work) else None
         if plan is not None:
             names |= {shard.name for shard in plan.shards} | {f".tmp-{shard.name}" for shard in plan.shards}
         return names | self._announced() | self.recoding._announced()

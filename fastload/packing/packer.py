@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
+from fastload.machine.there import exists, is_dir, is_file
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.complete import check_complete, remove_scans
 from fastload.packing.entries import ensure_entries
@@ -131,7 +132,7 @@ def _tables(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[
     path = Path(source).absolute()
     if is_url(source) and table_suffix(path):
         raise PackError(f"{source} is a table, which must be on this machine; folders may be in a store.")
-    if is_url(source) or not path.is_file():
+    if is_url(source) or not is_file(path):
         if options.fields or options.schema is not None:
             raise PackError(
                 f"{path} is no table; only a table's columns have kinds. A folder has image and label."
@@ -166,7 +167,7 @@ def dry_run(
 
 def _free(target: Path) -> int:
     """Bytes that may be written where a folder is or would be."""
-    existing = next(folder for folder in (target, *target.parents) if folder.exists())
+    existing = next(folder for folder in (target, *target.parents) if exists(folder))
     status = os.statvfs(existing)
     return status.f_bavail * status.f_frsize
 
@@ -184,7 +185,7 @@ def refuse_nesting(given: str | os.PathLike[str], output: Path) -> None:
     source = Path(given).absolute()
     if (
         not is_url(given)
-        and source.is_dir()
+        and is_dir(source)
         and (output.resolve() == source.resolve() or source.resolve() in output.resolve().parents)
     ):
         raise PackError(f"the output {output} lies inside the source {source}; choose a folder outside it.")

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.files import publish, temporary_of
 from fastload.shard.chunk import Chunk
 from fastload.shard.index import RECORD
@@ -155,7 +156,7 @@ class ShardPart:
     @staticmethod
     def finished(path: Path, data_file: Path) -> bool:
         """Whether the shard of this part is there, whole."""
-        if not path.exists() or not data_file.exists():
+        if not exists(path) or not exists(data_file):
             return False
         return ShardPart.read(path).shard_bytes == os.stat(data_file).st_size
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.machine.sizes import counted
+from fastload.machine.there import exists
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
 from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.names import encode_key, printable
@@ -145,7 +146,7 @@ def resume_plan(
     Raises:
         PackError: the source or the options differ from those of the interrupted pack.
     """
-    old = PackPlan.read(work) if work.exists() else None
+    old = PackPlan.read(work) if exists(work) else None
     if old is None:
         remove(work)
         work.mkdir()

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.machine.there import is_dir, is_file
 from fastload.packing.folders import Problem, class_names, has_images, walk_images
 from fastload.packing.names import encode_key
 from fastload.packing.tables import Labels, read_table, table_path
@@ -61,9 +62,9 @@ def open_sources(
     if is_url(path):
         return _in_store(str(path), storage_options)
     place = Path(path)
-    if place.is_file():
+    if is_file(place):
         return [_table(place.absolute())]
-    if not place.is_dir():
+    if not is_dir(place):
         raise PackError(f"{place} does not exist; give a folder of images or a .csv or .jsonl file.")
     root = os.fsencode(place.absolute())
     try:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import FastloadError, PackError
+from fastload.machine.there import exists, is_dir, is_symlink
 from fastload.packing.annotations.across import unpack_across
 from fastload.packing.annotations.across_files import TARGETS
 from fastload.packing.annotations.coco_unpack import unpack_coco
@@ -64,7 +65,7 @@ def unpack(
     dataset = PackedFiles(folder, storage_options=storage_options)
     final = Path(output).absolute()
     try:
-        taken = final.is_symlink() or (final.exists() and (not final.is_dir() or any(final.iterdir())))
+        taken = is_symlink(final) or (exists(final) and (not is_dir(final) or any(final.iterdir())))
     except OSError as error:
         raise PackError(f"cannot unpack into {final}: {error}.") from error
     if taken:

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import FastloadError, PackError
+from fastload.machine.there import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.column_checks import ColumnChecks
 from fastload.packing.entries import wrong_entries
@@ -57,7 +58,7 @@ def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     """
     folder, location, options = place_of(folder, storage_options)
     if location is None:
-        return (Path(folder).absolute() / ENTRIES_NAME).exists()
+        return exists(Path(folder).absolute() / ENTRIES_NAME)
     return shared_store(location, options).head((location / ENTRIES_NAME).path) is not None
 
 
@@ -190,9 +191,9 @@ class _Checks:
         folder = self.folder if self.stored is None else self.stored.location
         again = f"'fastload index {folder} --entries'"
         try:
-            if path.exists():
+            if exists(path):
                 _C.Entries(str(path), self.index).verify()
-            if not recompute or not path.exists():
+            if not recompute or not exists(path):
                 return
             for sample in self._wrong_entries(spread):
                 reason = f"has other entry points than its bytes give; {again} makes them again"

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.errors import FormatError
 from fastload.machine.sizes import counted
+from fastload.machine.there import exists, is_file
 from fastload.shard.codecs import file_of
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
@@ -74,10 +75,10 @@ class PackedFiles:
             from fastload.remote.opening import place_of, refuse_options
 
             folder, self._url, self._storage_options = place_of(folder, storage_options)
-            if self._url is None and not Path(folder).exists():
+            if self._url is None and not exists(Path(folder)):
                 refuse_options(folder, self._storage_options)
         path = Path(folder).absolute()
-        self.folder = path.parent if path.name == MANIFEST_NAME and path.is_file() else path
+        self.folder = path.parent if path.name == MANIFEST_NAME and is_file(path) else path
         self._wants_entries = entries
         self._open()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,10 @@ class Writer:
 
 
 def _open(path: Path) -> h5py.File:
-    return h5py.File(path, "r", locking=False)
+    """HDF5 itself takes a signal that comes while it opens a file for a failure."""
+    while True:
+        with suppress(InterruptedError):
+            return h5py.File(path, "r", locking=False)
 
 
 def locate(path: Path, names: Sequence[str] = ("image",)) -> list[Located]:

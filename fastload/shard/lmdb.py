@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from fastload.errors import FormatError, ShardError
 from fastload.machine.sizes import counted
+from fastload.machine.there import is_dir
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, ShardSpec
 
@@ -169,7 +170,7 @@ def _walk(path: Path) -> tuple[Located, list[bytes]]:
 
 def _walk_slice(path: Path, offsets: list[int], lengths: list[int], keys: list[bytes]) -> bool:
     """Add the next :data:`_SLICE` values; False if there were no more."""
-    folder = path.is_dir()
+    folder = is_dir(path)
     env = _opened(path, subdir=folder, readonly=True, lock=False, readahead=False, create=False)
     try:
         # LMDB values never move while the map stands, so an address in it is a file offset.
@@ -237,10 +238,13 @@ def _verify(path: Path) -> None:
         from lmdb import verify
     except ImportError:
         return
+    file = data_file(path) if is_dir(path) else path  # it would take any failure here for no folder
     try:
-        problems = verify.verify(str(path))  # type: ignore[no-untyped-call]
-    except (verify.VerifyError, OSError) as error:
+        problems = verify.verify(str(file))  # type: ignore[no-untyped-call]
+    except (verify.VerifyError, FileNotFoundError) as error:
         raise FormatError(f"{path} is not an LMDB database: {error}") from None
+    except OSError as error:
+        raise ShardError(f"{path} cannot be read: {error.strerror}.") from error
     if problems:
         raise FormatError(
             f"{path} is a damaged LMDB database: {problems[0]} ({counted(len(problems), 'problem')})"

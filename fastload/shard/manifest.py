@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import FormatError, FormatVersionError, ShardError
 from fastload.machine.regular import read_regular
+from fastload.machine.there import is_dir, is_file
 from fastload.shard.fields import SECOND, Entries, fields_digest, minor_of, schema_of
 
 if TYPE_CHECKING:
@@ -279,9 +280,9 @@ def _path(value: Any) -> str:
 
 def _missing(folder: Path) -> str:
     """Why ``folder`` has no manifest, and what to do."""
-    if folder.is_file():
+    if is_file(folder):
         return "it is a file. Give the folder that 'fastload pack' made."
-    if not folder.is_dir():
+    if not is_dir(folder):
         return f"there is no such folder. Make it with 'fastload pack SOURCE {folder}'."
     packed = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST_NAME}"))
     if packed:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fastload.errors import FormatError
 from fastload.machine.positional import read_at
 from fastload.machine.regular import open_regular, read_regular
+from fastload.machine.there import exists
 from fastload.sample.fields import DTYPES, Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
@@ -103,7 +104,7 @@ def _shard_path(folder: Path, shard: Mapping[str, Any]) -> Path:
     if os.path.basename(name) != name or name in ("", ".", ".."):
         raise FormatError(f"{folder / INDEX} names {name!r:.200}, which is no file of its folder.")
     path = folder / name
-    if shard.get("zip_data") and not path.exists():
+    if shard.get("zip_data") and not exists(path):
         raise FormatError(
             f"{path} cannot be indexed: {shard.get('compression')!s:.80}, so no picture in it is a plain "
             "range of bytes. Pack it, in Python: fastload.pack(streaming.StreamingDataset(batch_size=1, "

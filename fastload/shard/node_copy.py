@@ -16,6 +16,7 @@ from typing import Any
 
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError, LocationError, ObjectMissing
+from fastload.machine.there import exists
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder
@@ -102,7 +103,7 @@ def copy_to_node(
         with folder.alone(str(location)):
             folder.remove_leftovers()
             # Without a manifest nobody knows whether what is there came to the disk as a whole.
-            whole = not (folder.path / MANIFEST_NAME).exists()
+            whole = not exists(folder.path / MANIFEST_NAME)
             missing = [table for table in tables if not _is_there(folder.path, table, whole)]
             _fetch(location, store, folder, missing)
             write_source(folder, str(location))
@@ -215,7 +216,7 @@ def _is_there(folder: Path, table: _Table, whole: bool = False) -> bool:
 
 def _is_complete(location: Location, store: Store, folder: Path, tables: Sequence[_Table]) -> bool:
     """Whether the node has all that there is; for entry points that it has not, the store is asked."""
-    if not (folder / MANIFEST_NAME).exists():
+    if not exists(folder / MANIFEST_NAME):
         return False
     missing = [table for table in tables if not _is_there(folder, table)]
     return all(table.size is None for table in missing) and not any(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastload.machine.there import is_dir
 from fastload.remote.node_folder import NodeFolder, node_root
 
 __all__ = ["NodeSet", "NodeUse", "node_sets", "remove_node_set", "write_source"]
@@ -84,9 +85,9 @@ def node_sets() -> list[NodeSet]:
         CacheError: there is no place for them.
     """
     root = node_root()
-    if not root.is_dir():
+    if not is_dir(root):
         return []
-    found = [_look(path) for path in sorted(root.iterdir()) if _ID.fullmatch(path.name) and path.is_dir()]
+    found = [_look(path) for path in sorted(root.iterdir()) if _ID.fullmatch(path.name) and is_dir(path)]
     return [each for each in found if each is not None]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from fastload._native import _C
 from fastload.errors import FastloadError, FormatError
+from fastload.machine.there import exists
 from fastload.shard.manifest import ENTRIES_NAME
 from fastload.shard.paged import ALIGN, HEADER
 
@@ -66,7 +67,7 @@ _warned: set[Path] = set()  # entry points that were left out, said once each
 def opened_entries(folder: Path, index: _C.Index) -> _C.Entries | None:
     """The JPEGs' entry points (``_C.Entries``). None without, and, with a warning, if the file is no use."""
     path = folder / ENTRIES_NAME
-    if not path.exists():
+    if not exists(path):
         return None
     try:
         return _C.Entries(str(path), index)

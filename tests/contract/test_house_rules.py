@@ -18,6 +18,7 @@ PYTHON_FOLDERS = ("fastload", "tools", "benchmarks", "tests")
 CPP_FOLDERS = ("csrc", "tests")
 FORBIDDEN_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle"}
 FORBIDDEN_CALLS = {"eval", "exec", "os.system", "os.popen", "torch.load"}
+DECIDING = ("cache", "packing", "remote", "shard")  # by what lies somewhere
 FORBIDDEN_FOLDERS = {"utils", "util", "helpers", "common", "misc"}
 
 
@@ -163,6 +164,31 @@ def test_the_package_never_runs_what_a_file_says() -> None:
 def test_the_danger_check_finds(tmp_path: Path, line: str) -> None:
     (tmp_path / "x.py").write_text(line)
     assert len(list(dangerous(tmp_path / "x.py"))) == 1
+
+
+def hidden_failures(path: Path) -> Iterator[str]:
+    """Questions that take whatever the system answers for no; machine/there.py has those that do not."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        name = ast.unparse(node.func)
+        of_pathlib = node.func.attr in ("exists", "is_dir", "is_file", "is_symlink") and not node.args
+        # os.scandir's own answers raise.
+        if (of_pathlib and not name.startswith("entry.")) or re.fullmatch(
+            r"os\.path\.(exists|lexists|isdir|isfile|islink|ismount)", name
+        ):
+            yield name
+
+
+def test_what_decides_what_lies_somewhere_hears_of_failures() -> None:
+    paths = [path for room in DECIDING for path in python_files(f"fastload/{room}")]
+    assert [f"{name_of(path)}: {what}" for path in paths for what in hidden_failures(path)] == []
+
+
+@pytest.mark.parametrize("line", ["(a / b).exists()", "path.is_dir()", "os.path.isfile(x)"])
+def test_the_check_of_failures_finds(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.py").write_text(f"{line}\nis_dir(path); entry.is_dir(); column.exists(x)")
+    assert len(list(hidden_failures(tmp_path / "x.py"))) == 1
 
 
 def test_the_tree_in_architecture_names_exactly_the_modules() -> None:

@@ -9,17 +9,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import lmdb
 import pytest
 from annotated_trees import write_yolo
 
-from fastload.errors import PackError, RemoteError
+from fastload.errors import FormatError, PackError, RemoteError, ShardError
+from fastload.machine.there import exists, is_dir, is_file, is_symlink
 from fastload.packing import PackOptions
 from fastload.packing.annotations.find import annotated_sources
 from fastload.packing.annotations.yolo import has_labels
 from fastload.packing.looks import names_in, said_later, walk
 from fastload.packing.samples.guess import is_image_file
 from fastload.remote.opening import open_store
+from fastload.shard import hdf5
+from fastload.shard import lmdb as lmdb_shards
 from fastload.shard.lmdb import _opened
 
 PASSING = (errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE)
@@ -141,3 +145,66 @@ def test_what_a_pack_is_known_by_does_not_depend_on_the_moment(
     monkeypatch.setattr(os, "stat", failing(os.stat, "001.txt", number))
     with pytest.raises(PackError, match=f"001.txt cannot be read: {os.strerror(number)}"):
         looked.newest_ns()
+
+
+def test_a_signal_while_hdf5_opens_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, interrupted = h5py.File, [InterruptedError(errno.EINTR, os.strerror(errno.EINTR))] * 3
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["image"] = [1, 2, 3]
+
+    def opened(path: Path, *mode: str, **options: Any) -> Any:
+        if interrupted:
+            raise interrupted.pop()
+        return whole(path, *mode, **options)
+
+    monkeypatch.setattr(h5py, "File", opened)
+    with hdf5._open(tmp_path / "x.h5") as file:
+        assert list(file) == ["image"]
+    assert not interrupted
+
+
+@pytest.mark.parametrize("number", PASSING)
+def test_a_database_that_cannot_be_looked_at_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    lmdb.open(str(tmp_path / "set"), map_size=1 << 20).close()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", failing(os.stat, "set", number))
+        with pytest.raises(OSError, match=os.strerror(number)):
+            lmdb_shards.read_foreign(tmp_path / "set", None, {})
+    opened = failing(open, "data.mdb", number)
+    monkeypatch.setattr("lmdb.verify.open", opened, raising=False)
+    with pytest.raises(ShardError, match=f"set cannot be read: {os.strerror(number)}"):
+        lmdb_shards.read_foreign(tmp_path / "set", None, {})
+    (tmp_path / "other").mkdir()
+    monkeypatch.undo()
+    with pytest.raises(FormatError, match="is not an LMDB database"):
+        lmdb_shards.read_foreign(tmp_path / "other", None, {})
+
+
+def test_what_lies_at_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("folder")
+    (tmp_path / "to nothing").symlink_to("nothing")
+    (tmp_path / "to itself").symlink_to("to itself")
+    os.mkfifo(tmp_path / "pipe")
+    found = {
+        name: [what(tmp_path / name) for what in (exists, is_dir, is_file, is_symlink)]
+        for name in ("folder", "file", "link", "to nothing", "to itself", "pipe", "nothing", "file/x", "\0")
+    }
+    assert found == {
+        "folder": [True, True, False, False],
+        "file": [True, False, True, False],
+        "link": [True, True, False, True],
+        "to nothing": [False, False, False, True],
+        "to itself": [False, False, False, True],
+        "pipe": [True, False, False, False],
+        "nothing": [False] * 4,
+        "file/x": [False] * 4,
+        "\0": [False] * 4,
+    }
+    monkeypatch.setattr(os, "stat", failing(os.stat, "file", errno.EIO))
+    for what in (exists, is_dir, is_file, is_symlink):
+        with pytest.raises(OSError, match="Input/output error"):
+            what(tmp_path / "file")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.machine.there import is_dir, is_file
 from fastload.packing.annotations.coco_folders import IN_ITS_FOLDER, maps_of, split_of
 from fastload.packing.annotations.coco_index import CocoFile, first_annotation
 from fastload.packing.annotations.coco_samples import coco_samples
@@ -29,12 +30,12 @@ class _Found:
 
 def coco_files(place: Path) -> list[Path]:
     """COCO's JSONs of objects and of captions in a folder of a set."""
-    if not place.is_dir():
+    if not is_dir(place):
         return []
     folder = place / "annotations"
     names = [name for name in names_in(folder) if name.endswith(".json")]
     found = [*(folder / name for name in names), place / IN_ITS_FOLDER]
-    return [path for path in found if path.is_file() and _what_of(path) in (OBJECTS, CAPTIONS)]
+    return [path for path in found if is_file(path) and _what_of(path) in (OBJECTS, CAPTIONS)]
 
 
 def coco_source(
@@ -77,9 +78,9 @@ def coco_source(
 def _given(place: Path, name: str) -> Path:
     path = Path(name).absolute()
     below = place / name
-    if not path.is_file() and not below.is_file():
+    if not is_file(path) and not is_file(below):
         raise PackError(f"{path} is no file; --annotations takes a JSON.")
-    return path if path.is_file() else below
+    return path if is_file(path) else below
 
 
 def _what_of(path: Path) -> str | None:

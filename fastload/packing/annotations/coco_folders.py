@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.machine.regular import open_regular
+from fastload.machine.there import is_dir, is_file
 from fastload.packing.annotations.coco_index import CocoFile
 from fastload.packing.looks import said_later
 from fastload.packing.names import printable
@@ -39,7 +40,7 @@ def folder_of(place: Path, split: str, file: CocoFile) -> Path:
     names = [file.name(number) for number in range(min(len(file), _LOOKED_AT))]
     for folder in folders:
         inside = (os.path.join(os.fsencode(folder), name) for name in names if not is_outside(name))
-        if any(map(_is_file, inside)):
+        if any(map(is_file, inside)):
             return folder
     looked = ", ".join(map(str, folders))
     shown = printable(names[0]) if names else "none"
@@ -51,13 +52,6 @@ def folder_of(place: Path, split: str, file: CocoFile) -> Path:
 def is_outside(name: bytes) -> bool:
     """Whether a file name is no path below the folder of the pictures."""
     return os.path.isabs(name) or os.path.normpath(name).split(b"/")[0] == b".."
-
-
-def _is_file(path: bytes) -> bool:
-    try:
-        return os.path.isfile(path)
-    except ValueError:  # a NUL
-        return False
 
 
 def digest_of(path: Path) -> str:
@@ -82,13 +76,13 @@ def maps_of(place: Path, split: str, files: Sequence[Path], asked: str | None) -
         PackError: ``asked`` is no folder.
     """
     if asked is not None:
-        folder = next((path for path in (Path(asked).absolute(), place / asked) if path.is_dir()), None)
+        folder = next((path for path in (Path(asked).absolute(), place / asked) if is_dir(path)), None)
         if folder is None:
             raise PackError(f"{Path(asked).absolute()} is no folder; --masks takes the folder of the PNGs.")
-        return folder / split if split and (folder / split).is_dir() else folder
+        return folder / split if split and is_dir(folder / split) else folder
     beside = [where / f"{path.stem}_pixelmaps" for path in files for where in (path.parent, place)]
     named = [*beside, *([place / "stuffthingmaps" / split] if split else [])]
-    return next((path for path in named if path.is_dir()), None)
+    return next((path for path in named if is_dir(path)), None)
 
 
 def is_deep(folder: Path, names: Iterable[bytes]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.annotations.listed import read_text
 from fastload.shard.manifest import MAX_NUMBERED
 
@@ -91,9 +92,9 @@ def _splits(path: Path, body: Mapping[str, Any]) -> dict[str, tuple[Path, ...]]:
 
 def _existing(root: Path, place: str, split: str) -> Path:
     found = root / place
-    if not found.exists() and place.startswith("../"):
+    if not exists(found) and place.startswith("../"):
         found = root / place.removeprefix("../")  # as some exporters write it, and as Ultralytics reads it
-    if not found.exists():
+    if not exists(found):
         raise ValueError(
             f"{split!r} is {place!r}, and {found} does not exist. 'path' counts from the folder of the file "
             "itself here."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.machine.there import exists, is_dir, is_file
 from fastload.packing.annotations.coco import coco_files, coco_source
 from fastload.packing.annotations.pairs import Pairing, pairing_of, pairings_below, pairs_source
 from fastload.packing.annotations.panoptic import is_panoptic, panoptic_files, panoptic_sets
@@ -49,9 +50,9 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
     if options.layout == "wds":
         return [*wds_sources(os.fspath(source), options)]
     place = Path(source).absolute()
-    if options.says_what and not place.exists():
+    if options.says_what and not exists(place):
         raise PackError(f"{place} does not exist.")
-    if (place / MANIFEST_NAME).exists():
+    if exists(place / MANIFEST_NAME):
         return []
     finds = [find for find in _finds(place, options) if options.layout in (None, find.layout)]
     if len(finds) > 1:
@@ -123,14 +124,14 @@ def _finds(place: Path, options: PackOptions) -> list[_Find]:
     if options.annotations and (is_json or options.layout == "coco"):
         what = ", ".join(options.annotations)
         names = options.annotations
-        paths = [path.absolute() if (path := Path(name)).is_file() else place / name for name in names]
-        if options.masks is None and all(path.is_file() and is_panoptic(path) for path in paths):
+        paths = [path.absolute() if is_file(path := Path(name)) else place / name for name in names]
+        if options.masks is None and all(is_file(path) and is_panoptic(path) for path in paths):
             return [_panoptic(what, place, paths, options)]
         return [_Find("coco", what, lambda: coco_source(place, options.annotations, options))]
-    if place.is_file():
+    if is_file(place):
         is_yolo = is_data_yaml(place) or (options.layout == "yolo" and place.suffix in (".yaml", ".yml"))
         return [_yolo(place.name, place, options)] if is_yolo else []
-    if not place.is_dir():
+    if not is_dir(place):
         return []
     jsons, segments = coco_files(place), panoptic_files(place)
     # COCO's PNGs of segments and of stuff lie beside its JSONs, which say what they are.
@@ -171,9 +172,9 @@ def _voc(what: str, place: Path, options: PackOptions) -> _Find:
 
 def _splits(place: Path, options: PackOptions) -> Sources:
     """A parent of train/ and val/ each of which is a set of its own, without splits."""
-    if not place.is_dir():
+    if not is_dir(place):
         return []
-    names = sorted(os.fsdecode(name) for name in SPLITS if (place / os.fsdecode(name)).is_dir())
+    names = sorted(os.fsdecode(name) for name in SPLITS if is_dir(place / os.fsdecode(name)))
     opened = {name: annotated_sources(place / name, replace(options, layout=None)) for name in names}
     found: Sources = []
     for name, sources in opened.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fastload.errors import PackError
 from fastload.machine.regular import open_regular
+from fastload.machine.there import is_dir
 from fastload.packing.annotations.listed import FileSamples, Paths, pictures_below, stem_of
 from fastload.packing.looks import said_later
 from fastload.packing.names import printable
@@ -55,7 +56,7 @@ def pairing_of(pictures: Path, masks: Path) -> Pairing:
         PackError: they are no folders.
     """
     for folder in (pictures, masks):
-        if not folder.is_dir():
+        if not is_dir(folder):
             raise PackError(f"{folder} is no folder; images and masks must lie in a folder each.")
     root = os.path.commonpath([os.fsencode(pictures.absolute()), os.fsencode(masks.absolute())])
     one, two = (os.path.relpath(os.fsencode(folder.absolute()), root) for folder in (pictures, masks))
@@ -65,11 +66,11 @@ def pairing_of(pictures: Path, masks: Path) -> Pairing:
 
 def pairings_below(place: Path) -> list[tuple[str, Pairing]]:
     """What is known by the names of two folders in ``place``; more than one: it must be said which."""
-    pictures = [name for name in _PICTURES if (place / name).is_dir()]
-    masks = [name for name in _MASKS if pictures and (place / name).is_dir() and _has_pictures(place / name)]
+    pictures = [name for name in _PICTURES if is_dir(place / name)]
+    masks = [name for name in _MASKS if pictures and is_dir(place / name) and _has_pictures(place / name)]
     pairs = [(one, two) for one in pictures for two in masks]
-    if (place / _CITIES).is_dir():
-        pairs += [(_CITIES, name) for name in _FINE if (place / name).is_dir()]
+    if is_dir(place / _CITIES):
+        pairs += [(_CITIES, name) for name in _FINE if is_dir(place / name)]
     return [(f"{one} and {two}", pairing_of(place / one, place / two)) for one, two in pairs]
 
 

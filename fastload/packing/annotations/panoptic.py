@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.machine.there import is_dir
 from fastload.packing.annotations.coco_folders import digest_of, folder_of, png_name, split_of
 from fastload.packing.annotations.coco_index import CocoFile, Facts, first_annotation
 from fastload.packing.annotations.coco_schema import categories_of
@@ -79,7 +80,7 @@ def panoptic_sets(
 
 def _masks(place: Path, path: Path) -> Path:
     folders = [path.parent / path.stem, place / path.stem]
-    found = next((folder for folder in folders if folder.is_dir()), None)
+    found = next((folder for folder in folders if is_dir(folder)), None)
     if found is None:
         raise PackError(f"the PNGs of {path} are in none of these folders: {', '.join(map(str, folders))}.")
     return found

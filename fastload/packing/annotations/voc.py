@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.machine.there import exists, is_dir, is_file
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, read_small, read_text
 from fastload.packing.annotations.voc_xml import VocObject, object_of, objects_of, parse_voc, rest_of
 from fastload.packing.folders import IMG_EXTENSIONS
@@ -53,7 +54,7 @@ def voc_places(place: Path) -> list[Path]:
 
 
 def _has_xml(folder: Path) -> bool:
-    return folder.is_dir() and any(name.endswith(".xml") for name in os.listdir(folder))
+    return is_dir(folder) and any(name.endswith(".xml") for name in os.listdir(folder))
 
 
 def voc_sets(
@@ -69,7 +70,7 @@ def voc_sets(
         PackError: no pictures, or lists that cannot be read.
     """
     root = os.fsencode(place)
-    folder = _XML.encode() if (place / _XML).is_dir() else b""
+    folder = _XML.encode() if is_dir(place / _XML) else b""
     pictures = _pictures(place)
     names = _lists(place, folder, lists)
     found = {split: _split(place, pictures, some) for split, some in names.items()}
@@ -155,7 +156,7 @@ def _fields(masks: Iterable[str], classes: tuple[str, ...]) -> Iterator[Field]:
 
 def _pictures(place: Path) -> dict[bytes, bytes]:
     """The path of each picture below the place, by its name without suffix."""
-    below = next((name for name in _PICTURES if (place / name).is_dir()), "")
+    below = next((name for name in _PICTURES if is_dir(place / name)), "")
     found: dict[bytes, bytes] = {}
     for name in sorted(os.listdir(os.fsencode(place / below))):
         stem, suffix = os.path.splitext(name)
@@ -176,15 +177,15 @@ def _lists(place: Path, folder: bytes, said: Sequence[str]) -> dict[str, list[by
     """Names by split."""
     annotations = place / os.fsdecode(folder)
     if said:
-        paths = [Path(path) if Path(path).is_file() else place / path for path in said]
+        paths = [Path(path) if is_file(Path(path)) else place / path for path in said]
         return {path.stem: _names(path) for path in paths}
     main = place / "ImageSets" / "Main"
     for wanted in (_LISTS, ("trainval",)):
-        found = {name: _names(main / f"{name}.txt") for name in wanted if (main / f"{name}.txt").exists()}
+        found = {name: _names(main / f"{name}.txt") for name in wanted if exists(main / f"{name}.txt")}
         found = {
             name: names
             for name, names in found.items()
-            if names and (annotations / f"{os.fsdecode(names[0])}.xml").exists()
+            if names and exists(annotations / f"{os.fsdecode(names[0])}.xml")
         }
         if found:
             return found
@@ -209,7 +210,7 @@ def _names(path: Path) -> list[bytes]:
 def _split(place: Path, pictures: Mapping[bytes, bytes], names: Sequence[bytes]) -> _Split:
     masks = []
     for field, folder in MASKS.items():
-        there = set(os.listdir(os.fsencode(place / folder))) if (place / folder).is_dir() else set()
+        there = set(os.listdir(os.fsencode(place / folder))) if is_dir(place / folder) else set()
         if there and all(name + b".png" in there for name in names):
             masks.append(field)
     return _Split(Paths(names), Paths(pictures.get(name, b"") for name in names), tuple(masks))

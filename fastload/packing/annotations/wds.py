@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import FastloadError, PackError
+from fastload.machine.there import exists, is_dir
 from fastload.packing.foreign_files import braced, by_split
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
@@ -43,10 +44,10 @@ def wds_sources(source: str, options: PackOptions) -> list[tuple[str, WdsSamples
     if options.schema is not None:
         raise PackError("tars take kinds by suffix, --field SUFFIX=KIND, not a schema.")
     places = [Path(path).absolute() for path in braced(source)]
-    missing = next((place for place in places if not place.exists()), None)
+    missing = next((place for place in places if not exists(place)), None)
     if missing is not None:
         raise PackError(f"{missing} does not exist.")
-    folder = next((place for place in places if place.is_dir()), None)
+    folder = next((place for place in places if is_dir(place)), None)
     if folder is not None and len(places) > 1:
         raise PackError(
             f"{folder} is a folder, and braces stand for tars. Give one folder, whose tars or splits are "
@@ -86,7 +87,7 @@ def _tars_below(place: Path) -> dict[str, list[Path]]:
 
 
 def _tars_of(place: Path) -> list[Path]:
-    return sorted(p for p in place.iterdir() if p.name.endswith(_SUFFIXES)) if place.is_dir() else []
+    return sorted(p for p in place.iterdir() if p.name.endswith(_SUFFIXES)) if is_dir(place) else []
 
 
 class WdsSamples:

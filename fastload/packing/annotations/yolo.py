@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastload.errors import PackError
+from fastload.machine.there import exists, is_dir, is_file
 from fastload.packing.annotations.data_yaml import DataYaml, read_data_yaml
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, pictures_below, read_text
 from fastload.packing.folders import IMG_EXTENSIONS
@@ -91,7 +92,7 @@ def yolo_sets(place: Path, limit: int | None = None, exif: str = "refuse") -> li
     Raises:
         PackError: no pictures, or a ``data.yaml`` that does not say what it must.
     """
-    said = read_data_yaml(place) if place.is_file() else None
+    said = read_data_yaml(place) if is_file(place) else None
     sets = _said_sets(said) if said is not None else _found_sets(place)
     names = said.names if said is not None else _names_beside(place)
     rules = LabelRules(len(names) or None, said.points if said is not None else None)
@@ -241,7 +242,7 @@ def _placed(points: Sequence[float], shape: tuple[int, int], width: int, height:
 
 def is_data_yaml(path: Path) -> bool:
     """Whether a file says where pictures are and what classes they have."""
-    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+    if path.suffix not in (".yaml", ".yml") or not is_file(path):
         return False
     try:
         keys = set(_KEY.findall(read_text(path)))
@@ -254,7 +255,7 @@ def is_data_yaml(path: Path) -> bool:
 
 def has_labels(place: Path) -> bool:
     """Whether a folder has ``images``, and label files in ``labels``."""
-    if not (place / "images").is_dir():
+    if not is_dir(place / "images"):
         return False
     below = walk(str(place / "labels"))
     return any(name.endswith(".txt") and name != "classes.txt" for _, _, names in below for name in names)
@@ -289,7 +290,7 @@ def _set(root: bytes, places: Sequence[Path]) -> _Set:
     alone: list[bytes] = []
     folders: list[str] = []
     for place in places:
-        if place.is_dir():
+        if is_dir(place):
             folder = os.path.relpath(os.fsencode(place), root)
             below = table_path(root, os.fsdecode(folder))
             pictures = list(pictures_below(root, b"" if below == b"." else below))
@@ -335,7 +336,7 @@ def _without_pictures(root: bytes, below: bytes, known: set[bytes]) -> list[byte
 
 def _names_beside(place: Path) -> tuple[str, ...]:
     for name in _NAMES:
-        if (place / name).exists():
+        if exists(place / name):
             try:
                 lines = read_text(place / name).splitlines()
             except (OSError, ValueError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.cluster.pieces import write_piece
 from fastload.packing.listing import Listing
 from fastload.packing.lock import claim
@@ -31,7 +32,7 @@ def shard_state(output: Path, plan: PackPlan, number: int) -> ShardState:
     """Whether shard ``number`` is there as the plan wants it."""
     final = output / plan.shards[number].name
     path = part_path(output, final.name)
-    if not path.exists():
+    if not exists(path):
         return "missing"
     part = ShardPart.read(path)
     if part.plan != plan.digest:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.files import make_folder
 from fastload.packing.lock import PLAN_LOCK_NAME, Claim, claim, folder_lock, holder_of, share_lock
 from fastload.packing.options import PackOptions
@@ -64,7 +65,7 @@ def targets_of(
 
 
 def _known(folder: Path) -> PackPlan | Manifest | None:
-    if (folder / MANIFEST_NAME).exists():
+    if exists(folder / MANIFEST_NAME):
         return Manifest.read(folder)
     return PackPlan.read(OutputFolder(folder).work)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.machine.there import exists, is_dir
 from fastload.packing.cluster.job import shard_state
 from fastload.packing.cluster.opening import Target, check_plan, targets_of
 from fastload.packing.cluster.packer import words_for_errors
@@ -57,7 +58,7 @@ def publish_shares(
     with words_for_errors(output), ExitStack() as stack:
         targets = targets_of(source, output, options)
         for target in targets:
-            if not target.output.is_dir():
+            if not is_dir(target.output):
                 raise _no_plan(target.output)
             stack.enter_context(folder_lock(target.output))
         plans = [_plan(target, options) for target in targets]
@@ -83,7 +84,7 @@ def _plan(target: Target, options: PackOptions) -> PackPlan | None:
     state = folder.state()
     if state == "foreign":
         raise folder.refusal()
-    plan = PackPlan.read(folder.work) if folder.work.exists() else None
+    plan = PackPlan.read(folder.work) if exists(folder.work) else None
     if state == "complete":
         check_options(Manifest.read(target.output).options, options, target.output)
         return plan

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastload.errors import ObjectMissing, PackError
+from fastload.machine.there import exists
 from fastload.packing.cluster.job import ShareJob
 from fastload.packing.cluster.pieces import piece_path
 from fastload.packing.cluster.store_target import StoreTarget
@@ -62,6 +63,6 @@ class StoreJob(ShareJob):
         if len(part.records):
             data = to.data_name(self.plan, number)
             to.store.upload(to.key(data), self.output / data)
-        if piece_path(own).exists():
+        if exists(piece_path(own)):
             to.store.upload(to.key(piece_path(Path(name)).as_posix()), piece_path(own))
         to.store.upload(to.key(name), own)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastload._native import _C
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.cluster.pieces import piece_path, read_piece, write_piece
 from fastload.packing.cluster.shares import ranges
 from fastload.packing.cluster.store_target import StoreTarget
@@ -64,7 +65,7 @@ def publish_target(
 
 def _reasons(stage: Path) -> tuple[str, ...]:
     path = stage / SKIPPED_NAME
-    return tuple(path.read_text(encoding="utf-8").splitlines()) if path.exists() else ()
+    return tuple(path.read_text(encoding="utf-8").splitlines()) if exists(path) else ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class _Publication:
             self.observer.entries_started(self.target.location, manifest.num_records)
             write_entries(self.stage, manifest, digest, spacing, self._made(spacing))
         for name in (INDEX_NAME, ENTRIES_NAME, SKIPPED_NAME, MANIFEST_NAME):
-            if (self.stage / name).exists():
+            if exists(self.stage / name):
                 self.target.store.upload(self.target.key(name), self.stage / name)
 
     def _made(self, spacing: int) -> Iterator[Made]:

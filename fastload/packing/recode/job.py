@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import DecodeError, PackError
+from fastload.machine.there import exists
 from fastload.machine.threads import started_pool
 from fastload.packing.coefficients import FACTS, Outcome, Tally, to_record
 from fastload.packing.files import failed_writes_reported, remove, temporary_of
@@ -58,7 +59,7 @@ class RecodeJob:
     def path(self, number: int) -> Path:
         """The new shard ``number``: in the work folder until the switch, then beside the old ones."""
         waiting, name = self.work / self.plan.shards[number], self.plan.shards[number]
-        return waiting if waiting.exists() or not (self.folder / name).exists() else self.folder / name
+        return waiting if exists(waiting) or not exists(self.folder / name) else self.folder / name
 
     def part_path(self, number: int) -> Path:
         """Its part of the index."""

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from fastload._version import __version__
 from fastload.errors import FastloadError, PackError
+from fastload.machine.there import exists
 from fastload.packing.coefficients import FACTS, FORMS, NOTE, Tally
 from fastload.packing.entries import ensure_entries, remove_entries, tidy_entries
 from fastload.packing.entry_facts import EntryFacts, entry_facts
@@ -167,7 +168,7 @@ class _Recode:
                 remove(temporary_of(self.path / name))
             raise
         for name in job.plan.shards:
-            if (job.work / name).exists():  # else it was moved before a kill
+            if exists(job.work / name):  # else it was moved before a kill
                 remove(self.path / name)
                 os.replace(job.work / name, self.path / name)
         sync_folder(self.path)
@@ -219,7 +220,7 @@ def _begin(folder: OutputFolder, plan: RecodePlan) -> None:
 def _settled(folder: OutputFolder, observer: Observer, num_proc: int | None) -> RecodePlan | None:
     """End what an earlier recode has left: after its switch, what belongs behind that. Before, its plan is
     returned, by which the same one goes on."""
-    plan = RecodePlan.read(folder.work) if folder.work.exists() else None
+    plan = RecodePlan.read(folder.work) if exists(folder.work) else None
     manifest = Manifest.read(folder.path)
     if plan is None:
         tidy_entries(folder.path)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.coefficients import FACTS, NOTE, Tally
 from fastload.packing.files import failed_writes_reported, remove, sync_folder
 from fastload.packing.output import OutputFolder
@@ -121,7 +122,7 @@ def _name(folder: OutputFolder, shards: Shards, kept: list[int], schema: Schema,
     names = [f"{output.name}-{place:05d}-of-{len(kept):05d}{suffix}" for place in range(len(kept))]
     folder.announce([*names, *(column_name(number) for number, _ in schema.columns)])
     for number, name in zip(kept, names, strict=True):
-        if shards.path(number).exists():
+        if exists(shards.path(number)):
             remove(output / name)
             os.replace(shards.path(number), output / name)
     sync_folder(output)

@@ -12,6 +12,7 @@ from typing import Any
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
+from fastload.machine.there import exists
 from fastload.packing.entries import ensure_entries
 from fastload.packing.entry_facts import entry_facts
 from fastload.packing.files import make_folder, publish, remove, require_space, temporary_of
@@ -190,7 +191,7 @@ class _Run:
         """
         known = identity["given"] is not None
         path = folder.work / RUN_NAME
-        if path.exists() and known:
+        if exists(path) and known:
             try:
                 before = json.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
@@ -201,7 +202,7 @@ class _Run:
             self._say_compared()
             return True
         folder.refuse_others(RUN_NAME)
-        if path.exists():
+        if exists(path):
             self.observer.begins_anew(self.output)
         folder.discard()
         folder.work.mkdir()

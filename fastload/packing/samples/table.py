@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fastload.errors import PackError
+from fastload.machine.there import exists
 from fastload.packing.looks import said_later
 from fastload.packing.samples.columns import Column, value_of
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
@@ -34,7 +35,7 @@ _LOOKED_AT = 16  # values of a large column
 def has_fields(path: Path) -> bool:
     """Whether a table has more than paths and labels; those alone are what ``source.py`` packs."""
     suffix = table_suffix(path)
-    if suffix in (".parquet", ".arrow") or (suffix and schema_file(path).exists()):
+    if suffix in (".parquet", ".arrow") or (suffix and exists(schema_file(path))):
         return True
     try:
         with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
@@ -285,7 +286,7 @@ def _field_name(column: str, kind: Kind, kinds: Mapping[str, Kind]) -> str:
 def _said_by(rows: Rows) -> Mapping[str, Told | None]:
     """What a schema beside the table says, or class names in it."""
     beside = None if rows.path is None else schema_file(rows.path)
-    if beside is not None and beside.exists():
+    if beside is not None and exists(beside):
         try:
             return {
                 field.name: Told.by(field) for field in Schema.from_json(beside.read_text(encoding="utf-8"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastload.errors import PackError
+from fastload.machine.there import exists, is_dir
 from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.packing.looks import walk
 from fastload.packing.samples.table_file import TableFile
@@ -44,7 +45,7 @@ def table_sets(
     if is_url(source):
         return _in_store(str(source), storage_options)
     place = Path(source).absolute()
-    if not place.is_dir() or (place / MANIFEST_NAME).exists():
+    if not is_dir(place) or exists(place / MANIFEST_NAME):
         return []
     names = _below(place)
     files = {}
