@@ -13,6 +13,7 @@ TORCH_VERSION=${TORCH_VERSION:-2.13.0}
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 venv=$PWD/.venv
 constraints=$venv/constraints.txt
+wheels=$PWD/build/wheel
 
 say() { printf '[setup] %s\n' "$*"; }
 die() { printf '[setup] %s\n' "$@" >&2; exit 1; }
@@ -141,23 +142,53 @@ is_installed() {
   [ "$have_hash" = "$1" ] && { [ "$have_mode" = "$mode" ] || [ "$have_mode" = test ]; }
 }
 
-install_fastload() {
-  local hash define= extras=$mode
-  hash=$(source_hash)
-  is_installed "$hash" && return
-  rm -f "$venv/installed"
-  if [ "$mode" = test ]; then
-    define=FASTLOAD_WERROR=ON
-    # NVIDIA's wheels (0.5 GB) are for this machine type; their CPU decoder needs no GPU.
-    [ "$(uname -m)" != x86_64 ] || extras=test,dali
-  fi
-  say "installing the build tools (scikit-build-core, nanobind, cmake, ninja)"
-  pip install -q -c "$constraints" "scikit-build-core>=0.10" "nanobind>=2.4" "cmake>=3.20" ninja
-  say "compiling and installing fastload [$extras] and what it needs; this takes a few minutes"
-  # No build isolation: the build folder keeps what has not changed, and torch stays as it is.
+# What the package needs beside itself, with these extras: a line each.
+requirements() { # extra...
+  "$venv/bin/python" - "$@" << 'PYTHON'
+import sys
+try:
+    import tomllib
+except ModuleNotFoundError:  # Python 3.10
+    from pip._vendor import tomli as tomllib
+with open("pyproject.toml", "rb") as file:
+    project = tomllib.load(file)["project"]
+extras = project["optional-dependencies"]
+print(*project["dependencies"], *(line for name in sys.argv[1:] for line in extras[name]), sep="\n")
+PYTHON
+}
+
+# Compiles the package into $wheels/*.whl. No build isolation: the build folder keeps what has not changed.
+compile_fastload() {
+  local define=
+  [ "$mode" != test ] || define=FASTLOAD_WERROR=ON
   # By the environment: pip before 23.1 (Debian 12's) knows no -C, before 22.1 no --config-settings.
-  SKBUILD_CMAKE_DEFINE=$define PATH="$venv/bin:$PATH" \
-    pip install -q --no-build-isolation -c "$constraints" ".[$extras]"
+  SKBUILD_CMAKE_DEFINE=$define PATH="$venv/bin:$PATH" pip wheel -q --no-deps --no-build-isolation -w "$wheels" .
+}
+
+# Installing unpacks by one core what compiling leaves: both happen at once.
+install_fastload() {
+  local hash compiling extras=("$mode")
+  hash=$(source_hash)
+  if is_installed "$hash"; then
+    install_torch
+    return
+  fi
+  rm -f "$venv/installed"
+  # NVIDIA's wheels (0.5 GB) are for this machine type; their CPU decoder needs no GPU.
+  [ "$mode" != test ] || [ "$(uname -m)" != x86_64 ] || extras+=(dali)
+  say "installing the build tools (scikit-build-core, nanobind, cmake, ninja)"
+  pip install -q "scikit-build-core>=0.10" "nanobind>=2.4" "cmake>=3.20" ninja
+  say "compiling fastload, and meanwhile installing what it needs; this takes a few minutes"
+  rm -rf "$wheels"
+  compile_fastload &
+  compiling=$!
+  trap 'kill "$compiling" 2> /dev/null || true' EXIT
+  install_torch
+  requirements "${extras[@]}" > "$venv/requirements.txt"
+  pip install -q -c "$constraints" -r "$venv/requirements.txt"
+  wait "$compiling" || die "fastload was not compiled; the compiler's words are above."
+  trap - EXIT
+  pip install -q --no-deps --force-reinstall "$wheels"/fastload-*.whl
   (cd "$venv" && bin/python -c 'import fastload._native')
   echo "$mode $hash" > "$venv/installed"
 }
@@ -165,6 +196,5 @@ install_fastload() {
 install_system_packages
 install_clang
 make_venv
-install_torch
 install_fastload
 say "ready: $("$venv/bin/python" --version), $(head -n 1 "$constraints")"

@@ -62,12 +62,13 @@ shares() {
 make_environment() {
   say "making $venv: torch $TORCH_VERSION and $(basename "$requirements")"
   rm -rf "$venv"
-  "$PYTHON" -m venv "$venv"
-  if shares; then
+  if shares; then # pip, too
+    "$PYTHON" -m venv --without-pip "$venv"
     local packages='import sysconfig; print(sysconfig.get_paths()["purelib"])'
     .venv/bin/python -c "$packages" > "$("$venv/bin/python" -c "$packages")/shared.pth"
     cp .venv/constraints.txt "$venv/constraints.txt"
   else
+    "$PYTHON" -m venv "$venv"
     install_basics
   fi
   pip install -c "$venv/constraints.txt" -r "$requirements"
