@@ -153,6 +153,23 @@ def test_rows_above_the_cut_are_still_given():
         _C.decode_rgb(half, (0, 150, 200, 50))
 
 
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("segment", ["ffee0000", "ffee0001", "fffe0000", "ffe30001"])
+def test_a_segment_shorter_than_its_length_is_one_without_data(segment, progressive):
+    data = encode(photo(40, 30), "JPEG", progressive=progressive)
+    longer = data[:2] + bytes.fromhex(segment) + data[2:]
+    assert _C.probe(longer)[1:3] == (40, 30)
+    np.testing.assert_array_equal(_C.decode_rgb(longer), pillow_rgb(longer))
+
+
+@pytest.mark.parametrize("marker", ["ffc0", "ffc2", "ffdb"])
+def test_a_header_s_segment_shorter_than_its_length_is_damage(marker):
+    data = encode(photo(40, 30), "JPEG")
+    for length in ("0000", "0001"):
+        with pytest.raises(DecodeError):
+            _C.decode_rgb(data[:2] + bytes.fromhex(marker + length) + data[2:])
+
+
 def test_warnings_are_counted_and_not_fatal():
     data = encode(photo(40, 40), "JPEG")
     with_garbage = data[:20] + b"garbage" + data[20:]  # behind JFIF: "extraneous bytes before marker"

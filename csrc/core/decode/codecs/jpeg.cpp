@@ -3,6 +3,8 @@
 // jpeglib.h needs size_t and FILE from <cstdio>.
 #include <jpeglib.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "decode/codecs/codec.h"
 #include "decode/codecs/header_bytes.h"
@@ -64,8 +66,8 @@ ImageInfo probe_jpeg(Bytes bytes) {
     if (marker == kSoi) fail("a second start of image before the frame header");
     if (marker == kEoi || marker == kSos) fail("no frame header before the image data");
     if (at + 2 > bytes.size()) fail("the file ends early (no frame header)");
-    const size_t length = big16(&bytes[at]);
-    if (length < 2) fail("a marker segment has the length " + std::to_string(length));
+    // A length counts its own two bytes; libjpeg takes one that does not for a segment without data.
+    const size_t length = std::max<size_t>(big16(&bytes[at]), 2);
     if (at + length > bytes.size()) fail("the file ends early (no frame header)");
     if (is_frame(marker)) return read_frame(marker, bytes.subspan(at + 2, length - 2));
     at += length;
