@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pack_trees import class_tree, command, encoded, environment, make_tree, run_cli, snapshot
@@ -257,6 +259,29 @@ def test_other_options_and_another_source(tmp_path: Path, source: Path) -> None:
     plan_shares(source, output, options(restart=True))
     assert not list(output.glob("*.arrow"))
     assert some(source, output, "0/1").written > 4
+
+
+def test_a_file_that_cannot_be_looked_at_has_not_changed(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "set"
+    plan_shares(source, output, options())
+    whole = os.stat
+
+    def failing(path: Any, **options: Any) -> os.stat_result:
+        if os.fsdecode(path).endswith("class 3/003.jpeg"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), os.fsdecode(path))
+        return whole(path, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", failing)
+        with pytest.raises(PackError, match=r"class 3/003\.jpeg cannot be read: Input/output error\.$"):
+            some(source, output, "0/1")
+    (source / "class 3" / "003.jpeg").rename(tmp_path / "away")
+    with pytest.raises(PackError, match=r"had \d+ bytes, and is not there\. --plan-only --restart"):
+        some(source, output, "0/1")
+    (tmp_path / "away").rename(source / "class 3" / "003.jpeg")
+    assert some(source, output, "0/1").written > 1
 
 
 def test_one_pack_alone_and_shares_keep_out_of_each_others_way(tmp_path: Path, source: Path) -> None:

@@ -12,6 +12,7 @@ from fastload.machine.there import exists
 from fastload.packing.cluster.pieces import write_piece
 from fastload.packing.listing import Listing
 from fastload.packing.lock import claim
+from fastload.packing.looks import unreadable
 from fastload.packing.names import printable
 from fastload.packing.part import ShardPart
 from fastload.packing.plan import WORK_NAME, PackPlan
@@ -83,14 +84,17 @@ class ShareJob(Job):
         """Raise PackError if a file of the shard differs from what the plan found."""
         shard = self.plan.shards[number]
         for path, size, mtime_ns, _ in Listing(self.output / WORK_NAME).rows(shard.start, shard.stop):
+            place = os.path.join(self.root, path)
             try:
-                status = os.stat(os.path.join(self.root, path))
-                found = (status.st_size, status.st_mtime_ns)
-            except OSError:
-                found = (0, 0)
+                status = os.stat(place)
+                found, words = (status.st_size, status.st_mtime_ns), f"has {status.st_size}, or another time"
+            except (FileNotFoundError, NotADirectoryError):
+                found, words = None, "is not there"
+            except OSError as error:
+                raise unreadable(place, error) from error
             if found != (size, mtime_ns):
                 raise PackError(
                     f"the source has changed since this pack of {self.output} was planned: {printable(path)} "
-                    f"had {size} bytes, and has {found[0]}, or another time. --plan-only --restart throws "
-                    "the unfinished pack away and plans anew."
+                    f"had {size} bytes, and {words}. --plan-only --restart throws the unfinished pack away "
+                    "and plans anew."
                 )
