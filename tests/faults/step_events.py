@@ -279,8 +279,7 @@ EVENTS: dict[str, Event] = {
     "at_once": Event(lambda scene: os._exit(EXIT_CODE), status=EXIT_CODE),
     "at_exit": Event(goes_on_at_exit, status=EXIT_CODE),
     # Not quiet: nanobind names what the frames of a thread hold that the interpreter ends.
-    # Where torch's functions run in that thread, too, one of those may end the process: up to Python 3.13
-    # their C++ is unwound, "terminate called without an active exception".
+    # Of loaders whose batches the core makes: others are in torch's functions most of the time (UNWOUND).
     "daemon_thread": Event(
         beside,
         status=EXIT_CODE,
