@@ -21,7 +21,7 @@ def open_regular(path: str | bytes | os.PathLike[str]) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(descriptor).st_mode
-    except OSError:
+    except BaseException:  # a signal's handler may raise, too
         os.close(descriptor)
         raise
     if stat.S_ISREG(mode):
