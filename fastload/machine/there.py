@@ -13,7 +13,8 @@ import stat
 __all__ = ["exists", "is_dir", "is_file", "is_symlink"]
 
 StrPath = str | bytes | os.PathLike[str]
-_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+# A name that is too long is no file's, say a URL's with its signature.
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def exists(path: StrPath) -> bool:

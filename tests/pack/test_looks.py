@@ -26,6 +26,7 @@ from fastload.shard import hdf5
 from fastload.shard import lmdb as lmdb_shards
 from fastload.shard.lmdb import _opened
 
+LONG = 300 * "x"
 PASSING = (errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE)
 
 
@@ -191,7 +192,18 @@ def test_what_lies_at_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     os.mkfifo(tmp_path / "pipe")
     found = {
         name: [what(tmp_path / name) for what in (exists, is_dir, is_file, is_symlink)]
-        for name in ("folder", "file", "link", "to nothing", "to itself", "pipe", "nothing", "file/x", "\0")
+        for name in (
+            "folder",
+            "file",
+            "link",
+            "to nothing",
+            "to itself",
+            "pipe",
+            "nothing",
+            "file/x",
+            "\0",
+            LONG,
+        )
     }
     assert found == {
         "folder": [True, True, False, False],
@@ -203,6 +215,7 @@ def test_what_lies_at_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "nothing": [False] * 4,
         "file/x": [False] * 4,
         "\0": [False] * 4,
+        LONG: [False] * 4,
     }
     monkeypatch.setattr(os, "stat", failing(os.stat, "file", errno.EIO))
     for what in (exists, is_dir, is_file, is_symlink):
