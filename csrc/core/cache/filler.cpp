@@ -1,6 +1,5 @@
 #include "cache/filler.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -9,8 +8,8 @@
 #include <new>
 #include <system_error>
 
-#include "base/blocked_signals.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "io/guarded_range.h"
 
 namespace fastload {
@@ -152,10 +151,9 @@ void Filler::cut() {
 void Filler::start() {
   const size_t wanted = std::min(static_cast<size_t>(plan_.threads), chunks_.size());
   try {
-    const BlockedSignals blocked;
+    threads_.reserve(wanted);
     while (threads_.size() < wanted) {
-      threads_.emplace_back([this] { run(); });
-      pthread_setname_np(threads_.back().native_handle(), "fastload-fill");
+      threads_.push_back(start_thread("fastload-fill", [this] { run(); }));
     }
   } catch (const std::exception&) {
     // No more threads, or no memory for them: the ones that there are do it.

@@ -1,7 +1,6 @@
 #include "cache/reservation.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -10,7 +9,7 @@
 #include <exception>
 #include <utility>
 
-#include "base/blocked_signals.h"
+#include "base/thread.h"
 #include "io/range_claims.h"
 
 namespace fastload {
@@ -24,10 +23,8 @@ constexpr int kRest = 3;  // times as long as a step takes: a quarter of a core,
 
 Reservation::Reservation(std::vector<Segment> segments, uint64_t& progress)
     : segments_(std::move(segments)), progress_(progress) {
-  const BlockedSignals blocked;
   try {
-    thread_ = std::thread([this] { run(); });
-    pthread_setname_np(thread_.native_handle(), "fastload-take");
+    thread_ = start_thread("fastload-take", [this] { run(); });
   } catch (const std::exception&) {
     // See above: whoever writes takes the memory.
   }

@@ -12,9 +12,9 @@
 #include <new>
 #include <string>
 
-#include "base/blocked_signals.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace fastload {
 namespace {
@@ -160,17 +160,15 @@ void Pool::attach(Client& client, const std::vector<int>& cpus) {
 void Pool::start_missing() {
   int wanted = 0;
   for (const Client* client : clients_) wanted = std::max(wanted, client->limit_);
-  const BlockedSignals blocked;
   while (workers_.size() < static_cast<size_t>(wanted)) {
     const std::string name = "fastload-" + std::to_string(workers_.size());
     Worker& worker = workers_.emplace_back();
     try {
-      worker.thread = std::thread([this, &worker] { run(worker); });
+      worker.thread = start_thread(name.c_str(), [this, &worker] { run(worker); });
     } catch (...) {
       workers_.pop_back();
       throw;
     }
-    pthread_setname_np(worker.thread.native_handle(), name.c_str());
     pin(worker.thread.native_handle(), cpus_);
   }
 }

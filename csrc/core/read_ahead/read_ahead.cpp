@@ -1,12 +1,10 @@
 #include "read_ahead/read_ahead.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <exception>
 
-#include "base/blocked_signals.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "read_ahead/kept_share.h"
 #include "read_ahead/requests.h"
 
@@ -53,10 +51,9 @@ void ReadAhead::expect(size_t in_flight) {
 void ReadAhead::start_thread() {
   const std::lock_guard lock(mutex_);
   if (closing_ || threads_.size() >= most_threads_) return;
-  const BlockedSignals blocked;
   try {
-    threads_.emplace_back([this] { run(); });
-    pthread_setname_np(threads_.back().native_handle(), "fastload-read");
+    threads_.reserve(threads_.size() + 1);
+    threads_.push_back(fastload::start_thread("fastload-read", [this] { run(); }));
   } catch (const std::exception&) {
     // No more threads, or no memory for one: see above.
   }

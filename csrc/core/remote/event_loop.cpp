@@ -1,6 +1,5 @@
 #include "remote/event_loop.h"
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,8 +7,8 @@
 #include <set>
 #include <utility>
 
-#include "base/blocked_signals.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "remote/words.h"
 
 namespace fastload {
@@ -59,14 +58,12 @@ EventLoop::EventLoop(const RemoteOptions& options, const Secrets& secrets)
       breaker_(schedule_),
       random_(static_cast<uint32_t>(now_ns() ^ static_cast<uint64_t>(process_))),
       limit_(schedule_.in_flight) {
-  const BlockedSignals blocked;
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_thread("fastload-remote", [this] { run(); });
   } catch (const std::exception&) {
     curl_.multi_cleanup(multi_);
     throw;
   }
-  ::pthread_setname_np(thread_.native_handle(), "fastload-remote");
   static const int at_exit = std::atexit(close_all);
   static_cast<void>(at_exit);
   const std::lock_guard lock(Secrets::lock());
