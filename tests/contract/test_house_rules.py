@@ -191,6 +191,23 @@ def test_the_check_of_failures_finds(tmp_path: Path, line: str) -> None:
     assert len(list(hidden_failures(tmp_path / "x.py"))) == 1
 
 
+def started_threads(path: Path) -> list[str]:
+    """Places that start a thread by other means than base/thread.h's function."""
+    text = without_comments_and_strings(path.read_text(encoding="utf-8"))
+    return re.findall(r"std::jthread|std::async|pthread_create\(|std::thread(?: \w+)?[({]", text)
+
+
+def test_the_core_starts_threads_in_one_place() -> None:
+    paths = [path for path in cpp_files("csrc") if path.stem != "thread"]
+    assert [f"{name_of(path)}: {what}" for path in paths for what in started_threads(path)] == []
+
+
+@pytest.mark.parametrize("line", ["t = std::thread([] {});", "std::thread t{f};", "std::async(f);"])
+def test_the_check_of_threads_finds(tmp_path: Path, line: str) -> None:
+    (tmp_path / "x.cpp").write_text(f"{line}\nstd::thread thread_; // std::thread(f)\nstd::thread& a = b;")
+    assert len(started_threads(tmp_path / "x.cpp")) == 1
+
+
 def test_the_tree_in_architecture_names_exactly_the_modules() -> None:
     listed = update_tree.described(update_tree.DOCUMENT.read_text(encoding="utf-8"))
     wanted = update_tree.modules()
