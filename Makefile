@@ -57,7 +57,7 @@ beside:
 fuzz:  ## libFuzzer on hostile images and index files; FUZZ_SECONDS for each target (60)
 	@PATH="$(BIN):$$PATH" PYTHON=$(BIN)/python tools/sanitize.sh fuzz
 
-# docs/reliability.md says what each instrument attacks. Some hours; ONLY=name,name takes some of them, and each
+# docs/project/reliability.md says what each instrument attacks. Some hours; ONLY=name,name takes some of them, and each
 # is kept in build/faults until it runs again.
 faults:  ## after "make setup": every fault instrument whole, into docs/measured/faults.md (ONLY=NAME,... SEED=1 POINTS=40)
 	PATH="$(BIN):$$PATH" PYTHONPATH=tests/reference:tests/faults $(BIN)/python tests/faults/campaign.py \
@@ -97,7 +97,7 @@ bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"
 	@ls benchmarks/bench_*.py 2>/dev/null | sed 's|^|  .venv/bin/python |; s|$$| --help|' || true
 
-gpu:  ## on a machine with an NVIDIA GPU: build, GPU tests, benchmarks, docs/gpu.md; no network, < 8 minutes
+gpu:  ## on a machine with an NVIDIA GPU: build, GPU tests, benchmarks, docs/project/gpu.md; no network, < 8 minutes
 	@tools/gpu.sh
 
 clean:  ## remove .venv, build/ and demo/

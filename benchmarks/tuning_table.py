@@ -1,4 +1,4 @@
-"""Writes what bench_doctor.py measured into the tables of docs/tuning.md.
+"""Writes what bench_doctor.py measured into the tables of docs/guide/tuning.md.
 
     python benchmarks/tuning_table.py build/bench/doctor.json [--note "Two cores, quiet, 2026-11-23."]
 
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "tuning.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "guide" / "tuning.md"
 LEAF = re.compile(r"^(\|.*\| `([^`|]+)` \|)([^|]*)\|$", re.MULTILINE)
 MARKS = re.compile(r"(<!-- measured -->\n).*?(<!-- /measured -->)", re.DOTALL)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make gpu: builds without a network, runs the GPU tests and the GPU benchmarks, and writes the tables of
-# docs/gpu.md; under 8 minutes in all, for each part has its own limit.
+# docs/project/gpu.md; under 8 minutes in all, for each part has its own limit.
 #   PYTHON    an interpreter with a CUDA build of torch (default: python3)
 #   IMAGES    a folder of JPEGs, with or without class folders (default: tools/make_sample.py's photographs,
 #             or, where its packages are missing, pictures drawn here)
@@ -144,12 +144,12 @@ unpack_packages
 use_packages
 check_tools
 rm -rf "$work"/parts "$work"/*.json "$work"/*.md "$work"/*.xml "$work"/articles
-document=docs/gpu.md
+document=docs/project/gpu.md
 articles_batch=(--batch 64)
 if [ "$DEVICE" = cpu ]; then
   document=$work/gpu.md
   articles_batch=()
-  cp docs/gpu.md "$document"
+  cp docs/project/gpu.md "$document"
 fi
 failed=0
 part build "$build_limit" tools/build_inplace.sh -DFASTLOAD_WERROR=OFF || die "Without a build nothing can run."

@@ -1,4 +1,4 @@
-"""Write what ``make gpu`` measured into docs/gpu.md, between its marks: ``tools/gpu_report.py FOLDER``.
+"""Write what ``make gpu`` measured into docs/project/gpu.md, between its marks: ``tools/gpu_report.py FOLDER``.
 
 Text outside the marks is written by hand and stays byte for byte as it is.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "docs" / "gpu.md"
+DOCUMENT = ROOT / "docs" / "project" / "gpu.md"
 SECTIONS = ("run", "tests", "starvation", "articles")
 NOT_RUN = "Not run in this session."
 PACKAGES = ("numpy", "pillow", "torchvision", "nvidia-dali-cuda120")

@@ -6,7 +6,7 @@
 
 ``text=`` draws one caption of each picture anew in each epoch, and open_clip's own tokeniser makes numbers of
 it in a thread beside the decoding ones. ``open_clip_train``'s own loop takes the same loader with
-``collate=lambda batch: (batch["image"], batch["captions"])``: docs/drop-in.md.
+``collate=lambda batch: (batch["image"], batch["captions"])``: docs/guide/drop-in.md.
 """
 
 from __future__ import annotations

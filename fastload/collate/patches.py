@@ -24,7 +24,7 @@ _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 @dataclass(frozen=True)
 class Patches:
     """``DataLoader(collate=Patches(...))``: each picture as a row of patches, behind
-    ``T.ResizeToPatches`` (``docs/patches.md``). All other fields of a batch stay.
+    ``T.ResizeToPatches`` (``docs/guide/patches.md``). All other fields of a batch stay.
 
     Args:
         form: "naflex": ``patches``, ``patch_coord`` and ``patch_valid``, as timm's NaFlex models take them;

@@ -96,7 +96,7 @@ def _tell_of_torchs_loader(dataset: Any) -> None:
     warnings.warn(
         f"Not in the core but in Python, for each sample: torch's DataLoader reads {dataset!r}. Samples are "
         "right; fastload.DataLoader reads the same dataset with the engine, several times as fast. Where a "
-        "framework made the loader, docs/drop-in.md says how it takes ours.",
+        "framework made the loader, docs/guide/drop-in.md says how it takes ours.",
         SlowPathWarning,
         stacklevel=3,
     )
@@ -224,7 +224,7 @@ class PackedDataset(PackedFiles, _Pictures[SampleT]):
 
     Args:
         folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it; or its URL
-            in a store (docs/remote.md).
+            in a store (docs/guide/remote.md).
         transform: as ImageFolder's: what makes a sample of a PIL picture; or of ``fastload.transforms``. May
             also be set later, before a loader is made.
         target_transform: the same for the label, an int.

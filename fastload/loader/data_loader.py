@@ -96,7 +96,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         device: where batches shall be: None or "cpu", or a CUDA device. Packed data are decoded into pinned
             slots, cross the bus as uint8 on a stream of the loader's own, and are normalised on the device;
             batches of a torch Dataset, or of Python callables, are moved. Without CUDA: a warning, and the
-            CPU. ``docs/transfer.md`` has the details.
+            CPU. ``docs/guide/transfer.md`` has the details.
         device_memory: "fresh": tensors that may be kept. "reuse": always the same device memory, valid until
             the next batch. "poison": as "reuse", and what is no longer valid is overwritten, for tests.
         batch_transform: of ``fastload.transforms.batch``, or a callable (images, labels), or (dict), or a
@@ -104,7 +104,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         autotune: move threads (up to this rank's CPU budget) and prefetch (up to 4 batches more) by what is
             measured; the logger "fastload" says why (INFO). Batches stay the same. For packed datasets.
         cache: keep the set, or the part that fits, once in the node's memory, for all processes and later
-            jobs (``docs/cache.md``): "auto" where that is of use; "off"; a size, "64GB"; a share of the
+            jobs (``docs/guide/cache.md``): "auto" where that is of use; "off"; a size, "64GB"; a share of the
             available memory, "50%"; a folder in memory: all that fits there; or :class:`fastload.Cache`,
             whose ``decoded`` is ``cache_decoded``, and ``format`` ``cache_format``. Ranks may differ in it.
             What happens is in ``stats()["cache"]``. For packed datasets.
@@ -112,23 +112,23 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             ``decode_share`` and ``gpu_memory_limit`` is short for that. Samples, crops, flips, labels, state
             and error policy are the same, pixels nearly so.
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
-            or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/cache.md``).
+            or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/guide/cache.md``).
         cache_format: what the node cache keeps of JPEGs: "jpeg"; "coefficients": records of which crops are
             decoded about twice as fast, to the same pixels, made while the first epoch runs; "auto": these
-            where they pay, by arithmetic that ``stats()["cache"]`` and the log show (``docs/cache.md``).
+            where they pay, by arithmetic that ``stats()["cache"]`` and the log show (``docs/guide/cache.md``).
         text: of fields of texts, by name: a callable that is given a batch's texts, a list of str, and
             returns what the batch has of them; or :class:`fastload.Captions`. It runs in threads of its own,
-            batches ahead (``docs/text.md``). For packed datasets.
+            batches ahead (``docs/guide/text.md``). For packed datasets.
         text_threads: how many of these threads.
-        storage_options: of a dataset given by its URL: credentials and so on (``docs/remote.md``).
+        storage_options: of a dataset given by its URL: credentials and so on (``docs/guide/remote.md``).
         fields: which fields batches have; None: all. Nothing is read of the others. Batches are dicts then
-            (``docs/fields.md``). For packed datasets.
+            (``docs/guide/fields.md``). For packed datasets.
         sizes: of pictures that the transform leaves at different sizes: "stack" takes none; "pad": one
             tensor, filled up to the batch's largest height and width, rounded up to 32; (height, width):
             always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
         collate: what batches are: "list": pictures and targets as torchvision's detection models take them
-            (``docs/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`: one of
-            them, with names of fields; :class:`fastload.Patches`: rows of patches (``docs/patches.md``);
+            (``docs/guide/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`: one of
+            them, with names of fields; :class:`fastload.Patches`: rows of patches (``docs/guide/patches.md``);
             "stack", "pad": what these ``sizes`` say; or a callable that is given each batch (a dict by field,
             or the pair) and returns what is delivered. For packed datasets.
         masks: of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects, height,
@@ -137,7 +137,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             ``{"boxes": ["labels", "area"]}``.
 
     It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of
-    its code. ``docs/drop-in.md`` says what is the same and what is not.
+    its code. ``docs/guide/drop-in.md`` says what is the same and what is not.
 
     Iterating gives ``(images, labels)``: images (batch, 3, height, width) in the transform's dtype, with
     channels_last strides; labels (batch,) int64. Of sets with other fields, and with ``fields`` or

@@ -19,7 +19,7 @@ __all__ = ["Block", "Cache", "Dali", "unfolded"]
 @dataclass(frozen=True)
 class Block:
     """``DataLoader(shuffle=Block(...))``: whole blocks of consecutive records in random order, mixed within
-    windows, for storage that is slow at random reads (``docs/reading.md``).
+    windows, for storage that is slow at random reads (``docs/guide/reading.md``).
 
     Args:
         size: records of a block; None: about 1 MiB of them.
@@ -40,7 +40,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Dali:
-    """``DataLoader(backend=Dali(...))``: NVIDIA DALI decodes (``docs/dali.md``).
+    """``DataLoader(backend=Dali(...))``: NVIDIA DALI decodes (``docs/guide/dali.md``).
 
     Args:
         decode_share: the share of samples that the native decoder takes, in [0, 1]; "auto": moved while
@@ -63,7 +63,7 @@ class Dali:
 @dataclass(frozen=True)
 class Cache:
     """``DataLoader(cache=Cache(...))``: the set, or the part that fits, once in the node's memory
-    (``docs/cache.md``).
+    (``docs/guide/cache.md``).
 
     Args:
         size: bytes, or as text ("64GB", "50%" of the memory that is available); None: all that fits.

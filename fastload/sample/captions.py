@@ -14,7 +14,7 @@ _PICKS = ("one", "first", "all")
 @dataclass(frozen=True)
 class Captions:
     """``DataLoader(text={"captions": Captions(...)})``: which texts of a sample, and what is made of them
-    (``docs/text.md``).
+    (``docs/guide/text.md``).
 
     Args:
         tokenize: given a batch's texts, a list of str, it returns what the batch has of them: a tensor, list

@@ -45,7 +45,7 @@ class PackedFiles:
 
     Args:
         folder: what ``fastload pack`` or ``fastload index`` made, or the ``dataset.json`` in it; or its URL
-            in a store (docs/remote.md).
+            in a store (docs/guide/remote.md).
         entries: open the JPEGs' entry points, too, where there are any; a damaged file of them is left out,
             with a warning.
         storage_options: for a URL, or an index of files in a store: credentials, endpoint and so on.

@@ -41,7 +41,7 @@ class Views:
         Views(first=Compose([...]), second=Compose([...]))
         Views({"global_0": ..., "global_1": ..., "local": (8, Compose([...]))})  # and local_0 to local_7
 
-    Batches are dicts: ``batch["first"]`` has the pictures under the view of that name. docs/fields.md has the
+    Batches are dicts: ``batch["first"]`` has the pictures under the view of that name. docs/guide/fields.md has the
     names where a sample has masks, boxes or further pictures.
 
     Args:

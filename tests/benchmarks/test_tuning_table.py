@@ -1,4 +1,4 @@
-"""docs/tuning.md: its leaves are scenarios, and their figures come from bench_doctor's JSON."""
+"""docs/guide/tuning.md: its leaves are scenarios, and their figures come from bench_doctor's JSON."""
 
 from __future__ import annotations
 

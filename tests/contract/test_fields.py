@@ -325,12 +325,12 @@ def test_indexing_gives_the_sample(folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::fastload.errors.SlowPathWarning")
 def test_the_manual_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/fields.md: its examples, one after the other, and what they leave behind."""
+    """docs/guide/fields.md: its examples, one after the other, and what they leave behind."""
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[2] / "docs" / "fields.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "fields.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert len(blocks) >= 6
     names: dict[str, Any] = {"__name__": "manual"}
-    exec(compile("\n".join(blocks), "docs/fields.md", "exec"), names)
+    exec(compile("\n".join(blocks), "docs/guide/fields.md", "exec"), names)
     assert names["first"].shape[1:] == (names["height"], names["width"])
     assert names["batch"]["score"].max() < 0.5

@@ -1,4 +1,4 @@
-"""SECURITY.md and docs/reliability.md name tests and pages that are there; each instrument has its line."""
+"""SECURITY.md and docs/project/reliability.md name tests and pages that are there; each instrument has its line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMED = re.compile(r"(?:tests|tools|docs|fastload)/[\w/-]+(?:\.(?:py|cpp|c|md))?")
 
 
-@pytest.mark.parametrize("page", ["SECURITY.md", "docs/reliability.md"])
+@pytest.mark.parametrize("page", ["SECURITY.md", "docs/project/reliability.md"])
 def test_what_a_page_points_to_is_there(page: str) -> None:
     named = set(NAMED.findall((ROOT / page).read_text(encoding="utf-8")))
     assert len(named) >= 6
@@ -31,7 +31,7 @@ def test_reliability_has_each_instrument_of_the_campaign() -> None:
     sys.path.append(str(ROOT / "tests" / "faults"))
     from campaign import INSTRUMENTS
 
-    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "project" / "reliability.md").read_text(encoding="utf-8")
     names = [each.name for each in INSTRUMENTS]
     assert len(names) >= 9
     assert [name for name in names if f"`{name}`" not in page] == []
@@ -43,6 +43,6 @@ def test_reliability_says_the_counts_of_the_last_campaign() -> None:
     rows = re.compile(r"(?m)^\| (\w+) \|[^|]*\| ([\d,]+) \|")
     measured = dict(rows.findall((ROOT / "docs" / "measured" / "faults.md").read_text(encoding="utf-8")))
     said = re.compile(r"(?m)^\| `(\w+)` \|.*\| ([\d,]+) \|$")
-    page = dict(said.findall((ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")))
+    page = dict(said.findall((ROOT / "docs" / "project" / "reliability.md").read_text(encoding="utf-8")))
     assert len(measured) >= 2
     assert page == measured

@@ -142,7 +142,7 @@ def page() -> str:
 
 
 def with_counts(text: str, counts: Mapping[str, int]) -> str:
-    """The text of docs/reliability.md, where an instrument's last cell is its number of points."""
+    """The text of docs/project/reliability.md, where an instrument's last cell is its number of points."""
     for name, count in counts.items():
         text = re.sub(rf"(?m)^(\| `{name}` \|.*\|) [^|]* \|$", rf"\g<1> {count:,} |", text)
     return text

@@ -261,7 +261,7 @@ def test_tables_that_cannot_be_packed(tmp_path: Path, name: str, text: str, mess
 
 
 def test_the_kinds_in_the_documentation() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "packing.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "guide" / "packing.md").read_text(encoding="utf-8")
     block = text.split("as in Python:\n\n")[1].split("\n\n")[0]
     words = [word for line in block.splitlines() for word in line.strip().split("    ")]
     assert len(words) > 15

@@ -19,7 +19,7 @@ class Mosaic:
     RandomPerspective (8.4), with boxes and rows of objects.
 
     It comes first in a chain; colours, flips and sizes may follow. The other samples are of the eight
-    global batches before, in the epoch's order, which the rank has had itself (docs/mosaic.md). Each
+    global batches before, in the epoch's order, which the rank has had itself (docs/guide/mosaic.md). Each
     picture is as large as its longer side is ``size``; the canvas, of twice that size, is turned, scaled,
     sheared and moved around the middle of the sample. Pixels: a picture is resized once, antialiased, to
     where the sample shows it; one that is larger than on the canvas is first brought to that size; with

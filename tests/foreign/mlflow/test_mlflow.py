@@ -1,4 +1,4 @@
-"""A loader's numbers in MLflow, by the callback of docs/reports.md, read back by its client."""
+"""A loader's numbers in MLflow, by the callback of docs/guide/reports.md, read back by its client."""
 
 from __future__ import annotations
 
