@@ -1,4 +1,4 @@
-"""Write what ``make gpu`` measured into docs/project/gpu.md, between its marks: ``tools/gpu_report.py FOLDER``.
+"""Write what ``make gpu`` measured into docs/project/gpu.md, between its marks: tools/gpu_report.py FOLDER.
 
 Text outside the marks is written by hand and stays byte for byte as it is.
 """

@@ -27,7 +27,7 @@ _FORMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
 @dataclass(frozen=True)
 class Detection(Names):
     """``DataLoader(collate=Detection("list", ...))``: objects in the form of some trainer's code
-    (``docs/guide/detection.md``); the word alone, ``collate="list"``, where the fields are found by themselves.
+    (``docs/guide/detection.md``); the word alone, ``collate="list"``, where fields are found by themselves.
 
     Args:
         form: "list": a list of pictures and a list of dicts, as torchvision's detection models take them;

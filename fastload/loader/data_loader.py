@@ -112,10 +112,10 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             ``decode_share`` and ``gpu_memory_limit`` is short for that. Samples, crops, flips, labels, state
             and error policy are the same, pixels nearly so.
         cache_decoded: crops are cut from pictures whose longer side was scaled to this many pixels at most,
-            or that are not scaled ("full"), and the node cache keeps those, decoded (``docs/guide/cache.md``).
+            or that are not scaled ("full"), and the node cache keeps those (``docs/guide/cache.md``).
         cache_format: what the node cache keeps of JPEGs: "jpeg"; "coefficients": records of which crops are
             decoded about twice as fast, to the same pixels, made while the first epoch runs; "auto": these
-            where they pay, by arithmetic that ``stats()["cache"]`` and the log show (``docs/guide/cache.md``).
+            where they pay, by arithmetic that ``stats()["cache"]`` and the log show (docs/guide/cache.md).
         text: of fields of texts, by name: a callable that is given a batch's texts, a list of str, and
             returns what the batch has of them; or :class:`fastload.Captions`. It runs in threads of its own,
             batches ahead (``docs/guide/text.md``). For packed datasets.
@@ -127,8 +127,8 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             tensor, filled up to the batch's largest height and width, rounded up to 32; (height, width):
             always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
         collate: what batches are: "list": pictures and targets as torchvision's detection models take them
-            (``docs/guide/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`: one of
-            them, with names of fields; :class:`fastload.Patches`: rows of patches (``docs/guide/patches.md``);
+            (``docs/guide/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`: one
+            of them, with names of fields; :class:`fastload.Patches`: rows of patches (docs/guide/patches.md);
             "stack", "pad": what these ``sizes`` say; or a callable that is given each batch (a dict by field,
             or the pair) and returns what is delivered. For packed datasets.
         masks: of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects, height,

@@ -46,7 +46,7 @@ def buckets_of(pictures: npt.NDArray[Any], sizes: Sequence[tuple[int, int]]) -> 
 
 
 class BucketSampler(KeyedSampler):
-    """``DataLoader(sampler=BucketSampler(...))``: batches of pictures of like shape (``docs/guide/samplers.md``).
+    """``DataLoader(sampler=BucketSampler(...))``: batches of pictures of like shape (docs/guide/samplers.md).
 
     Args:
         pictures: a packed dataset, whose index knows the sizes; or (n, 2) height and width of all samples.

@@ -1,4 +1,4 @@
-"""SECURITY.md and docs/project/reliability.md name tests and pages that are there; each instrument has its line."""
+"""What SECURITY.md and docs/project/reliability.md name is there; each instrument has its line."""
 
 from __future__ import annotations
 

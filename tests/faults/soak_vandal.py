@@ -1,8 +1,8 @@
 """Damage to sets and caches that only their victims use: said in words, or of no effect; then it is mended.
 
 What is written over in place below a running process is not tried: a record's checksum is compared when the
-process first reads it (docs/guide/reading.md). Files are cut or taken away below running victims, and written over
-between two starts.
+process first reads it (docs/guide/reading.md). Files are cut or taken away below running victims, and written
+over between two starts.
 """
 
 from __future__ import annotations

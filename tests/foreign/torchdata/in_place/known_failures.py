@@ -1,4 +1,4 @@
-"""Marks the tests that docs/guide/drop-in.md lists with a reason: ``known_failures.txt``, a test's name and why."""
+"""Marks what docs/guide/drop-in.md lists with a reason: ``known_failures.txt``, a test's name and why."""
 
 from __future__ import annotations
 
