@@ -41,8 +41,8 @@ class Views:
         Views(first=Compose([...]), second=Compose([...]))
         Views({"global_0": ..., "global_1": ..., "local": (8, Compose([...]))})  # and local_0 to local_7
 
-    Batches are dicts: ``batch["first"]`` has the pictures under the view of that name. docs/guide/fields.md has
-    the names where a sample has masks, boxes or further pictures.
+    Batches are dicts: ``batch["first"]`` has the pictures under the view of that name. docs/guide/fields.md
+    has the names where a sample has masks, boxes or further pictures.
 
     Args:
         views: transforms by the views' names; ``(count, transform)`` for as many views of that transform,
