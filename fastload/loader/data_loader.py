@@ -128,7 +128,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
         collate: what batches are: "list": pictures and targets as torchvision's detection models take them
             (``docs/guide/detection.md``); "detr", "yolo": as these trainers do; :class:`fastload.Detection`:
-            one of them, with names of fields; :class:`fastload.Patches`: rows of patches (docs/guide/patches.md);
+            one of them, with names of fields; :class:`fastload.Patches`: rows of patches;
             "stack", "pad": what these ``sizes`` say; or a callable that is given each batch (a dict by field,
             or the pair) and returns what is delivered. For packed datasets.
         masks: of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects, height,
