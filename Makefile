@@ -30,7 +30,8 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	$(BIN)/ruff format --check .
 	cd tests && $(BIN)/mypy --config-file ../pyproject.toml -p fastload
 	cd tests && MYPYPATH=../tools:../benchmarks:reference $(BIN)/mypy --config-file ../pyproject.toml \
-	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/draw_rooms.py ../tools/gpu_report.py \
+	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/draw_rooms.py ../tools/draw_dark.py \
+	  ../tools/gpu_report.py \
 	  ../tools/profile_training.py ../tools/train_mask_codes.py ../tools/fuzz_campaign.py ../tools/fuzz_corpus.py \
 	  ../tools/fuzz_coverage.py
 

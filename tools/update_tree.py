@@ -1,21 +1,30 @@
-"""Bring ARCHITECTURE.md's tree up to date: ``python tools/update_tree.py``.
+"""Write docs/how/tree.md, a line for each module: ``python tools/update_tree.py``.
 
-Lines of modules that are gone go; a new module gets a line with the first sentence of its own description.
-Lines that are there stay as they are, so they can be written by hand. A test compares tree and files.
+A line is the first sentence of the module's own description, so that nothing is said twice. A test compares
+the page with the files, and the folders with those that ARCHITECTURE.md describes.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "ARCHITECTURE.md"
+DOCUMENT = ROOT / "docs" / "how" / "tree.md"
+HOUSE = ROOT / "ARCHITECTURE.md"
 FOLDERS = ("csrc", "fastload", "tools")
-HEADING = "## The tree"
-WIDTH = 85  # of a description
+WIDTH = 110  # of a description
 KERNEL = re.compile(r"(_(scalar|avx2|avx512|neon|simd|sse42|arm))?\.(h|cpp)$")
+INTRODUCTION = """# The tree
+
+A line for each module: the first sentence of its own description. One of C++ stands for its header, its
+source and its kernels (`_scalar`, `_avx2`, `_avx512`, `_neon`, `_simd`, `_sse42`, `_arm`). What each folder
+is for is in `ARCHITECTURE.md`; the benchmarks are in `benchmarks/README.md`.
+
+`python tools/update_tree.py` writes this page, and a test compares it with the files.
+"""
 
 
 def module_of(path: Path) -> str:
@@ -40,16 +49,15 @@ def modules() -> dict[str, Path]:
     return found
 
 
-def described(text: str) -> dict[str, str]:
-    """The tree in ``text``: a line with the folder, then an indented line for each module."""
-    folder, lines = "", {}
-    for line in text.split(HEADING, 1)[1].split("```")[1].splitlines():
-        if line.endswith("/"):
-            folder = line
-        elif line.startswith("  "):
-            name, _, description = line.strip().partition(" ")
-            lines[folder + name] = description.strip()
-    return lines
+def folders() -> set[str]:
+    """The folders that have modules."""
+    return {name.rpartition("/")[0] for name in modules()}
+
+
+def described() -> dict[str, str]:
+    """The folders that ARCHITECTURE.md describes, in the rows of its tables."""
+    rows = re.findall(r"^\| `([\w/]+)/` \| (.+) \|$", HOUSE.read_text(encoding="utf-8"), re.MULTILINE)
+    return {folder: words for folder, words in rows if folder.split("/")[0] in FOLDERS}
 
 
 def description(path: Path) -> str:
@@ -62,35 +70,31 @@ def description(path: Path) -> str:
         lines = [line for line in text.splitlines() if not line.startswith("#!")]
         end = next((i for i, line in enumerate(lines) if not line.startswith(mark)), len(lines))
         words = " ".join(line.removeprefix(mark) for line in lines[:end])
-    words = re.sub(r":\w+:`~?\.?([^`]*)`", r"\1", words.split("\n\n")[0]).replace("``", "")
-    return re.split(r"(?<=\w)[.;](?:\s|$)", " ".join(words.split()), maxsplit=1)[0]
+    words = re.sub(r":\w+:`~?\.?([^`]*)`", r"\1", words.split("\n\n")[0]).replace("`", "")
+    words = re.split(r"(?<=[\w)\"])[.;](?:\s|$)", " ".join(words.split()), maxsplit=1)[0]
+    return re.sub(r" \([^)]*$", "", words)
 
 
 def shortened(words: str) -> str:
-    """At most WIDTH characters, cut after a word."""
-    return words if len(words) <= WIDTH else words[: WIDTH - 3].rpartition(" ")[0] + "..."
+    """At most WIDTH characters, without what stands behind a colon or in brackets, or cut after a word."""
+    if len(words) <= WIDTH:
+        return words
+    clause = re.match(rf".{{20,{WIDTH}}}(?=: | \()", words)
+    return clause[0] if clause else words[: WIDTH - 3].rpartition(" ")[0] + "..."
 
 
-def tree(old: dict[str, str]) -> str:
-    """The tree of what there is now, with the descriptions of ``old`` where it has them."""
-    lines, folder = [], ""
-    for name, path in sorted(modules().items(), key=lambda item: item[0].rpartition("/")[::2]):
-        if name.rpartition("/")[0] != folder:
-            folder = name.rpartition("/")[0]
-            lines.append(f"{folder}/")
-        words = old.get(name) or shortened(description(path))
-        lines.append(f"  {name.rpartition('/')[2]:<22} {words}")
+def page() -> str:
+    """The page as the files are now."""
+    lines = [INTRODUCTION]
+    names = sorted(modules().items(), key=lambda item: item[0].rpartition("/")[::2])
+    for folder, inside in groupby(names, key=lambda item: item[0].rpartition("/")[0]):
+        lines.append(f"## {folder}\n")
+        for name, path in inside:
+            words = re.sub(r"([*_\[\]])", r"\\\1", shortened(description(path))).replace("<", "&lt;")
+            lines.append(f"- `{name.rpartition('/')[2]}`: {words}")
+        lines.append("")
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Rewrite the tree in place."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    before, rest = text.split(HEADING, 1)
-    introduction, _, after = rest.split("```", 2)
-    new = f"{before}{HEADING}{introduction}```\n{tree(described(text))}\n```{after}"
-    DOCUMENT.write_text(new, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    main()
+    DOCUMENT.write_text(page(), encoding="utf-8")
