@@ -152,21 +152,27 @@ def _check_interpreter() -> None:
 
 
 def _check_built() -> None:
-    """Raise ImportError, with what to do, in a source folder whose extension has not been built."""
+    """Let an installed package take this one's place, if this is a source folder that was not built.
+
+    Python looks into the current folder before it looks for what is installed, so in a checkout ``import
+    fastload`` finds the sources, which have no extension. Whoever types it there means the installed package.
+
+    Raises:
+        ImportError: there is none; the message says what to do.
+    """
+    import sys
     from importlib.machinery import PathFinder
 
     if PathFinder.find_spec("fastload._C", __path__) is not None:
         return
-    from importlib.util import find_spec  # slower; knows the finders of editable installations, too
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]  # editable installations'
+    if all(finder.find_spec("fastload._C", __path__) is None for finder in finders):
+        from fastload.unbuilt import give_way
 
-    if find_spec("fastload._C") is None:
-        from fastload.unbuilt import advice
-
-        raise ImportError(advice(__path__[0]), name="fastload._C", path=__path__[0])
+        give_way(sys.modules[__name__])
 
 
 _check_interpreter()
-_check_built()
 
 if not TYPE_CHECKING:  # or type checkers would believe that every name exists
 
@@ -184,3 +190,6 @@ if not TYPE_CHECKING:  # or type checkers would believe that every name exists
     def __dir__() -> list[str]:
         """What the package has, the names that nobody has used yet among it."""
         return sorted({*globals(), *_LAZY})
+
+
+_check_built()  # last: it may put another package's names in place of all these

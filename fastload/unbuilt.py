@@ -1,11 +1,49 @@
-"""What to do where the extension ``fastload._C`` is missing: words for the ImportError."""
+"""Where the extension ``fastload._C`` is missing: the installed package in place of the sources, or advice.
+
+Either everything is the installed package's, or nothing. Its ``__init__`` runs in the module that Python made
+for the source folder, whose names, path and submodules are gone by then. The module itself stays, since
+whoever imports it, or reloads it, holds it already.
+"""
 
 from __future__ import annotations
 
 import platform
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import module_from_spec
 from pathlib import Path
+from types import ModuleType
 
-__all__ = ["advice"]
+__all__ = ["advice", "give_way"]
+
+
+def give_way(package: ModuleType) -> None:
+    """Make ``package``, a folder named fastload without an extension, the installed one. Its code ends here.
+
+    Raises:
+        ImportError: it is no source folder, or nothing is installed; see :func:`advice`.
+    """
+    is_source = (Path(package.__path__[0]).parent / "pyproject.toml").exists()
+    found = _installed() if is_source else None
+    if found is None:
+        raise ImportError(advice(package.__path__[0]), name="fastload._C", path=package.__path__[0])
+    del sys.modules[__name__]  # the one submodule of this folder
+    names = vars(package)
+    names.clear()
+    names.update(vars(module_from_spec(found)))
+    assert found.loader is not None
+    found.loader.exec_module(package)
+
+
+def _installed() -> ModuleSpec | None:
+    """The first package in the import path that has its extension."""
+    for entry in sys.path:
+        spec = PathFinder.find_spec("fastload", [entry])
+        if spec is None or spec.submodule_search_locations is None:
+            continue
+        if PathFinder.find_spec("fastload._C", list(spec.submodule_search_locations)) is not None:
+            return spec
+    return None
 
 
 def advice(package: str) -> str:
@@ -21,10 +59,10 @@ def advice(package: str) -> str:
         )
     if (folder.parent / "pyproject.toml").exists():
         return (
-            f"{folder} is fastload's source folder, and has no compiled extension (fastload._C). Python "
-            "looks into the current folder and PYTHONPATH before it looks for what is installed: start it in "
-            "another folder to import an installed fastload. To install: 'python -m pip install "
-            f"{folder.parent}'; to build the extension in the source folder: tools/build_inplace.sh."
+            f"{folder} is fastload's source folder, and has no compiled extension (fastload._C). Nor is "
+            "fastload installed for this interpreter, or it would be used in its place. To install: "
+            f"'python -m pip install {folder.parent}'; to build the extension in the source folder: "
+            "tools/build_inplace.sh."
         )
     return (
         f"{folder} has no compiled extension (fastload._C): the installation is not complete. Install it "

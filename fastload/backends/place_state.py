@@ -9,6 +9,7 @@ from typing import Any
 from torch.utils.data.dataset import IterableDataset
 
 from fastload.errors import StateError
+from fastload.extras import words
 
 __all__ = ["check_kept", "has_state", "keeps_state", "stateful_loader"]
 
@@ -29,7 +30,7 @@ def check_kept(dataset: Any, kept: Mapping[str, Any]) -> None:
     if kept and not (keeps_state(dataset) and stateful_loader() is not None):
         raise StateError(
             f"The state has that of a dataset and its workers ({', '.join(sorted(kept))}), saved with "
-            "torchdata's loader inside. Install torchdata ('pip install torchdata') to go on with it."
+            f"torchdata's loader inside. {words('torchdata', 'Going on with it')}."
         )
 
 

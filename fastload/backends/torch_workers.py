@@ -28,6 +28,7 @@ from fastload.backends.worker_processes import (
     raise_if_not_delivered,
 )
 from fastload.errors import NotDelivered, StateError
+from fastload.extras import words
 from fastload.machine.interrupts import interrupts_kept
 from fastload.prefetch.feeder import BatchKey
 from fastload.sampler import Sampler
@@ -266,7 +267,7 @@ class TorchBackend(_TorchsLoader):
         if self._loses_state:
             raise StateError(
                 f"{type(self.dataset).__name__} has its own state_dict, which torch's loader does not ask "
-                "for: a resumed run would differ. Install torchdata ('pip install torchdata')."
+                f"for: a resumed run would differ. {words('torchdata', 'Keeping it')}."
             )
         return {}
 
@@ -283,8 +284,8 @@ class StreamBackend(_TorchsLoader):
         if self._loses_state and not isinstance(dataset, IterDataPipe):
             warnings.warn(
                 f"{type(dataset).__name__} has a state_dict of its own, which torch's loader does not ask "
-                "for: resuming will read and skip what was consumed. With torchdata installed ('pip install "
-                "torchdata') the state is kept.",
+                "for: resuming will read and skip what was consumed. "
+                f"{words('torchdata', 'Keeping the state')}.",
                 stacklevel=2,
             )
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from fastload.errors import FastloadError
+from fastload.extras import need, pip_line
 
 __all__ = ["add", "run"]
 
@@ -24,7 +24,7 @@ def add(verbs: Any) -> None:
         "completion",
         help="a script for the shell that completes verbs, options and paths",
         description="Print a script that completes fastload's verbs, options and paths. It needs the package "
-        "shtab, once: pip install 'fastload[completion]', or pip install shtab.",
+        f"shtab, once: {pip_line('shtab')}.",
         epilog="\n".join(f"{shell}: {how}" for shell, how in _HOW.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -33,12 +33,9 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script."""
-    try:
-        import shtab
-    except ImportError:
-        raise FastloadError(
-            "completion scripts are made by the package shtab, which is not installed: pip install shtab."
-        ) from None
+    need("shtab", "making the script")
+    import shtab
+
     from fastload.cli.commands import build_parser
 
     parser = build_parser()

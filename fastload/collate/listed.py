@@ -9,6 +9,7 @@ import torch
 from fastload.collate.objects import image_ids, masks_of, objects_of, samples_only
 from fastload.collate.planned import Delivered
 from fastload.collate.roles import Roles
+from fastload.extras import need
 
 __all__ = ["listed"]
 
@@ -50,6 +51,7 @@ def listed(
 
 
 def _wrap(target: dict[str, Any], size: tuple[int, int]) -> None:
+    need("torchvision.tv_tensors", "Detection(tv_tensors=True)")
     from torchvision import tv_tensors  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     target["boxes"] = tv_tensors.BoundingBoxes(target["boxes"], format="XYXY", canvas_size=size)

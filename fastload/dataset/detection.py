@@ -13,6 +13,7 @@ from fastload.collate.planned import Delivered
 from fastload.collate.roles import Names, Roles
 from fastload.dataset.pictures import checked_index
 from fastload.dataset.samples import read_sample
+from fastload.extras import need
 from fastload.sample.layout import IDS, VALID
 from fastload.sample.ragged import Ragged
 from fastload.shard.tickets import deliver
@@ -82,15 +83,12 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         where these repeat or are not positive, and annotations are counted from 1.
 
         Raises:
-            ImportError: pycocotools is not installed.
+            LibraryMissing: pycocotools is not installed.
             ValueError: two samples have one image id.
         """
-        try:
-            from pycocotools.coco import COCO  # type: ignore[import-untyped,unused-ignore]
-        except ImportError as error:
-            raise ImportError(
-                f"dataset.coco needs pycocotools ({error}): pip install pycocotools."
-            ) from error
+        need("pycocotools.coco", "dataset.coco")
+        from pycocotools.coco import COCO  # type: ignore[import-untyped,unused-ignore]
+
         from fastload.dataset.coco_facts import coco_facts
 
         api = COCO()

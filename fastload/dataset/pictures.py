@@ -15,6 +15,7 @@ import torch.utils.data
 from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
+from fastload.extras import need
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.opened import as_integer
 from fastload.shard.tickets import deliver
@@ -136,7 +137,7 @@ class _Pictures(torch.utils.data.Dataset[SampleT]):
             TypeError, IndexError: no such index.
             SampleError: a record that is damaged or no picture, with its shard and key.
             ShardError: a shard is missing or cannot be read.
-            ImportError: Pillow is not installed.
+            LibraryMissing: Pillow is not installed.
         """
         if isinstance(index, slice):
             return torch.utils.data.Subset(self, range(*index.indices(len(self))))
@@ -372,11 +373,7 @@ def _transformed(pixels: Any, transform: Any) -> Any:
 
 
 def _as_pil(pixels: Any) -> Image.Image:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ImportError(
-            f"A sample of a packed dataset is a PIL picture, which needs Pillow ({error}): pip install "
-            "pillow. fastload.DataLoader reads packed datasets without it; dataset.read(i) gives the bytes."
-        ) from error
+    need("PIL.Image", "a sample (which is a PIL picture; dataset.read(i) gives its bytes)")
+    from PIL import Image
+
     return Image.fromarray(pixels)

@@ -6,7 +6,8 @@ import importlib.util
 import io
 from typing import TYPE_CHECKING
 
-from fastload.errors import DecodeError, LimitError
+from fastload.errors import DecodeError, LibraryMissing, LimitError
+from fastload.extras import words
 from fastload.shard.codecs import PILLOW_FORMATS
 
 if TYPE_CHECKING:
@@ -20,12 +21,12 @@ def require_pil(who: str) -> None:
     """Check that Pillow is there, without importing it.
 
     Raises:
-        ImportError: it is not; ``who`` needs it.
+        LibraryMissing: it is not; ``who`` needs it.
     """
     if importlib.util.find_spec("PIL") is None:
-        raise ImportError(
-            f"{who} gets PIL pictures, as in torchvision's chain, and Pillow is not installed: pip install "
-            "pillow. For tensors put fastload.transforms.ToDtype('uint8') before it."
+        missing = words("PIL", f"{who} gets PIL pictures, as in torchvision's chain, which")
+        raise LibraryMissing(
+            f"{missing}. For tensors put fastload.transforms.ToDtype('uint8') before it.", name="PIL"
         )
 
 
@@ -48,7 +49,7 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
         import numpy as np
         from PIL import Image
     except ImportError as error:
-        raise DecodeError(f"this picture needs Pillow ({error}): pip install pillow") from error
+        raise DecodeError(words("PIL", "this picture", error)) from error
     limit = Image.MAX_IMAGE_PIXELS if max_pixels is None else max_pixels
     try:
         with Image.open(io.BytesIO(data), formats=PILLOW_FORMATS) as image:

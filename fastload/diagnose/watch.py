@@ -9,10 +9,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DataLoader as TorchDataLoader
-from typing_extensions import Self
 
 from fastload.diagnose.facts import Loop, Verdict
 from fastload.diagnose.rank_limit import gathered_of, with_ranks
@@ -21,6 +20,9 @@ from fastload.diagnose.step_facts import OptimizerSteps
 from fastload.diagnose.torch_loop import Pass, listen, stop_listening
 from fastload.diagnose.usage import Meter
 from fastload.errors import StateError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = ["Diagnosis", "diagnose"]
 

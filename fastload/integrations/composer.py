@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from composer.core import Callback
-
+from fastload.extras import library_missing
 from fastload.loader.data_loader import DataLoader
+
+try:
+    from composer.core import Callback
+except ImportError as error:
+    raise library_missing("composer", "fastload.integrations.composer", error) from error
 
 __all__ = ["LoaderState"]
 

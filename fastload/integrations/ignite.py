@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fastload.extras import need
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["auto_dataloader"]
@@ -21,9 +22,10 @@ def auto_dataloader(dataset: Any, **arguments: Any) -> DataLoader[Any]:
             ``shuffle`` is True unless given; ``pin_memory`` is True unless given, if ignite's device is CUDA.
 
     Raises:
-        ImportError: ignite is not installed.
+        LibraryMissing: ignite is not installed.
         ValueError, TypeError: as :class:`fastload.DataLoader`.
     """
+    need("ignite.distributed", "fastload.integrations.ignite")
     import ignite.distributed as idist
 
     world_size = idist.get_world_size()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from fastload.extras import need
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["CaptionTokens", "data_info"]
@@ -56,14 +57,11 @@ def data_info(loader: DataLoader[Any]) -> Any:
     ``data["val"]`` with ``rank=0, world_size=1, handshake="off"``: the loop evaluates on one rank only.
 
     Raises:
-        ImportError: open_clip_train is not installed (open_clip_torch 2.30 and newer have it).
+        LibraryMissing: open_clip_train is not installed (open_clip_torch 2.30 and newer have it).
     """
-    try:
-        from open_clip_train.data import DataInfo
-    except ImportError as error:
-        raise ImportError(
-            f"fastload.integrations.open_clip needs open_clip_train ({error}): pip install open_clip_torch."
-        ) from error
+    need("open_clip_train.data", "fastload.integrations.open_clip")
+    from open_clip_train.data import DataInfo
+
     attributes: Any = loader
     attributes.num_batches = len(loader)
     attributes.num_samples = len(loader.sampler) * loader.sampler.num_replicas  # type: ignore[arg-type, attr-defined]

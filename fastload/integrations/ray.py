@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from fastload.extras import need
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["prepare_data_loader"]
@@ -24,8 +25,9 @@ def prepare_data_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
 
     Raises:
         TypeError: not a :class:`fastload.DataLoader`.
-        ImportError: Ray Train is not installed.
+        LibraryMissing: Ray Train is not installed.
     """
+    need("ray.train.torch", "fastload.integrations.ray")
     import ray.train.torch
 
     if not isinstance(loader, DataLoader):

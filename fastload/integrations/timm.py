@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from fastload.extras import need
 from fastload.integrations.torch_loader import from_torch
 from fastload.transforms.compiler import compile_plan
 
@@ -32,7 +33,7 @@ def create_loader(
         in mid-epoch use ``use_prefetcher=False`` (and ``engine={"device": ...}``).
 
     Raises:
-        ImportError: timm is not installed.
+        LibraryMissing: timm is not installed.
         TypeError: not packed data.
         ValueError: options that exclude each other.
     """
@@ -68,11 +69,9 @@ def create_loader(
 
 
 def _timm() -> Any:
-    try:
-        import timm.data
-        import timm.data.loader
-    except ImportError as error:
-        raise ImportError(f"fastload.integrations.timm needs timm ({error}): pip install timm.") from error
+    need("timm.data.loader", "fastload.integrations.timm")
+    import timm.data
+
     return timm.data
 
 

@@ -7,11 +7,10 @@ import secrets
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch.utils.data.dataloader import DataLoader as TorchDataLoader
-from typing_extensions import Self, TypeVar
 
 from fastload.backends.lanes import Lanes
 from fastload.backends.place_state import check_kept, keeps_state
@@ -37,9 +36,16 @@ from fastload.ranks.handshake import site_of_loader
 from fastload.ranks.preemption import Callbacks
 from fastload.sampler import KeyedSampler, check_position, order_name
 
-__all__ = ["DataLoader"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+    from typing_extensions import TypeVar as DefaultingTypeVar
 
-T_co = TypeVar("T_co", covariant=True, default=Any)  # or every loader would need an annotation
+    # Or every loader would need an annotation.
+    T_co = DefaultingTypeVar("T_co", covariant=True, default=Any)
+else:
+    T_co = TypeVar("T_co", covariant=True)
+
+__all__ = ["DataLoader"]
 
 
 class DataLoader(Told, TorchDataLoader[T_co]):
@@ -145,7 +151,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
 
     Raises:
         ValueError, TypeError: options out of range.
-        ImportError: backend="dali", and DALI is not installed.
+        LibraryMissing: backend="dali", and DALI is not installed.
         FormatError, ShardError: the dataset cannot be opened.
         WorldError: rank and world size contradict each other. At the first batch: they are half set, or the
             ranks cannot agree on a seed. Later: they are not those that the loader began with.

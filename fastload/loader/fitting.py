@@ -34,8 +34,8 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
 
     Raises:
         TypeError, ValueError: they do not fit the dataset.
-        ImportError: backend="dali", and DALI is not installed; Python callables want pictures, and Pillow is
-            not installed.
+        LibraryMissing: backend="dali", and DALI is not installed; Python callables want pictures, and Pillow
+            is not installed.
     """
     _check_placement(kind, plan, options)
     _check_fields(dataset if kind is Kind.PACKED else None, plan, options)

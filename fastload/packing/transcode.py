@@ -16,6 +16,7 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
+from fastload.extras import need
 from fastload.machine.threads import started_pool
 from fastload.packing.coefficients import Outcome, Tally, to_record
 from fastload.packing.ingest import Group, as_rows
@@ -23,7 +24,10 @@ from fastload.packing.names import ESCAPED
 from fastload.packing.options import PackOptions
 from fastload.shard.codecs import JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW
 
-__all__ = ["bounded", "smaller_jpeg", "transcoder"]
+__all__ = ["SMALLER", "bounded", "smaller_jpeg", "transcoder"]
+
+#: What needs Pillow here, in words.
+SMALLER = "making pictures smaller (--max-side)"
 
 Pixels = npt.NDArray[np.uint8]  # (height, width, 3)
 
@@ -147,6 +151,7 @@ class _Smaller:
     """Images above the limit are re-encoded as JPEG by Pillow; the others stay as they are."""
 
     def __init__(self, options: PackOptions) -> None:
+        need("PIL.Image", SMALLER)
         assert options.max_side is not None
         self._max_side, self._quality = options.max_side, options.quality
         self._decoder = _C.Decoder(fallback=decode_with_pil)

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError, StateError
+from fastload.extras import library_missing
 from fastload.remote.location import Location
 from fastload.remote.options import StorageOptions, unknown_options
-from fastload.remote.s3_errors import missing_library
 from fastload.remote.store import Facts, Listed
 
 __all__ = ["CloudStore"]
@@ -30,7 +30,7 @@ try:
     import obstore.exceptions
     import obstore.store
 except ImportError as error:
-    raise missing_library("gs:// or az://", error) from error
+    raise library_missing("obstore", "gs:// or az://", error) from error
 
 _VALID = datetime.timedelta(hours=12)  # of a signed address; denied ones are signed anew
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=60)}

@@ -21,10 +21,10 @@ from urllib.parse import unquote
 
 from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError
+from fastload.extras import library_missing
 from fastload.remote.location import Location
 from fastload.remote.options import StorageOptions, checked_headers, unknown_options
 from fastload.remote.reach import check_reach
-from fastload.remote.s3_errors import missing_library
 from fastload.remote.store import Facts, Listed
 
 __all__ = ["HubStore"]
@@ -33,7 +33,7 @@ try:
     import huggingface_hub
     from huggingface_hub import errors
 except ImportError as error:
-    raise missing_library("hf://", error, "hub") from error
+    raise library_missing("huggingface_hub", "hf://", error) from error
 
 _LEGAL = ("token", "endpoint", "anon")
 _ENDPOINT = "https://huggingface.co"

@@ -16,11 +16,12 @@ from urllib.parse import urlsplit
 
 from fastload._native import _C
 from fastload.errors import RemoteError, ShardError
+from fastload.extras import library_missing
 from fastload.machine.positional import read_at
 from fastload.remote.location import Location
 from fastload.remote.options import S3Options, StorageOptions
 from fastload.remote.reach import check_reach
-from fastload.remote.s3_errors import in_words, missing_library
+from fastload.remote.s3_errors import in_words
 from fastload.remote.store import Facts, Listed
 
 __all__ = ["S3Store"]
@@ -30,7 +31,7 @@ try:
     import botocore.exceptions
     import botocore.session
 except ImportError as error:
-    raise missing_library("s3://", error) from error
+    raise library_missing("botocore", "s3://", error) from error
 
 _ERRORS = (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError)
 _LARGE = 64 << 20  # files from here on are uploaded in parts

@@ -7,7 +7,7 @@ from typing import Any
 from fastload.errors import ObjectMissing, RemoteError
 from fastload.remote.location import Location
 
-__all__ = ["in_words", "missing_library"]
+__all__ = ["in_words"]
 
 _KEYS = (
     "Look at key and secret (storage_options, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the profile)."
@@ -33,11 +33,6 @@ _ADVICE = {
     "SlowDown": "The store asks for fewer requests, and did so until the attempts were used up.",
 }
 _MISSING = ("NoSuchKey", "404", "NotFound")
-
-
-def missing_library(what: str, error: ImportError, extra: str = "remote") -> RemoteError:
-    """The error where an extra is not installed."""
-    return RemoteError(f"{what} needs a library ({error}): pip install 'fastload[{extra}]'.")
 
 
 def in_words(error: Exception, location: Location, what: str) -> RemoteError:

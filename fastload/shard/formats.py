@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FastloadError, FormatError, ShardError
+from fastload.extras import library_missing
 from fastload.sample.fields import Kind
 from fastload.sample.schema import Field, Schema
 from fastload.shard.chunk import Chunk
@@ -220,6 +221,4 @@ def _module(name: str, library: str) -> Any:
     try:
         return importlib.import_module(f"fastload.shard.{name}")
     except ImportError as error:
-        raise FastloadError(
-            f"the {name} format needs {library}, which cannot be imported ({error}): pip install {library}"
-        ) from error
+        raise library_missing(library, f"the {name} format", error) from error

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from fastload.extras import need
+
 __all__ = ["ViewTail", "as_picture", "takes_generator"]
 
 
@@ -23,6 +25,7 @@ def takes_generator(function: Callable[..., Any]) -> bool:
 
 def as_picture(image: Any) -> Any:
     """A (3, height, width) uint8 tensor as a PIL picture."""
+    need("PIL.Image", "a callable in transform (it gets PIL pictures)")
     from PIL import Image
 
     return Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy()))

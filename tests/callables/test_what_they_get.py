@@ -178,6 +178,8 @@ def test_errors_of_callables_name_the_sample(folder: Path, workers: int, error: 
 
 def test_without_pillow_the_loader_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match=r"to_tensor in transform gets PIL pictures.*pip install pillow"):
+    with pytest.raises(
+        ImportError, match=r'to_tensor in transform gets PIL pictures.*pip install "fastload\[pil\]"'
+    ):
         DataLoader(folder, 4, transform=to_tensor)
     DataLoader(folder, 4, transform=T.Compose([T.ToDtype("uint8"), as_array]))

@@ -254,8 +254,8 @@ def test_a_mix_does_not_drop_its_parts_transforms(folder: Path) -> None:
 def test_without_pillow_it_says_what_to_install(
     packed: PackedDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match="pip install pillow"):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(ImportError, match=r'pip install "fastload\[pil\]"'):
         packed[0]
 
 

@@ -185,7 +185,7 @@ class Placed(Squares):
 def test_a_state_that_would_be_lost_is_an_error() -> None:
     loader = DataLoader(Placed(), batch_size=4)
     assert len(list(loader)) == 10
-    with pytest.raises(errors.StateError, match="pip install torchdata"):
+    with pytest.raises(errors.StateError, match=r'pip install "fastload\[torchdata\]"'):
         loader.state_dict()
     plain = load()
     with pytest.raises(errors.StateError, match="of a dataset and its workers"):

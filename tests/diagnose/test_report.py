@@ -151,8 +151,8 @@ def test_without_matplotlib_the_error_names_the_line_that_helps() -> None:
         "try: render(full_verdict())\nexcept ImportError as error: print(type(error).__name__, error)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.startswith("LibraryMissing the report's charts are drawn by matplotlib")
-    assert "pip install 'fastload[report]'" in run.stdout
+    assert run.stdout.startswith("LibraryMissing drawing the report's charts needs matplotlib")
+    assert 'pip install "fastload[report]"' in run.stdout
 
 
 def test_numbers_are_short_and_have_units() -> None:

@@ -122,7 +122,7 @@ def test_completion_says_what_it_needs(
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["completion", "bash"]) == 1
-    assert "pip install shtab" in capsys.readouterr().err
+    assert 'pip install "fastload[completion]"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ void Decoder::Impl::open_by_fallback() {
   if (!*fallback) {
     throw Error(ErrorKind::kDecode,
                 "this kind of " + std::string(codec_name(info.codec)) +
-                    " has no native decoder; Pillow decodes it: pip install pillow");
+                    " has no native decoder; Pillow decodes it (fastload[pil])");
   }
   RgbImage image = (*fallback)(bytes);
   const size_t size = size_t{image.width} * image.height * 3;

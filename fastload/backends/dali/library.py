@@ -7,34 +7,33 @@ import importlib.util
 from types import ModuleType
 from typing import Any
 
-__all__ = ["find_dali", "load_dali", "release_unused"]
+from fastload.errors import LibraryMissing
+from fastload.extras import words
 
-_MISSING = (
-    'backend="dali" needs NVIDIA DALI, which is not installed. Install it with: pip install "fastload[dali]" '
-    "('fastload[dali13]' for CUDA 13); it exists for 64-bit Linux. "
-    'Or use backend="native".'
-)
+__all__ = ["find_dali", "load_dali", "release_unused"]
 
 
 def find_dali() -> None:
     """Check that DALI is installed, without importing it.
 
     Raises:
-        ImportError: it is not; the message has the command that installs it.
+        LibraryMissing: it is not; the message has the command that installs it.
     """
     try:
         found = importlib.util.find_spec("nvidia.dali")
     except ModuleNotFoundError:  # not even the namespace "nvidia"
         found = None
     if found is None:
-        raise ImportError(_MISSING)
+        missing = words("nvidia.dali", 'backend="dali"')
+        more = "for CUDA 13: fastload[dali13]; it exists for 64-bit Linux"
+        raise LibraryMissing(f'{missing} ({more}). Or use backend="native".', name="nvidia.dali")
 
 
 def load_dali() -> tuple[ModuleType, ModuleType, Any]:
     """DALI's ``fn``, ``types`` and ``Pipeline``.
 
     Raises:
-        ImportError: it is not installed, or cannot be loaded.
+        LibraryMissing: it is not installed, or cannot be loaded.
     """
     find_dali()
     fn = importlib.import_module("nvidia.dali.fn")

@@ -7,7 +7,7 @@ import re
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from fastload.errors import LibraryMissing
+from fastload.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,15 +58,9 @@ _FONT = re.compile(r"font: ([^;\"']*?)([\d.]+)px [^;\"]*")
 
 
 def _matplotlib() -> Any:
-    try:
-        import matplotlib
-        import matplotlib.backends.backend_svg
-        import matplotlib.figure
-    except ImportError as error:
-        raise LibraryMissing(
-            f"the report's charts are drawn by matplotlib, which cannot be imported ({error}): "
-            "pip install 'fastload[report]', or pip install matplotlib."
-        ) from error
+    need("matplotlib.backends.backend_svg", "drawing the report's charts")
+    import matplotlib.figure
+
     return matplotlib
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.extras import words
 from fastload.machine.there import exists
 from fastload.packing.annotations.listed import read_text
 from fastload.shard.manifest import MAX_NUMBERED
@@ -54,8 +55,11 @@ def read_data_yaml(path: Path) -> DataYaml:
 def _parsed(text: str) -> Any:
     try:
         import yaml
-    except ImportError:
-        return simple_yaml(text)
+    except ImportError as missing:
+        try:
+            return simple_yaml(text)
+        except ValueError as error:
+            raise ValueError(f"{error}; {words('yaml', 'all of YAML', missing)}") from None
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
             raise ValueError(
@@ -157,11 +161,11 @@ def simple_yaml(text: str) -> dict[str, Any]:
     for number, indent, line in _lines(text):
         is_item = line.startswith("- ") or line == "-"
         if (indent or is_item) and not key:
-            raise ValueError(f"line {number} stands below no key: {line!r:.60}; install PyYAML")
+            raise ValueError(f"line {number} stands below no key: {line!r:.60}")
         if indent == 0 and not is_item:
             match = _ENTRY.fullmatch(line)
             if match is None:
-                raise ValueError(f"line {number} is no 'key: value': {line!r:.60}; install PyYAML")
+                raise ValueError(f"line {number} is no 'key: value': {line!r:.60}")
             key, column = str(_word(match[1])), -1
             found[key] = _value(match[2], number)
             continue
@@ -220,7 +224,7 @@ def _flow(text: str, number: int) -> list[Any]:
                 return done
         elif token and token != ",":
             stack[-1].append(_word(token))
-    raise ValueError(f"line {number} has a list that does not end on it: {text!r:.60}; install PyYAML")
+    raise ValueError(f"line {number} has a list that does not end on it: {text!r:.60}")
 
 
 def _word(text: str) -> Any:

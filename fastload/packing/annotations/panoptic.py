@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import PackError
+from fastload.extras import need
 from fastload.machine.there import is_dir
 from fastload.packing.annotations.coco_folders import digest_of, folder_of, png_name, split_of
 from fastload.packing.annotations.coco_index import CocoFile, Facts, first_annotation
@@ -95,6 +96,7 @@ class Segments:
     """
 
     def __init__(self, file: CocoFile, place: Path) -> None:
+        need("PIL.Image", "a panoptic set")
         self._file, self._masks = file, os.fsencode(_masks(place, file.path))
         self.facts, most = _seen(file)
         self.categories = categories_of(file)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.extras import need
 from fastload.machine.positional import read_at
 from fastload.packing.annotations.again import samples_of, source_of
 from fastload.packing.annotations.coco_folders import png_name
@@ -110,6 +111,7 @@ def png_of(data: Callable[[str], bytes], value: Callable[[str], Any]) -> bytes:
     """
     from io import BytesIO
 
+    need("PIL.Image", "a panoptic set")
     from PIL import Image as pillow
 
     with pillow.open(BytesIO(data("panoptic")), formats=PILLOW_FORMATS) as picture:

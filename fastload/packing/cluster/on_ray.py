@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from fastload.errors import FastloadError, PackError
+from fastload.extras import need
 from fastload.packing.shard_job import BadFiles
 
 __all__ = ["LOCAL", "RayCluster"]
@@ -30,14 +31,13 @@ class RayCluster:
         at_once: tasks at a time; None: as many as there are CPUs.
 
     Raises:
-        PackError: Ray is not installed, or there is no cluster at the address.
+        LibraryMissing: Ray is not installed.
     """
 
     def __init__(self, address: str, at_once: int | None = None) -> None:
-        try:
-            import ray
-        except ImportError:
-            raise PackError("--ray needs Ray, which is not installed: pip install 'fastload[ray]'.") from None
+        need("ray", "--ray")
+        import ray
+
         self._ray: Any = ray
         self._address, self._at_once, self._mine = address, at_once, False
 

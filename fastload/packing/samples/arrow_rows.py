@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastload.errors import PackError
+from fastload.extras import need
 from fastload.packing.samples.object_checks import format_of_boxes
 from fastload.packing.samples.object_columns import OBJECTS, ObjectColumns
 from fastload.packing.samples.table_file import TableFile
@@ -189,10 +190,9 @@ def _is_bytes(kind: Any) -> bool:
 
 
 def _parquet(opened: Any, buffer: int = 0) -> Any:
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise PackError(f"Parquet needs pyarrow's parquet module ({error}): pip install pyarrow") from error
+    need("pyarrow.parquet", "Parquet")
+    import pyarrow.parquet as parquet
+
     # Buffering ahead, pyarrow's default, would hold the whole row group; RangeFile reads ahead.
     return parquet.ParquetFile(opened, buffer_size=buffer, pre_buffer=False)
 

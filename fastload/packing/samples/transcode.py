@@ -19,11 +19,12 @@ from fastload._native import _C
 from fastload.dataset.decoding import wanted_format
 from fastload.dataset.pil import decode_with_pil
 from fastload.errors import FastloadError
+from fastload.extras import need
 from fastload.packing.coefficients import to_record
 from fastload.packing.options import PackOptions
 from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import Picture, raw_picture
-from fastload.packing.transcode import bounded, smaller_jpeg
+from fastload.packing.transcode import SMALLER, bounded, smaller_jpeg
 from fastload.sample.fields import Boxes, Image, Keypoints, Kind, Mask, Polygons
 from fastload.sample.outlines import decode_mixed, decode_rle, encode_mixed, encode_rle
 from fastload.sample.schema import Schema
@@ -46,6 +47,12 @@ class Transcoder:
 
     schema: Schema
     options: PackOptions
+
+    def __post_init__(self) -> None:
+        if self.options.raw or self.options.max_side is None:
+            return
+        if any(isinstance(field.kind, Image) and field.kind.bits == 8 for field in self.schema):
+            need("PIL.Image", SMALLER)
 
     def values(self, values: list[Picture | bytes]) -> list[Picture | bytes]:
         """The values, changed.

@@ -1,0 +1,69 @@
+"""Libraries that only some jobs need: the extra that brings each, and the words where it is not installed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from fastload.errors import LibraryMissing
+
+__all__ = ["LIBRARIES", "library_missing", "need", "pip_line", "words"]
+
+#: Each library by the name that it is imported by: what it is called, and the extra of pyproject.toml.
+LIBRARIES = {
+    "PIL": ("Pillow", "pil"),
+    "botocore": ("botocore", "remote"),
+    "composer": ("Composer", "composer"),
+    "huggingface_hub": ("huggingface_hub", "hub"),
+    "ignite": ("PyTorch-Ignite", "ignite"),
+    "matplotlib": ("matplotlib", "report"),
+    "nvidia": ("NVIDIA DALI", "dali"),
+    "obstore": ("obstore", "remote"),
+    "open_clip_train": ("OpenCLIP", "openclip"),
+    "pycocotools": ("pycocotools", "coco"),
+    "ray": ("Ray", "ray"),
+    "shtab": ("shtab", "completion"),
+    "timm": ("timm", "timm"),
+    "torchdata": ("torchdata", "torchdata"),
+    "torchvision": ("torchvision", "torchvision"),
+    "yaml": ("PyYAML", "yaml"),
+}
+
+
+def pip_line(module: str) -> str:
+    """The command that brings a library.
+
+    Args:
+        module: by which it is imported, or one inside of it.
+    """
+    top = module.partition(".")[0]
+    return f'pip install "fastload[{LIBRARIES[top][1]}]"' if top in LIBRARIES else f"pip install {top}"
+
+
+def words(module: str, what: str, error: ImportError | None = None) -> str:
+    """That ``what`` needs a library, and how to get it.
+
+    Args:
+        module: as of :func:`pip_line`.
+        what: begins the sentence.
+        error: of its import; None: it is not there.
+    """
+    name = LIBRARIES.get(module.partition(".")[0], (module,))[0]
+    why = "is not installed" if error is None else f"cannot be imported ({error})"
+    return f"{what} needs {name}, which {why}: {pip_line(module)}"
+
+
+def library_missing(module: str, what: str, error: ImportError | None = None) -> LibraryMissing:
+    """The error with these :func:`words`."""
+    return LibraryMissing(f"{words(module, what, error)}.", name=module)
+
+
+def need(module: str, what: str) -> None:
+    """Import a library, or say how to get it.
+
+    Raises:
+        LibraryMissing: it cannot be imported.
+    """
+    try:
+        import_module(module)
+    except ImportError as error:
+        raise library_missing(module, what, error) from error
