@@ -9,7 +9,7 @@ ALONGSIDE := FASTLOAD_TEST_INSTALLED=1 OMP_NUM_THREADS=1 $(REQUIRED)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz fuzz-campaign faults soak py-test pack-test bench-test foreign foreign-test bench gpu clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz fuzz-campaign faults soak py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -34,6 +34,7 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	  ../tools/gpu_report.py \
 	  ../tools/profile_training.py ../tools/train_mask_codes.py ../tools/fuzz_campaign.py ../tools/fuzz_corpus.py \
 	  ../tools/fuzz_coverage.py
+	cd tests && MYPYPATH=../tools:../tools/site $(BIN)/mypy --config-file ../pyproject.toml ../tools/site/*.py
 
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
 	@PATH="$(BIN):$$PATH" tools/sanitize.sh tests
@@ -76,15 +77,15 @@ frameworks: bench-test
 	@$(MAKE) --no-print-directory foreign-test
 
 # From tests/, so that "import fastload" finds the installed package and not the source folder.
-py-test:  ## pytest on the installed package, but for packing, stores, ranks, fault instruments, the doctor and the benchmarks
+py-test:  ## pytest on the installed package, but for packing, stores, ranks, fault instruments, the doctor, the benchmarks and the documentation
 	cd tests && $(ALONGSIDE) $(BIN)/pytest \
-	  --ignore=benchmarks --ignore=diagnose --ignore=faults --ignore=pack --ignore=ranks --ignore=remote
+	  --ignore=benchmarks --ignore=diagnose --ignore=docs --ignore=faults --ignore=pack --ignore=ranks --ignore=remote
 
 pack-test:  ## the same for packing, stores, ranks and fault instruments, which wait for disks, servers and each other
 	cd tests && $(ALONGSIDE) $(BIN)/pytest pack remote ranks faults
 
-bench-test:  ## the same for what measures: the benchmarks, each once in its smallest form, and the doctor
-	cd tests && $(ALONGSIDE) $(BIN)/pytest benchmarks diagnose
+bench-test:  ## the same for what measures (the benchmarks, each once in its smallest form, and the doctor) and the documentation
+	cd tests && $(ALONGSIDE) $(BIN)/pytest benchmarks diagnose docs
 
 foreign:  ## the tests of one framework in an environment of its own: make foreign NAME=ray (without NAME: which)
 	@if [ -z "$(NAME)" ]; then tests/foreign/run.sh --list; else PYTHON=$(BIN)/python tests/foreign/run.sh $(NAME); fi
@@ -93,6 +94,12 @@ foreign:  ## the tests of one framework in an environment of its own: make forei
 foreign-test:  ## the same for the quick ones, on the installed package
 	@printf '%s -q\n' lightning torchvision timm accelerate ignite torchmetrics tensorboard 'openclip -k test_clip' \
 	  'transformers -k test_detr' | FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python xargs -P 2 -L 1 tests/foreign/run.sh
+
+docs:  ## the site into build/site, tutorials executed (after "make setup")
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve:  ## the site at http://127.0.0.1:8000, built anew as pages are written; tutorials are not executed
+	EXECUTE=0 NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --no-strict --livereload
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"

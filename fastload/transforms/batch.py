@@ -195,9 +195,9 @@ class ColorJitter:
 
     Args:
         brightness, contrast, saturation: the factor is uniform in [max(0, 1 - x), 1 + x], or in (least,
-        greatest). hue: the shift, in turns of the colour circle, is uniform in [-x, x], or in (least,
-        greatest); within
-            [-0.5, 0.5].
+            greatest).
+        hue: the shift, in turns of the colour circle, is uniform in [-x, x], or in (least, greatest);
+            within [-0.5, 0.5].
 
     Raises:
         TypeError, ValueError: an argument outside its range.

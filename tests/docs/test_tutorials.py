@@ -1,0 +1,49 @@
+"""Tutorials run as plain Python in the world of the pages; as notebooks they become pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tutorials
+from blocks import ROOT, Block
+from page_run import as_main, run_python
+
+FILES = sorted((ROOT / "docs" / "tutorials").glob("*.py"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_it_runs(file: Path, workplace: Path) -> None:
+    with as_main(file) as module:
+        run_python(Block(1, "python", file.read_text(encoding="utf-8")), file, module)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_it_begins_with_its_title(file: Path) -> None:
+    assert tutorials.read(file).cells[0].source.startswith("# ")
+
+
+def test_cells_become_a_page(tmp_path: Path) -> None:
+    file = tmp_path / "lesson.py"
+    file.write_text(
+        '# %% [markdown]\n# # Title\n#\n# Words.\n\n# %% tags=["hide"]\nx = 41\n\n# %%\nprint("said")\nx + 1'
+    )
+    notebook = tutorials.read(file)
+    tutorials.execute(notebook, tmp_path)
+    page, pictures = tutorials.page_of(notebook, "lesson")
+    title, hint, *rest = page.split("\n\n")
+    assert (title, pictures) == ("# Title", {})
+    assert "(lesson.ipynb)" in hint
+    assert rest == [
+        "Words.",
+        '```python\nprint("said")\nx + 1\n```',
+        "```{ .text .output }\nsaid\n```",
+        "```{ .text .output }\n42\n```\n",
+    ]
+
+
+def test_a_picture_is_a_file() -> None:
+    pictures: dict[str, bytes] = {}
+    shown = tutorials.shown({"data": {"image/png": "aGk=", "text/plain": "x"}}, "lesson", pictures)
+    assert shown == "![What the cell draws](lesson-1.png){ .output }"
+    assert pictures == {"lesson-1.png": b"hi"}
