@@ -174,6 +174,7 @@ install_fastload() {
     return
   fi
   rm -f "$venv/installed"
+  [ "$mode" != test ] || extras+=(docs)
   # NVIDIA's wheels (0.5 GB) are for this machine type; their CPU decoder needs no GPU.
   [ "$mode" != test ] || [ "$(uname -m)" != x86_64 ] || extras+=(dali)
   say "installing the build tools (scikit-build-core, nanobind, cmake, ninja)"
