@@ -77,7 +77,7 @@ has_module() { "$PYTHON" -c "import $1" > /dev/null 2>&1; }
 
 check_tools() {
   local missing=() module
-  command -v g++ > /dev/null || missing+=("g++ 10 or newer")
+  command -v g++ > /dev/null || missing+=("g++ 11 or newer")
   command -v cmake > /dev/null || missing+=("cmake 3.20 or newer (a program, or the wheel 'cmake')")
   command -v ninja > /dev/null || missing+=("ninja (a program, or the wheel 'ninja')")
   for module in nanobind numpy lmdb pyarrow h5py rich PIL pytest hypothesis pytest_timeout psutil; do

@@ -1,5 +1,6 @@
 #include "gil.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -17,12 +18,15 @@ namespace {
 constexpr int kLook = 1000;  // microseconds
 constexpr int kLooks = 100;  // between atexit's last function and finalization
 
+// Every Python has it, but the stable ABI only from 3.13 on, and before that it had another name.
 bool is_finalizing() noexcept {
-#if PY_VERSION_HEX >= 0x030D0000
-  return Py_IsFinalizing() != 0;
-#else
-  return _Py_IsFinalizing() != 0;
-#endif
+  using Function = int (*)();
+  static const auto function = [] {
+    void* found = ::dlsym(RTLD_DEFAULT, "Py_IsFinalizing");
+    return reinterpret_cast<Function>(found != nullptr ? found
+                                                       : ::dlsym(RTLD_DEFAULT, "_Py_IsFinalizing"));
+  }();
+  return function() != 0;
 }
 
 [[noreturn]] void wait_for_ever() noexcept {

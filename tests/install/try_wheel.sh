@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# From "pip install" to the first batch, with a clock, on a bare Debian: no compiler, no headers, no image libraries.
+#   tests/install/try_wheel.sh FOLDER [PYTHON [ROOT]]
+# FOLDER has wheels of fastload, of which pip takes the one that fits PYTHON (python3). ROOT is the folder of a Debian
+# (debootstrap), which is entered by chroot; without it the system is this one, a container. torch is installed before
+# the clock starts. pip is set up by its own variables (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL, ...); TORCH=torch==2.13.0
+# names another version. Fails where the first batch comes later than 60 seconds after the command.
+set -euo pipefail
+
+folder=$(cd "${1:?usage: tests/install/try_wheel.sh FOLDER [PYTHON [ROOT]]}" && pwd)
+python=${2:-python3}
+here=$(cd "$(dirname "$0")" && pwd)
+most=60
+
+say() { printf '[install] %s\n' "$*"; }
+die() { printf '[install] %s\n' "$*" >&2; exit 1; }
+
+if [ -n "${3:-}" ]; then
+  inside=$(mktemp -d "$3/tmp/fastload-install-XXXXXX")
+  trap 'rm -rf "$inside"' EXIT
+  cp "$folder"/fastload-*.whl "$here/try_wheel.sh" "$here/first_batch.py" "$inside/"
+  chroot "$3" /usr/bin/env HOME=/tmp "/tmp/${inside##*/}/try_wheel.sh" "/tmp/${inside##*/}" "$python"
+  exit
+fi
+
+check_bare() {
+  local program
+  for program in cc gcc g++ clang; do
+    ! command -v $program > /dev/null || die "This is no bare system: it has $program."
+  done
+  ! ls /usr/include/jpeglib.h /usr/include/png.h /usr/lib/*/libjpeg.so* > /dev/null 2>&1 ||
+    die "This is no bare system: it has libjpeg or headers."
+}
+
+seconds() { awk -v from="$1" 'BEGIN { getline now < "/proc/uptime"; split(now, word); printf "%.1f", word[1] - from }'; }
+uptime_now() { cut -d' ' -f1 /proc/uptime; }
+
+check_bare
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+"$python" -m venv venv
+pip() { venv/bin/python -m pip --disable-pip-version-check -q "$@"; }
+pip install "${TORCH:-torch}"
+pip download --no-index --no-deps --find-links "$folder" -d chosen fastload
+wheel=$(echo chosen/*.whl)
+
+start=$(uptime_now)
+pip install "$wheel"
+installed=$(seconds "$start")
+venv/bin/fastload --version
+venv/bin/python "$here/first_batch.py" pictures
+venv/bin/fastload pack pictures packed --format arrow > pack.log || { cat pack.log; exit 1; }
+venv/bin/python "$here/first_batch.py" batch packed
+total=$(seconds "$start")
+
+. /etc/os-release
+say "$PRETTY_NAME, $(venv/bin/python --version), ${wheel##*/}: installed in $installed s, first batch after $total s"
+awk -v total="$total" -v most=$most 'BEGIN { exit !(total <= most) }' || die "The first batch took more than $most s."

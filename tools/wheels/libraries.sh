@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Builds what a wheel has inside itself, as static libraries, and puts curl's headers beside them (libcurl is
+# opened at run time):
+#   tools/wheels/libraries.sh PREFIX [FOLDER]
+# FOLDER has tarballs that were fetched before; what is missing there is fetched into it. CC is the compiler.
+# x86-64 needs nasm. CMAKE_PREFIX_PATH=PREFIX then makes the build of fastload take them.
+set -euo pipefail
+
+prefix=${1:?usage: tools/wheels/libraries.sh PREFIX [FOLDER]}
+mkdir -p "$prefix" "${2:-$prefix/tarballs}"
+prefix=$(cd "$prefix" && pwd)
+tarballs=$(cd "${2:-$prefix/tarballs}" && pwd)
+licenses=$(cd "$(dirname "$0")/../../packaging/licenses" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export CFLAGS="-fPIC -fvisibility=hidden ${CFLAGS:-}"
+
+say() { printf '[libraries] %s\n' "$*"; }
+die() { printf '[libraries] %s\n' "$*" >&2; exit 1; }
+
+# A tarball's name, its SHA-256, and where to fetch it; Debian's archive keeps files by their SHA-1 for good.
+sources() {
+  cat << 'TABLE'
+zlib-1.3.2 7b6903eb019983987b7112eccf90f1703f1c6c0e0cede36564bf611d19ca579d
+  https://deb.debian.org/debian/pool/main/z/zlib/zlib_1.3.dfsg+really1.3.2.orig.tar.gz
+  https://snapshot.debian.org/file/4db0dac92273fb295e6064d9be076e124f6c71bd
+libjpeg-turbo-3.1.3 3a13a5ba767dc8264bc40b185e41368a80d5d5f945944d1dbaa4b2fb0099f4e5
+  https://github.com/libjpeg-turbo/libjpeg-turbo/archive/refs/tags/3.1.3.tar.gz
+  https://snapshot.debian.org/file/b728173b706cb23f7f79148c16beb6c79d04eada
+libpng-1.6.58 a9d4df463d36a6e5f9c29bd6f4967312d17e996c1854f3511f833924eb1993cf
+  https://github.com/pnggroup/libpng/archive/refs/tags/v1.6.58.tar.gz
+  https://snapshot.debian.org/file/f5a36371029ba4ec1bae7dd02f30b131356facfd
+libwebp-1.6.0 e4ab7009bf0629fd11982d4c2aa83964cf244cffba7347ecd39019a9e38c4564
+  https://storage.googleapis.com/downloads.webmproject.org/releases/webp/libwebp-1.6.0.tar.gz
+  https://snapshot.debian.org/file/c65babfd749817e6d0f8233d653f8a85e4220b48
+curl-8.21.0 d9b327997999045a24cda50f3983e69e51c516bd8be6ef9842fc7f99135e33bb
+  https://curl.se/download/curl-8.21.0.tar.gz
+  https://snapshot.debian.org/file/c4a973118684745cb03c38987d131ccbce9e7ab1
+TABLE
+}
+
+is_right() { [ -f "$1" ] && [ "$(sha256sum < "$1")" = "$2  -" ]; } # file sha256
+
+fetch() { # name sha256 url...
+  local name=$1 sha256=$2 file=$tarballs/$1.tar.gz url
+  shift 2
+  is_right "$file" "$sha256" && return
+  for url in "$@"; do
+    say "fetching $url"
+    curl -sSfL --retry 3 -o "$file" "$url" && is_right "$file" "$sha256" && return
+    say "$url is not there, or is not the file with SHA-256 $sha256"
+  done
+  die "$name could not be fetched. Put it into $tarballs as $name.tar.gz."
+}
+
+# Unpacks NAME into $work/NAME; its licences must be those that wheels carry.
+unpack() { # name "licence in it"...
+  local name=$1 part=${1%-*} text
+  mkdir "$work/$name"
+  tar -xzf "$tarballs/$name.tar.gz" -C "$work/$name" --strip-components=1
+  shift
+  for text in "$@"; do
+    cmp "$work/$name/$text" "$licenses/$part/$text" ||
+      die "$name has another $text than packaging/licenses/$part: copy it there, read it and commit it."
+  done
+}
+
+logged() { # command...
+  "$@" > "$work/log" 2>&1 || { cat "$work/log" >&2; die "this failed: $*"; }
+}
+
+with_cmake() { # name option...
+  local source=$work/$1
+  shift
+  logged cmake -S "$source" -B "$source/build" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
+    -DCMAKE_INSTALL_PREFIX="$prefix" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_PREFIX_PATH="$prefix" "$@"
+  logged cmake --build "$source/build" --parallel "$(nproc)"
+  logged cmake --install "$source/build"
+}
+
+library() { # what each of them is built with
+  say "building $1"
+  case $1 in
+    zlib-*)
+      unpack "$1" LICENSE
+      (
+        cd "$work/$1" # -O3 and what CMake gives to the others
+        CFLAGS="-O3 -DNDEBUG $CFLAGS" logged ./configure --static --prefix="$prefix"
+        logged make -j "$(nproc)" install
+      )
+      ;;
+    libjpeg-turbo-*) # REQUIRE_SIMD: without nasm it would be built, and be slow
+      unpack "$1" LICENSE.md README.ijg
+      with_cmake "$1" -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF -DREQUIRE_SIMD=ON
+      ;;
+    libpng-*)
+      unpack "$1" LICENSE
+      with_cmake "$1" -DPNG_SHARED=OFF -DPNG_TESTS=OFF -DPNG_TOOLS=OFF
+      ;;
+    libwebp-*)
+      unpack "$1" COPYING PATENTS
+      with_cmake "$1" -DWEBP_BUILD_{ANIM_UTILS,CWEBP,DWEBP,GIF2WEBP,IMG2WEBP,VWEBP,WEBPINFO,LIBWEBPMUX,WEBPMUX,EXTRAS}=OFF
+      ;;
+    curl-*)
+      unpack "$1"
+      mkdir -p "$prefix/include"
+      cp -r "$work/$1/include/curl" "$prefix/include/"
+      ;;
+    *) die "no rule for $1" ;;
+  esac
+}
+
+while read -r -a row; do
+  fetch "${row[@]}"
+  library "${row[0]}" < /dev/null
+done < <(sources | sed -e ':a' -e 'N' -e '$!ba' -e 's/\n  / /g')
+say "$prefix has: $(cd "$prefix/lib" && echo ./*.a)"
