@@ -73,7 +73,7 @@ install_system_packages() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${apt[@]}" > /dev/null
   find_missing
   [ ${#apt[@]} = 0 ] || die "Still missing after the installation: ${apt[*]}" \
-    "g++ 10 or newer is needed; this one is: $(g++ -dumpfullversion 2>/dev/null || echo absent)"
+    "g++ 11 or newer is needed; this one is: $(g++ -dumpfullversion 2>/dev/null || echo absent)"
 }
 
 has_libfuzzer() {
@@ -178,7 +178,7 @@ install_fastload() {
   # NVIDIA's wheels (0.5 GB) are for this machine type; their CPU decoder needs no GPU.
   [ "$mode" != test ] || [ "$(uname -m)" != x86_64 ] || extras+=(dali)
   say "installing the build tools (scikit-build-core, nanobind, cmake, ninja)"
-  pip install -q "scikit-build-core>=0.10" "nanobind>=2.4" "cmake>=3.20" ninja
+  pip install -q "scikit-build-core>=0.11" "nanobind>=2.4" "cmake>=3.26" ninja
   say "compiling fastload, and meanwhile installing what it needs; this takes a few minutes"
   rm -rf "$wheels"
   compile_fastload &

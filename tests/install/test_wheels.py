@@ -1,4 +1,5 @@
-"""What wheels are built of and for: cibuildwheel's settings, the libraries' sources, the workflow, a built wheel."""
+"""What packages are built of and for: cibuildwheel's settings, the libraries' sources, the workflow, conda's
+recipe, and the wheel that make setup built."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ except ModuleNotFoundError:  # Python 3.10
 ROOT = Path(__file__).resolve().parents[2]
 LICENSES = ROOT / "packaging" / "licenses"
 PYTHON = "Programming Language :: Python :: 3."
+IN_CONDA = {"torch": "pytorch", "lmdb": "python-lmdb"}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,8 @@ def sources() -> dict[str, tuple[str, list[str]]]:
 
 def test_every_python_of_the_classifiers_has_a_wheel(pyproject: dict[str, Any]) -> None:
     project = pyproject["project"]
-    minors = sorted(int(line.removeprefix(PYTHON)) for line in project["classifiers"] if line.startswith(PYTHON))
+    lines = [line for line in project["classifiers"] if line.startswith(PYTHON)]
+    minors = sorted(int(line.removeprefix(PYTHON)) for line in lines)
     stable = int(pyproject["tool"]["scikit-build"]["wheel"]["py-api"].removeprefix("cp3"))
     assert minors == list(range(minors[0], minors[-1] + 1))
     assert project["requires-python"] == f">=3.{minors[0]}"
@@ -72,6 +75,17 @@ def test_actions_are_pinned_and_install_tests_have_every_wheel(pyproject: dict[s
     assert {"debian:12", "debian:13"} <= set(tried["image"])
 
 
+def test_the_conda_recipe_has_the_same_requirements(pyproject: dict[str, Any]) -> None:
+    recipe = yaml.safe_load((ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8"))
+    project = pyproject["project"]
+    assert recipe["context"]["version"] == project["version"]
+    split = (re.fullmatch(r"([\w-]+)(.*)", line) for line in project["dependencies"])
+    needed = {f"{IN_CONDA.get(match[1], match[1])} {match[2]}" for match in split if match}
+    assert set(recipe["requirements"]["run"]) == needed | {"python", "libcurl"}
+    host = {re.sub("([<>=].*)", r" \1", line) for line in pyproject["build-system"]["requires"]}
+    assert host <= set(recipe["requirements"]["host"])
+
+
 def built_wheel() -> Path:
     wheels = sorted((ROOT / "build" / "wheel").glob("fastload-*.whl"))
     if not wheels:
@@ -98,9 +112,8 @@ def test_the_extension_shows_nothing_of_its_libraries() -> None:
     spec = importlib.util.find_spec("fastload._C")
     assert spec is not None
     assert spec.origin is not None
-    listed = subprocess.run(
-        ["nm", "--dynamic", "--defined-only", "--format=posix", spec.origin], check=True, capture_output=True, text=True
-    ).stdout
+    nm = ["nm", "--dynamic", "--defined-only", "--format=posix", spec.origin]
+    listed = subprocess.run(nm, check=True, capture_output=True, text=True).stdout
     exported = {line.split()[0] for line in listed.splitlines()}
     assert "PyInit__C" in exported
     foreign = re.compile(r"(jpeg|jinit|jsimd|png|Web[PR]|VP8|inflate|deflate|crc32|adler32|tsl)")
