@@ -129,7 +129,7 @@ install_torch() {
 # ---- fastload itself --------------------------------------------------------------------------
 
 source_hash() { # of all that goes into the package, and of how it is built
-  { find csrc fastload CMakeLists.txt pyproject.toml tools/setup.sh -type f \
+  { find csrc fastload packaging/licenses CMakeLists.txt pyproject.toml tools/setup.sh -type f \
       ! -name '*.so' ! -name '*.pyc' ! -name '_C.pyi' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
     "$venv/bin/python" -c 'import sys; print(sys.version)'
   } | sha256sum | cut -d' ' -f1
