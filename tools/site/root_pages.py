@@ -1,4 +1,4 @@
-"""Files of the project's root that are pages of the site, too, with their links as they are there."""
+"""Files of the project's root that are pages of the site, too: pages that they name become links there."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ PAGES = {
     "SECURITY.md": "project/security.md",
     "benchmarks/README.md": "project/benchmarks.md",
 }
+NAMED = re.compile(r"(?<![\w/`\[])(?<!\]\()docs/[\w/-]+\.md\b(?![`\]])")
+FENCED = re.compile(r"(```.*?^```$)", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(?P<text>\[[^\]]*\])\((?P<target>[^)\s#]*)(?P<anchor>#[^)\s]*)?\)")
 
 
 def page_of(file: str, root: Path) -> str:
     """The page's text."""
-    text = (root / file).read_text(encoding="utf-8")
-    return LINK.sub(lambda link: moved(link, file), text)
+    parts = FENCED.split((root / file).read_text(encoding="utf-8"))
+    for number in range(0, len(parts), 2):  # what is not code
+        linked = NAMED.sub(
+            lambda name: f"[{name[0]}]({posixpath.relpath(name[0], posixpath.dirname(file))})", parts[number]
+        )
+        parts[number] = LINK.sub(lambda link: moved(link, file), linked)
+    return "".join(parts)
 
 
 def moved(link: re.Match[str], file: str) -> str:
