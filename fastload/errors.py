@@ -73,11 +73,17 @@ class LimitError(DecodeError):
 
 
 class SampleError(FastloadError):
-    """A sample could not be produced; the message names shard, key and sample id, the cause says why."""
+    """A sample could not be produced; the message names shard, key and sample id, the cause says why.
 
-    sample: int = -1  # sample id
-    key: str = ""  # path in the source folder
-    shard: str = ""  # path of the shard file
+    Attributes:
+        sample: sample id.
+        key: path in the source folder.
+        shard: path of the shard file.
+    """
+
+    sample: int = -1
+    key: str = ""
+    shard: str = ""
 
 
 class NotDelivered(FastloadError, RuntimeError):

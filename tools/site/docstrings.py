@@ -28,10 +28,13 @@ class Docstrings(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, loader: griffe.GriffeLoader, **kwargs: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = as_markdown(obj.docstring.value)
+        if isinstance(obj, griffe.Attribute) and str(obj.value).startswith("optional("):
+            obj.value = str(obj.value)[len("optional(") : -1]  # fastload.sample.kind.optional: the default
 
 
 def as_markdown(text: str) -> str:
     """A docstring's text with links, code and lists of arguments as Markdown has them."""
+    text = re.sub(r"::$", ":", text, flags=re.MULTILINE)
     text = EXAMPLE.sub(lambda found: f"\n\n```python\n{textwrap.dedent(found['code'])}\n```\n", text)
     text = PAGE.sub(lambda found: f"[{title_of(found['page'])}](../{found['page']})", text)
     text = ROLE.sub(reference, text)

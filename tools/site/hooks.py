@@ -24,7 +24,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 WORLD = Path(__file__).with_name("world.py")
 COMMAND_LINE = "reference/command-line.md"
-NUMBERS = re.compile(r"<td(?P<style>[^>]*)>(?=[-+\d][^<]{0,24}</td>)")
+CELL = re.compile(r"<td(?P<style>[^>]*)>(?P<inside>.*?)</td>", re.DOTALL)
+NUMBER = re.compile(r"[-+\d].{0,24}")
+LONG = 60  # characters of a cell that is given room
 
 _texts: dict[str, str] = {}  # the Markdown of each page, by its file
 _pages: list[Page] = []  # in the navigation's order
@@ -68,8 +70,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Numbers and their spread stay on one line of a table."""
-    return NUMBERS.sub(r'<td class="number"\g<style>>', html)
+    """Tells the style sheet which cells of tables are numbers with their spread, and which are prose."""
+    return CELL.sub(classed, html)
+
+
+def classed(cell: re.Match[str]) -> str:
+    """A cell of a table with its class."""
+    text = re.sub(r"<[^>]+>", "", cell["inside"])
+    name = "number" if NUMBER.fullmatch(text) else "long" if len(text) > LONG else ""
+    return f'<td class="{name}"{cell["style"]}>{cell["inside"]}</td>' if name else cell[0]
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:
