@@ -26,7 +26,8 @@ def test_it_begins_with_its_title(file: Path) -> None:
 def test_cells_become_a_page(tmp_path: Path) -> None:
     file = tmp_path / "lesson.py"
     file.write_text(
-        '# %% [markdown]\n# # Title\n#\n# Words.\n\n# %% tags=["hide"]\nx = 41\n\n# %%\nprint("said")\nx + 1'
+        '# %% [markdown]\n# # Title\n#\n# Words.\n\n# %% tags=["hide"]\nx = 41\n\n'
+        '# %%\nprint("said", __import__("os").path.abspath("here"))\nx + 1\n'
     )
     notebook = tutorials.read(file)
     tutorials.execute(notebook, tmp_path)
@@ -36,14 +37,24 @@ def test_cells_become_a_page(tmp_path: Path) -> None:
     assert "(lesson.ipynb)" in hint
     assert rest == [
         "Words.",
-        '```python\nprint("said")\nx + 1\n```',
-        "```{ .text .output }\nsaid\n```",
-        "```{ .text .output }\n42\n```\n",
+        '```python\nprint("said", __import__("os").path.abspath("here"))\nx + 1\n```',
+        "```{ .text .output }\nsaid here\n42\n```\n",
     ]
 
 
 def test_a_picture_is_a_file() -> None:
     pictures: dict[str, bytes] = {}
-    shown = tutorials.shown({"data": {"image/png": "aGk=", "text/plain": "x"}}, "lesson", pictures)
-    assert shown == "![What the cell draws](lesson-1.png){ .output }"
-    assert pictures == {"lesson-1.png": b"hi"}
+    outputs = [
+        {"text": "a\n"},
+        {"data": {"image/png": "aGk=", "text/plain": "x"}},
+        {"data": {"image/svg+xml": "<svg/>"}},
+        {"text": "\x1b[31mb\x1b[0m\n"},
+        {"data": {"text/plain": "c"}},
+    ]
+    assert tutorials.shown(outputs, "lesson", pictures) == [
+        "```{ .text .output }\na\n```",
+        "![What the cell draws](lesson-1.png){ .output }",
+        "![What the cell draws](lesson-2.svg){ .output }",
+        "```{ .text .output }\nb\nc\n```",
+    ]
+    assert pictures == {"lesson-1.png": b"hi", "lesson-2.svg": b"<svg/>"}

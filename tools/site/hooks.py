@@ -26,7 +26,7 @@ WORLD = Path(__file__).with_name("world.py")
 COMMAND_LINE = "reference/command-line.md"
 CELL = re.compile(r"<td(?P<style>[^>]*)>(?P<inside>.*?)</td>", re.DOTALL)
 NUMBER = re.compile(r"[-+\d].{0,24}")
-LONG = 60  # characters of a cell that is given room
+LONG, WORDS = 60, 20  # characters of a cell that is given much room, and some
 
 _texts: dict[str, str] = {}  # the Markdown of each page, by its file
 _pages: list[Page] = []  # in the navigation's order
@@ -77,8 +77,13 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 def classed(cell: re.Match[str]) -> str:
     """A cell of a table with its class."""
     text = re.sub(r"<[^>]+>", "", cell["inside"])
-    name = "number" if NUMBER.fullmatch(text) else "long" if len(text) > LONG else ""
-    return f'<td class="{name}"{cell["style"]}>{cell["inside"]}</td>' if name else cell[0]
+    if NUMBER.fullmatch(text):
+        name = "number"
+    elif len(text) > WORDS:
+        name = "long" if len(text) > LONG else "words"
+    else:
+        return cell[0]
+    return f'<td class="{name}"{cell["style"]}>{cell["inside"]}</td>'
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, files: Files) -> None:

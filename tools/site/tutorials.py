@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ def read(path: Path) -> Any:
 
 
 def execute(notebook: Any, folder: Path) -> None:
-    """Runs every cell in this folder; outputs go into the notebook.
+    """Runs every cell in this folder, whose own path is left out of the outputs, which go into the notebook.
 
     Raises:
         nbclient.exceptions.CellExecutionError: a cell fails.
@@ -32,6 +34,15 @@ def execute(notebook: Any, folder: Path) -> None:
     NotebookClient(
         notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
     ).execute()
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            for holder in (output, output.get("data", {})):
+                holder.update({key: text.replace(f"{folder}/", "") for key, text in texts_in(holder).items()})
+
+
+def texts_in(holder: Any) -> dict[str, str]:
+    """What of an output is text."""
+    return {key: holder[key] for key in ("text", "text/plain") if key in holder}
 
 
 def written(notebook: Any) -> bytes:
@@ -48,18 +59,33 @@ def page_of(notebook: Any, name: str) -> tuple[str, dict[str, bytes]]:
             parts.append(cell.source)
         elif cell.cell_type == "code" and "hide" not in cell.metadata.get("tags", []):
             parts.append(f"```python\n{cell.source}\n```")
-            parts += [shown(output, name, pictures) for output in cell.get("outputs", [])]
+            parts += shown(cell.get("outputs", []), name, pictures)
     head, _, rest = "\n\n".join(part for part in parts if part).partition("\n")
     return f"{head}\n\n{HINT.format(name=name)}\n{rest}\n", pictures
 
 
-def shown(output: Any, name: str, pictures: dict[str, bytes]) -> str:
-    """One output of a cell: a picture, or text."""
-    data = output.get("data", {})
-    for kind, suffix in PICTURES.items():
-        if kind in data:
-            file = f"{name}-{len(pictures) + 1}.{suffix}"
-            pictures[file] = data[kind].encode() if suffix == "svg" else base64.b64decode(data[kind])
-            return f"![What the cell draws]({file}){{ .output }}"
-    text = ESCAPES.sub("", str(output.get("text") or data.get("text/plain") or "")).rstrip()
-    return f"```{{ .text .output }}\n{text}\n```" if text else ""
+def shown(outputs: Iterable[Any], name: str, pictures: dict[str, bytes]) -> list[str]:
+    """What a cell gives: its pictures, and its texts, those without a picture between them as one."""
+    parts: list[str] = []
+    for printed, group in groupby(
+        outputs, lambda output: not PICTURES.keys() & output.get("data", {}).keys()
+    ):
+        if printed:
+            text = ESCAPES.sub("", "".join(map(text_of, group))).rstrip()
+            parts += [f"```{{ .text .output }}\n{text}\n```"] if text else []
+        else:
+            parts += [picture(output["data"], name, pictures) for output in group]
+    return parts
+
+
+def text_of(output: Any) -> str:
+    """What an output says; a cell's value stands on a line of its own."""
+    return str(output["text"]) if "text" in output else output.get("data", {}).get("text/plain", "") + "\n"
+
+
+def picture(data: Any, name: str, pictures: dict[str, bytes]) -> str:
+    """A link to a picture, which is kept."""
+    kind = next(kind for kind in PICTURES if kind in data)
+    file = f"{name}-{len(pictures) + 1}.{PICTURES[kind]}"
+    pictures[file] = data[kind].encode() if kind == "image/svg+xml" else base64.b64decode(data[kind])
+    return f"![What the cell draws]({file}){{ .output }}"
