@@ -13,7 +13,8 @@ tarballs=$(cd "${2:-$prefix/tarballs}" && pwd)
 licenses=$(cd "$(dirname "$0")/../../packaging/licenses" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export CFLAGS="-fPIC -fvisibility=hidden ${CFLAGS:-}"
+# A compiler that lacks an intrinsic would take it for a function, which is missed when the extension is loaded.
+export CFLAGS="-fPIC -fvisibility=hidden -Werror=implicit-function-declaration ${CFLAGS:-}"
 
 say() { printf '[libraries] %s\n' "$*"; }
 die() { printf '[libraries] %s\n' "$*" >&2; exit 1; }
