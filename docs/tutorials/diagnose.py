@@ -1,0 +1,92 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation: {format_name: percent}
+# ---
+
+# %% [markdown]
+# # A loop that starves
+#
+# A training loop is slow. Is it the data? You let `fastload.diagnose` watch it, read what it says, change
+# that, and look again.
+#
+# `imagenet/train` is a packed folder of 24 photographs. The step is a pause of 4 ms, as long as a small
+# model on a GPU might take.
+
+# %%
+import time
+import warnings
+
+import fastload
+import numpy as np
+import torch
+from fastload import DataLoader, transforms as T
+
+
+def epochs(loader, count):
+    """Train, if a pause is training; the images of a second."""
+    begin, images = time.perf_counter(), 0
+    for _ in range(count):
+        for batch, _labels in loader:
+            time.sleep(0.004)
+            images += len(batch)
+    return images / (time.perf_counter() - begin)
+
+
+# %% [markdown]
+# ## The slow loop
+#
+# The transform ends with a function of somebody's own, which adds noise in Python.
+
+
+# %%
+def film_grain(image):
+    """Noise, drawn with NumPy, as people write it."""
+    noise = np.random.normal(0, 8, image.shape)
+    return torch.from_numpy(np.clip(image.numpy() + noise, 0, 255).astype(np.uint8))
+
+
+crop = [T.RandomResizedCrop(224), T.RandomHorizontalFlip()]
+options = {"batch_size": 8, "shuffle": True, "seed": 0, "num_workers": 1, "persistent_workers": True}
+chain = T.Compose([*crop, T.ToDtype("uint8"), film_grain])
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it says that film_grain runs in Python: what you are to find here
+    slow = DataLoader("imagenet/train", transform=chain, **options)
+
+# %% [markdown]
+# `diagnose` watches the loop as it is.
+
+# %%
+with fastload.diagnose(slow, seconds=5) as watched:
+    slow_rate = epochs(slow, 15)
+share = slow.stats()["data_wait"]["share"]
+print(f"{slow_rate:.0f} images/s; the loop waits for data in {share:.0%} of the time")
+
+# %% [markdown]
+# Then it tries on this machine what would help, and says so:
+
+# %%
+print(watched.verdict)
+
+# %% [markdown]
+# `explain()` shows where each step runs. `film_grain` is in Python, and so its samples are put together there.
+
+# %%
+print(slow.explain())
+slow.close()
+
+# %% [markdown]
+# ## The change
+#
+# The engine has such a step: `GaussianNoise`. As in torchvision, `sigma` is a share of the full range.
+
+# %%
+fast = DataLoader("imagenet/train", transform=T.Compose([*crop, T.GaussianNoise(sigma=8 / 255)]), **options)
+fast_rate = epochs(fast, 15)
+share = fast.stats()["data_wait"]["share"]
+print(f"{fast_rate:.0f} images/s; the loop waits for data in {share:.0%} of the time")
+fast.close()
+
+# %% [markdown]
+# A whole script needs no change to be watched: `fastload doctor train.py`. [The doctor](../guide/doctor.md)
+# says how it comes to its verdict, and [Tuning](../guide/tuning.md) what else helps.
