@@ -10,10 +10,11 @@ from fastload.extras import need, pip_line
 
 __all__ = ["add", "run"]
 
-SHELLS = ("bash", "zsh", "tcsh")
+SHELLS = ("bash", "zsh", "fish", "tcsh")
 _HOW = {
     "bash": 'eval "$(fastload completion bash)"   in ~/.bashrc',
     "zsh": "fastload completion zsh > DIR/_fastload   where DIR is one of $fpath",
+    "fish": "fastload completion fish > ~/.config/fish/completions/fastload.fish",
     "tcsh": "fastload completion tcsh | source /dev/stdin   in ~/.tcshrc",
 }
 

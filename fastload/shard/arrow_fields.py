@@ -18,7 +18,7 @@ from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
 
-__all__ = ["array_of", "feature_of", "type_of"]
+__all__ = ["array_of", "dtype_of", "feature_of", "type_of"]
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])
@@ -69,8 +69,15 @@ def _feature(kind: pa.DataType) -> Any:
         return {kind.field(i).name: _feature(kind.field(i).type) for i in range(kind.num_fields)}
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "length": -1, "_type": "Sequence"}
-    names = {"double": "float64", "float": "float32", "halffloat": "float16"}
-    return {"dtype": names.get(str(kind), str(kind)), "_type": "Value"}
+    return {"dtype": dtype_of(kind), "_type": "Value"}
+
+
+def dtype_of(kind: pa.DataType) -> str:
+    """NumPy's name of a kind of numbers; another kind's is Arrow's own.
+
+    ``to_pandas_dtype`` needs pandas in some versions of pyarrow.
+    """
+    return {"double": "float64", "float": "float32", "halffloat": "float16"}.get(str(kind), str(kind))
 
 
 def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: bool = False) -> pa.Array:

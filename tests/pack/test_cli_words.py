@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pack_trees import class_tree, environment
 
 from fastload.cli import main
 from fastload.cli.commands import VERBS
+from fastload.cli.completion import SHELLS
 from fastload.cli.system_errors import in_words
 from fastload.errors import PackError
 from fastload.machine.sizes import counted
@@ -125,7 +127,7 @@ def test_completion_says_what_it_needs(
     assert 'pip install "fastload[completion]"' in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+COMPLETED = pytest.mark.parametrize(
     ("typed", "offered"),
     [
         ("fastload ver", ["verify"]),
@@ -134,6 +136,9 @@ def test_completion_says_what_it_needs(
         ("fastload info fold", ["folder"]),
     ],
 )
+
+
+@COMPLETED
 def test_bash_completes(
     typed: str, offered: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -152,3 +157,28 @@ def test_bash_completes(
         check=True, timeout=100,
     )  # fmt: skip
     assert [word.rstrip("/ ") for word in done.stdout.split()] == offered
+
+
+@COMPLETED
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_completes(
+    typed: str, offered: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("shtab")
+    assert main(["completion", "fish"]) == 0
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder.txt").touch()
+    program = f"{capsys.readouterr().out}\ncomplete -C '{typed}'\n"
+    done = subprocess.run(
+        ["fish", "--no-config"], input=program, cwd=tmp_path, env={**environment(), "HOME": str(tmp_path)},
+        capture_output=True, text=True, check=True, timeout=100,
+    )  # fmt: skip
+    assert [line.partition("\t")[0].rstrip("/ ") for line in done.stdout.splitlines() if line] == offered
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_has_a_script_of_all_verbs(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab")
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    assert [verb for verb in VERBS if verb not in script] == []

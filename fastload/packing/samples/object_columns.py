@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from fastload.sample.fields import DTYPES, Array, Boxes, Json, Kind, Labels, Texts
 from fastload.sample.schema import Field
+from fastload.shard.arrow_fields import dtype_of
 
 __all__ = ["OBJECTS", "ObjectColumns"]
 
@@ -99,7 +99,7 @@ def _kind(name: str, key: str, kind: Any, classes: tuple[str, ...] | None) -> Ki
     if name in _FLAGS and (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         return Array("bool", (None,))
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        dtype = np.dtype(kind.to_pandas_dtype()).name
+        dtype = dtype_of(kind)
         return Array(dtype, (None,)) if dtype in DTYPES else Json()
     return Json()
 
