@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unordered_map.h>
 #include <nanobind/stl/vector.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <functional>
@@ -30,9 +31,10 @@ namespace {
 
 using Memory = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// Signals are for the main thread, and it may wait here.
+// Signals are for the main thread, and it may wait here. Wheels are for glibc 2.28, and gettid()
+// came with 2.30.
 void check_signals() {
-  if (::gettid() != ::getpid()) return;
+  if (::syscall(SYS_gettid) != ::getpid()) return;
   const GilAcquire gil(std::nothrow);
   if (gil && PyErr_CheckSignals() != 0) throw nb::python_error();
 }
