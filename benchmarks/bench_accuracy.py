@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from candidates.torch_pil import Photos, open_pil, torchvision_or_none
-from command_line import pack_folder
-from digits import SIDE, draw_digits, write_folder
-from jobs import listing
-from measure import table
-from training_step import SmallCNN, Trainer
+from harness.command_line import pack_folder
+from harness.measure import table
+from loaders.candidates.torch_pil import Photos, open_pil, torchvision_or_none
+from loaders.jobs import listing
+from sets.digits import SIDE, draw_digits, write_folder
+from starvation.training_step import SmallCNN, Trainer
 
 from fastload import DataLoader
 

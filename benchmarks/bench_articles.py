@@ -25,11 +25,12 @@ from typing import Any
 
 from articles.plots import draw, has_matplotlib
 from articles.setting import Setting
-from images import repeat_images
-from machine import facts
-from measure import MINIMUM_REPEATS, Candidate, Run, check_repeats, failures, write_results
-from starvation_tables import failed_feeds, reason_of
-from turns import take_turns
+from harness.children import child
+from harness.machine import facts
+from harness.measure import MINIMUM_REPEATS, Candidate, Run, check_repeats, failures, write_results
+from harness.turns import take_turns
+from sets.images import repeat_images
+from starvation.tables import failed_feeds, reason_of
 
 HERE = Path(__file__).resolve().parent
 # table: module, its title, whether it needs images
@@ -111,9 +112,8 @@ def measure_table(name: str, setting: Setting, options: argparse.Namespace, unti
     file, title, _ = TABLES[name]
     module: Any = importlib.import_module(f"articles.{file}")
     module.prepare(setting)
-    script = str(HERE / "article_run.py")
     candidates = [
-        Candidate(case, [sys.executable, script, file, case, setting.to_json()])
+        Candidate(case, child("articles.run", file, case, setting.to_json()))
         for case in module.cases(setting)
     ]
     runs = take_turns(candidates, options.repeats, until=until)

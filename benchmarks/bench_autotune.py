@@ -2,12 +2,12 @@
 
     python benchmarks/bench_autotune.py IMAGES [--only NAME ...] [--seconds 1] [--workdir FOLDER]
 
-Each scenario (of doctor_scenarios.py, and two more: autotune_run.py) is a process of its own. Fixed settings
-are swept; a loader with autotune runs from the setting that the scenario begins with; then the best fixed one
-and that loader, both open, run in turns. Columns: the best fixed setting and its rate, autotune's rate as a
-share of it, seconds until autotune came within 3%, its changes of setting, those in the last third.
-IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a CPU quota) is
-skipped where it is not to be had, and said.
+Each scenario (of doctor/scenarios.py, and two more: doctor/autotune.py) is a process of its own. Fixed
+settings are swept; a loader with autotune runs from the setting that the scenario begins with; then the
+best fixed one and that loader, both open, run in turns. Columns: the best fixed setting and its rate,
+autotune's rate as a share of it, seconds until autotune came within 3%, its changes of setting, those in
+the last third. IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a
+CPU quota) is skipped where it is not to be had, and said.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from autotune_run import ALL
-from scenario_rows import measure_rows, write_rows
+from doctor.autotune import ALL
+from doctor.rows import measure_rows, write_rows
 
 ROOT = Path(__file__).parents[1]
-RUN = Path(__file__).with_name("autotune_run.py")
+RUN = "doctor.autotune"
 TIME_LIMIT = 200.0  # seconds of one scenario
 
 

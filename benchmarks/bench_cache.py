@@ -33,9 +33,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import draw_photos
-from images import repeat_images
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -48,8 +48,9 @@ from measure import (
     values_of,
     write_results,
 )
-from random_set import SIDE, write_random
-from throttle import NoThrottle, throttled
+from harness.throttle import NoThrottle, throttled
+from sets.images import repeat_images
+from sets.random_set import SIDE, write_random
 
 from fastload.packing import PackOptions, pack
 
@@ -64,9 +65,9 @@ FILLERS = 8
 def candidate(
     arguments: argparse.Namespace, name: str, action: str, folder: Path, *options: object
 ) -> Candidate:
-    """cache_run.py's command line."""
+    """runs.cache's command line."""
     parts = [action, folder, "--memory", arguments.memory, "--threads", arguments.threads, *options]
-    return Candidate(name, [sys.executable, str(HERE / "cache_run.py"), *map(str, parts)])
+    return Candidate(name, child("runs.cache", *parts))
 
 
 def slow(arguments: argparse.Namespace, folder: Path, rate: float) -> list[Candidate]:

@@ -27,13 +27,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from command_line import pack_folder
-from images import pictures_in
-from jobs import random_crop
-from machine import facts
-from measure import MINIMUM_REPEATS, check_repeats, summarize, table
+from harness.command_line import pack_folder
+from harness.machine import facts
+from harness.measure import MINIMUM_REPEATS, check_repeats, summarize, table
+from harness.rounds import Clock
+from loaders.jobs import random_crop
 from PIL import Image, ImageFilter
-from rounds import Clock
+from sets.images import pictures_in
 from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import Dataset, RandomSampler, default_collate
 

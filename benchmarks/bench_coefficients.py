@@ -22,9 +22,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench_loader import command
-from images import bytes_below, repeat_images
-from machine import facts
-from measure import (
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -37,6 +36,7 @@ from measure import (
     values_of,
     write_results,
 )
+from sets.images import bytes_below, repeat_images
 
 from fastload.packing import PackOptions, pack
 

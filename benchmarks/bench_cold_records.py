@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench_coefficients import SETS, prepare
-from images import bytes_below, pictures_in, repeat_images
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -40,12 +40,13 @@ from measure import (
     values_of,
     write_results,
 )
+from sets.images import bytes_below, pictures_in, repeat_images
 
 HERE = Path(__file__).parent
 
 
 def conditions(arguments: argparse.Namespace) -> dict[str, tuple[object, ...]]:
-    """Name -> the option of shard_run.py that makes it so."""
+    """Name -> the option of runs/shard.py that makes it so."""
     found: dict[str, tuple[object, ...]] = {}
     if arguments.limit:
         found[f"memory of {arguments.limit} MB"] = ("--limit", arguments.limit)
@@ -59,7 +60,7 @@ def candidates(arguments: argparse.Namespace, workdir: Path) -> list[Candidate]:
     for condition, how in conditions(arguments).items():
         for name in arguments.sets:
             options = ("--crop", "--seconds", arguments.seconds, "--threads", arguments.threads, *how)
-            line = [sys.executable, HERE / "shard_run.py", "loader", workdir / name / "packed", *options]
+            line = child("runs.shard", "loader", workdir / name / "packed", *options)
             found.append(Candidate(f"{condition} | {name}", [*map(str, line)]))
     return found
 

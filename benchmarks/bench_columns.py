@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     alternate,
@@ -37,7 +38,6 @@ from fastload.shard.fields import column_name, entries_of, fields_digest
 from fastload.shard.index import RECORD, write_index
 from fastload.shard.manifest import INDEX_NAME, Manifest, Shard
 
-HERE = Path(__file__).parent
 OBJECTS = 7  # a sample
 RECORD_BYTES = 100
 PART = 100_000  # samples written at a time
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for samples in (arguments.samples, arguments.samples // 100):
             folder = write_set(Path(work) / str(samples), samples)
             for processes in (1, arguments.processes):
-                line = [sys.executable, str(HERE / "columns_run.py"), str(folder)]
+                line = child("runs.columns", folder)
                 name = f"{samples:,} samples, {processes} process{'es' if processes > 1 else ''}"
                 line += ["--processes", str(processes)]
                 candidates.append(Candidate(name, line, reads=(folder,)))

@@ -5,8 +5,8 @@
 
     python benchmarks/bench_dali.py IMAGE_FOLDER --ways bare,records,rebuilt,native
 
-Needs DALI in this interpreter's environment (pip install "fastload[dali]"). dali_run.py has the ways. Each is
-one process; they take turns, and rest until nothing is being loaded ahead. A ratio is formed of the two
+Needs DALI in this interpreter's environment (pip install "fastload[dali]"). runs/dali.py has the ways. Each
+is one process; they take turns, and rest until nothing is being loaded ahead. A ratio is formed of the two
 figures of a round: how many times the bare pipeline's time, and its CPU time, an image takes. CPU time is the
 process's, its rest included. What the loader adds is work of the consumer's thread: its CPU time is what to
 look at where the machine is busy (the bare pipeline's is for feeding, which the loader does, too). The ways
@@ -22,9 +22,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import pack_folder
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.command_line import pack_folder
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -35,7 +36,7 @@ from measure import (
     table,
     write_results,
 )
-from turns import take_turns
+from harness.turns import take_turns
 
 HERE = Path(__file__).parent
 WAYS = ("bare", "fused", "loader", "native")
@@ -49,7 +50,7 @@ def plan(arguments: argparse.Namespace, packed: Path) -> list[Candidate]:
     found = []
     for job in arguments.jobs:
         for way in arguments.ways:
-            line = [sys.executable, str(HERE / "dali_run.py"), way, "--job", job]
+            line = child("runs.dali", way, "--job", job)
             line += ["--images", str(arguments.folder), "--packed", str(packed), "--device", arguments.device]
             line += ["--records", str(packed.with_name("coefficients"))] if way in OF_RECORDS else []
             line += ["--threads", str(arguments.threads), "--batches", str(arguments.batches)]

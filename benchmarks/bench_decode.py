@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from machine import facts
+from harness.machine import facts
 from numpy.typing import NDArray
 
 from fastload import errors

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from command_line import pack_folder
-from machine import facts
-from measure import check_repeats, table
+from harness.command_line import pack_folder
+from harness.machine import facts
+from harness.measure import check_repeats, table
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T

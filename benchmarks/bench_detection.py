@@ -31,11 +31,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from detection_fastload import LOADERS, prepare
-from detection_jobs import JOBS, Job
-from detection_sets import make_forms
-from machine import busy_seconds, facts
-from measure import (
+from detection.fastload import LOADERS, prepare
+from detection.jobs import JOBS, Job
+from detection.sets import make_forms
+from harness.children import child
+from harness.machine import busy_seconds, facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -46,7 +47,7 @@ from measure import (
     values_of,
     write_results,
 )
-from turns import Failed, Server
+from harness.turns import Failed, Server
 
 HERE = Path(__file__).parent
 ENVIRONMENTS = {"torchvision": "torch_pil", "ultralytics": "ultralytics", "webdataset": "wds"}
@@ -95,17 +96,17 @@ def candidates(job: Job, options: argparse.Namespace, work: Path) -> list[Candid
     """fastload, and each way of the rival."""
     pythons = interpreters(options)
     found = []
-    line = [str(HERE / "detection_run.py")]
     rest = ["--work", str(work), "--seconds", str(options.seconds)]
     if not options.rivals_only:
-        ours = [sys.executable, *line, OURS, job.name, *rest, "--workers", str(options.threads)]
-        found.append(Candidate(OURS, ours))
+        ours = [OURS, job.name, *rest, "--workers", str(options.threads)]
+        found.append(Candidate(OURS, child("detection.run", *ours)))
     if job.rival in pythons:
         for variant in job.variants:
             for workers in options.workers.split(","):
                 words = [job.rival, job.name, *rest, "--workers", workers]
+                words += ["--variant", variant] if variant else []
                 name = f"{job.rival}{variant and ' ' + variant}, {workers} workers"
-                given = [pythons[job.rival], *line, *words, *(["--variant", variant] if variant else [])]
+                given = child("detection.run", *words, python=pythons[job.rival])
                 found.append(Candidate(name, given, {"PYTHONPATH": "", "OMP_NUM_THREADS": "1"}))
     return found
 

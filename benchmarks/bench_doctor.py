@@ -2,7 +2,7 @@
 
     python benchmarks/bench_doctor.py IMAGES [--only NAME ...] [--seconds 3] [--rounds 3] [--workdir FOLDER]
 
-Each scenario (doctor_scenarios.py) is a process of its own: a training loop runs and is watched, the doctor
+Each scenario (doctor/scenarios.py) is a process of its own: a training loop runs and is watched, the doctor
 examines it, then the loop as it is and the mended one run in turns. The step waits as for a GPU, or computes.
 IMAGES is a folder of JPEGs in class folders, some hundreds. What needs root (a slow disk, a CPU quota) or
 torchvision is skipped where it is not to be had, and said.
@@ -15,11 +15,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from doctor_scenarios import SCENARIOS
-from scenario_rows import measure_rows, write_rows
+from doctor.rows import measure_rows, write_rows
+from doctor.scenarios import SCENARIOS
 
 ROOT = Path(__file__).parents[1]
-RUN = Path(__file__).with_name("doctor_run.py")
+RUN = "doctor.run"
 TIME_LIMIT = 400.0  # seconds of one scenario
 
 

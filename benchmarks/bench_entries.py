@@ -25,10 +25,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench_loader import command
-from candidates.turbojpeg import LIBRARY
-from images import repeat_images
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -41,6 +40,8 @@ from measure import (
     values_of,
     write_results,
 )
+from loaders.candidates.turbojpeg import LIBRARY
+from sets.images import repeat_images
 
 from fastload import PackedDataset
 from fastload.packing import PackOptions, pack
@@ -78,8 +79,7 @@ def others(arguments: argparse.Namespace, images: Path, workdir: Path) -> list[C
     threads = str(max(arguments.threads))
 
     def line(action: str, folder: Path, *options: str) -> list[str]:
-        script = str(HERE / "entries_run.py")
-        return [sys.executable, script, action, str(folder), "--threads", threads, *options]
+        return child("runs.entries", action, folder, "--threads", threads, *options)
 
     built = [text for text in arguments.spacings if text != "none"]
     # Building replaces the file by the same one, so that the loader's runs are not touched.

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from images import pictures_in
-from machine import facts
-from measure import MINIMUM_REPEATS, check_repeats, summarize, table
+from harness.machine import facts
+from harness.measure import MINIMUM_REPEATS, check_repeats, summarize, table
+from sets.images import pictures_in
 
 import fastload
 from fastload import Array, DataLoader, Image, Label, Scalar, Text

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from autotune_run import Judge
-from doctor_scenarios import SCENARIOS, Place, Scenario
-from machine import facts
-from throttle import NoThrottle
+from doctor.autotune import Judge
+from doctor.scenarios import SCENARIOS, Place, Scenario
+from harness.machine import facts
+from harness.throttle import NoThrottle
 
 from fastload.backends import native
 from fastload.prefetch.read_ahead import plan_read_ahead

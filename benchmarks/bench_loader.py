@@ -2,11 +2,13 @@
 
     python benchmarks/bench_loader.py IMAGE_FOLDER
     python benchmarks/bench_loader.py IMAGE_FOLDER --rivals-in FOLDER --one-thread
+    python benchmarks/bench_loader.py IMAGE_FOLDER --rivals-in FOLDER --sweep    # each at its best
     python benchmarks/bench_loader.py IMAGE_FOLDER --rivals dali_fused=/envs/dali/bin/python tf=...
 
-The jobs are in jobs.py, what each candidate computes in candidates/ and README.md. Images a second are
-counted over whole rounds of batches after a warm-up; the consumer does nothing but take batches.
+The jobs are in loaders/jobs.py, what each candidate computes in loaders/candidates/ and README.md. Images a
+second are counted over whole rounds of batches after a warm-up; the consumer does nothing but take batches.
 "First batch" is from the start of the process, imports included; "after imports" leaves those out.
+"workers" are threads where a loader has them.
 Memory is the peak PSS of all processes of the run, in MB: anonymous + mapped files. "kB an image" is
 what a candidate reads: of the set that it wrote, or of the files.
 """
@@ -20,14 +22,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from candidate import find, names
-from images import bytes_below, repeat_images
-from jobs import JOBS
-from loader_tables import tables
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -37,6 +37,11 @@ from measure import (
     run_once,
     write_results,
 )
+from loaders.candidate import find, names
+from loaders.jobs import JOBS
+from loaders.sweep import Workers, counts, sweep, use_cpus
+from loaders.tables import tables
+from sets.images import bytes_below, repeat_images
 
 HERE = Path(__file__).parent
 BASELINE = "torch_pil"
@@ -89,32 +94,53 @@ def prepare_all(chosen: dict[str, str], images: Path, workdir: Path) -> list[Run
 
 
 def command(python: str, name: str, action: str, images: Path, workdir: Path) -> list[str]:
-    """candidate.py's command line, without the options of a run."""
-    script = str(HERE / "candidate.py")
-    return [python, script, name, action, "--folder", str(images), "--workdir", str(workdir)]
+    """loaders.candidate's command line, without the options of a run."""
+    options = ("--folder", images, "--workdir", workdir)
+    return child("loaders.candidate", name, action, *options, python=python)
+
+
+def entry(
+    arguments: argparse.Namespace, name: str, python: str, job: str, threads: int, place: Path
+) -> Candidate:
+    """One candidate at one job, with so many threads or workers."""
+    options = ["--job", job, "--threads", str(threads), "--seconds", str(arguments.seconds)]
+    line = command(python, name, "run", place / "images", place / name) + options
+    return Candidate(f"{job} | {name}", line, reads=(place / "images", place / name))
+
+
+def workers_of(arguments: argparse.Namespace, chosen: dict[str, str], place: Path) -> Workers:
+    """Each candidate's threads or workers: --threads, its best of a sweep, or what --workers says."""
+    found = Workers(dict.fromkeys(chosen, arguments.threads))
+    if arguments.sweep:
+        quick = argparse.Namespace(**{**vars(arguments), "seconds": arguments.sweep_seconds})
+        job = arguments.jobs[0]
+
+        def at(name: str, count: int) -> Candidate:
+            return entry(quick, name, chosen[name], job, count, place)
+
+        found = sweep(list(chosen), arguments.sweep, at)
+    given = (item.partition("=") for item in arguments.workers)
+    found.chosen.update({name: int(count) for name, _, count in given if name in chosen})
+    return found
 
 
 def plan(
-    arguments: argparse.Namespace, chosen: dict[str, str], images: Path, workdir: Path
+    arguments: argparse.Namespace, chosen: dict[str, str], workers: dict[str, int], place: Path
 ) -> list[Candidate]:
     """One entry per case (job and number of threads) and candidate; the entry's name is "case name"."""
-    threads_of = {name: int(count) for name, _, count in (item.partition("=") for item in arguments.workers)}
     cases = [(job, 0) for job in arguments.jobs]
     if arguments.one_thread:
         cases += [(job, 1) for job in arguments.jobs if JOBS[job].train]
     entries = []
     for job, fixed in cases:
         for name, python in chosen.items():
-            threads = fixed or threads_of.get(name, arguments.threads)
-            options = ["--job", job, "--threads", str(threads), "--seconds", str(arguments.seconds)]
+            one = entry(arguments, name, python, job, fixed or workers[name], place)
             label = f"{job} one thread" if fixed else job
-            line = command(python, name, "run", images, workdir / name) + options
-            entries.append(Candidate(f"{label} | {name}", line, reads=(images, workdir / name)))
+            entries.append(replace(one, name=f"{label} | {name}"))
     return entries
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    cores = len(os.sched_getaffinity(0))
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -128,13 +154,24 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0, help="measured in each run, after warm-up")
     parser.add_argument("--jobs", type=lambda text: text.split(","), default=list(DEFAULT_JOBS),
                         help=f"of {','.join(JOBS)}")  # fmt: skip
-    parser.add_argument("--threads", type=int, default=cores, help="of every candidate")
+    parser.add_argument("--threads", type=int, help="of every candidate; by default as many as cores")
     parser.add_argument("--workers", nargs="+", default=[], metavar="NAME=N", help="other than --threads")
+    parser.add_argument("--sweep", nargs="?", const="", metavar="N,N",
+                        help="try these counts of workers at the first job, and measure each candidate with"
+                        " its best; without counts: 1, and 1, 1.5 and 2 times the cores")  # fmt: skip
+    parser.add_argument("--sweep-seconds", type=float, default=1.0, help="of each try")
+    parser.add_argument("--cpus", type=int, help="run on so many of the CPUs there are")
     parser.add_argument("--one-thread", action="store_true", help="the train jobs with one thread, too")
     parser.add_argument("--images", type=int, default=8000, help="an epoch has at least so many files")
     parser.add_argument("--workdir", type=Path, help="keeps what candidates write for the next run")
     parser.add_argument("--output", type=Path, default=HERE.parent / "build" / "bench" / "loader.json")
     arguments = parser.parse_args(argv)
+    if arguments.cpus:
+        use_cpus(arguments.cpus)
+    if arguments.threads is None:
+        arguments.threads = len(os.sched_getaffinity(0))
+    if arguments.sweep is not None:
+        arguments.sweep = counts(arguments.sweep)
     unknown = set(arguments.jobs) - set(JOBS)
     if unknown:
         parser.error(f"there is no job {', '.join(sorted(unknown))}; there are {', '.join(JOBS)}")
@@ -157,14 +194,18 @@ def measure_in(arguments: argparse.Namespace, workdir: Path) -> int:
     shutil.rmtree(images, ignore_errors=True)
     count, others = repeat_images(arguments.folder, images, arguments.images)
     unprepared = prepare_all(chosen, images, workdir)
-    entries = plan(arguments, chosen, images, workdir)
+    workers = workers_of(arguments, chosen, workdir)
+    entries = plan(arguments, chosen, workers.chosen, workdir)
     runs = unprepared + alternate(entries, arguments.repeats)
     sizes = kilobytes(chosen, images, workdir, count)
-    settings = vars(arguments) | {"epoch_images": count, "files_left_out": others, "kb_an_image": sizes}
-    write_results(arguments.output, "bench_loader", settings, runs)
+    settings = vars(arguments) | {"epoch_images": count, "files_left_out": others}
+    more = {"workers": workers.chosen, "sweep": workers.rates, "kb_an_image": sizes}
+    write_results(arguments.output, "bench_loader", settings, runs, **more)
     print(" ".join(f"{name}: {value};" for name, value in facts().items()))
     print(f"{count} images an epoch, {others} files left out, {arguments.repeats} alternating runs,", end=" ")
-    print(f"{arguments.threads} threads, median [min-max]. Data: {arguments.output}\n")
+    print(f"median [min-max]. Data: {arguments.output}\n")
+    if workers.rates:
+        print(f"{workers.table()}\n")
     print(tables(entries, runs, arguments.baseline, sizes))
     return 1 if failures(runs) else 0
 

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from jobs import is_jpeg
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -35,7 +35,8 @@ from measure import (
     values_of,
     write_results,
 )
-from synthetic import write_synthetic
+from loaders.jobs import is_jpeg
+from sets.synthetic import write_synthetic
 
 HERE = Path(__file__).parent
 SMALLER = 1000  # the other index has one record for so many
@@ -53,9 +54,9 @@ def first_images(folder: Path) -> list[bytes]:
 
 
 def command(loader: str, dataset: Path, records: int, threads: int, seconds: float) -> list[str]:
-    """memory_run.py's command line."""
+    """runs.memory's command line."""
     options = {"--dataset": dataset, "--records": records, "--threads": threads, "--seconds": seconds}
-    line = [sys.executable, str(HERE / "memory_run.py"), loader]
+    line = child("runs.memory", loader)
     return line + [str(part) for option in options.items() for part in option]
 
 

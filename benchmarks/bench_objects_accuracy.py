@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import table
+from harness.measure import table
 from PIL import Image
 from torch import nn
 from torch.nn import functional

@@ -25,9 +25,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from jobs import is_jpeg
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -40,6 +40,7 @@ from measure import (
     values_of,
     write_results,
 )
+from loaders.jobs import is_jpeg
 from PIL import Image
 
 from fastload.packing.options import parse_bytes
@@ -89,9 +90,9 @@ def write_coco(target: Path, count: int) -> None:
 
 def coco_candidates(workdir: Path, arguments: argparse.Namespace, label: str) -> list[Candidate]:
     """fastload with each number of processes."""
-    line = [sys.executable, HERE / "pack_run.py", "fastload:arrow", workdir / "source", workdir / "target"]
+    line = child("packers.run", "fastload:arrow", workdir / "source", workdir / "target")
     return [
-        Candidate(f"arrow x{processes} {label}", [*map(str, line), "--processes", str(processes)])
+        Candidate(f"arrow x{processes} {label}", [*line, "--processes", str(processes)])
         for processes in arguments.processes
     ]
 
@@ -101,8 +102,8 @@ def candidates(source: Path, workdir: Path, arguments: argparse.Namespace, label
 
     def command(python: Path | str, packer: str, processes: int) -> list[str]:
         target = workdir / "fastload-bench-target"
-        line = [python, HERE / "pack_run.py", packer, source, target, "--processes", processes]
-        return [str(part) for part in line]
+        words = (packer, source, target, "--processes", processes)
+        return child("packers.run", *words, python=python)
 
     found = [Candidate(f"{name} {label}", command(sys.executable, name, 1)) for name in ("cp", "cp_sync")]
     for format_name in FORMATS:

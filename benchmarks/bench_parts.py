@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from line import Line
 from PIL import Image
+from stores.line import Line
 
 sys.path.append(str(Path(__file__).parent.parent / "tests" / "reference"))
 

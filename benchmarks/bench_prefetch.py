@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import facts
-from measure import check_repeats, table
+from harness.machine import facts
+from harness.measure import check_repeats, table
 from PIL import Image
-from synthetic import write_synthetic
+from sets.synthetic import write_synthetic
 
 from fastload import DataLoader
 from fastload import transforms as T

@@ -6,6 +6,11 @@ Ranks are processes that join a gloo group, as torchrun starts them; together th
 there are cores (at least one each) and batches of 256 images. "loader MB" is what a rank's loader adds to a
 rank that makes none: proportional set size, anonymous and mapped files. The restart goes on at 90% of an
 epoch of --records synthetic samples, whose index is as large as that of a real dataset without names.
+
+    python benchmarks/bench_ranks.py IMAGE_FOLDER --only memory
+
+What the training processes of a node hold: fastload with the set in the node cache, and torch's DataLoader
+with worker processes; two threads or workers a rank (runs/rank_memory.py says how).
 """
 
 from __future__ import annotations
@@ -18,8 +23,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench_memory import first_images
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.command_line import pack_folder
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -33,20 +40,23 @@ from measure import (
     values_of,
     write_results,
 )
-from synthetic import PAGE, write_synthetic
+from sets.images import repeat_images
+from sets.synthetic import PAGE, write_synthetic
 
 HERE = Path(__file__).parent
+HELD = ("held", "file", "cache", "processes")
+HELD_IMAGES = 1000  # of the set in memory's question, at least
 
 
 def command(mode: str, dataset: Path, ranks: int, arguments: argparse.Namespace) -> list[str]:
-    """ranks_run.py's command line."""
+    """runs.ranks's command line."""
     options = {
         "--dataset": dataset,
         "--ranks": ranks,
         "--threads": max(1, arguments.threads // ranks),
         "--seconds": arguments.seconds,
     }
-    line = [sys.executable, str(HERE / "ranks_run.py"), mode]
+    line = child("runs.ranks", mode)
     return line + [str(part) for option in options.items() for part in option]
 
 
@@ -60,6 +70,19 @@ def candidates(images: Path, huge: Path, arguments: argparse.Namespace) -> list[
             found.append(Candidate(f"kill x{ranks}", command("kill", images, ranks, arguments)))
     found.append(Candidate("resume", command("resume", huge, 1, arguments)))
     return [one for one in found if one.name.split()[0] in arguments.only]
+
+
+def holders(folder: Path, workdir: Path, arguments: argparse.Namespace) -> list[Candidate]:
+    """The question of memory, for every number of ranks and both loaders."""
+    images, packed = workdir / "images", workdir / "packed"
+    repeat_images(folder, images, HELD_IMAGES)
+    pack_folder(images, packed)
+    found = []
+    for ranks in arguments.ranks:
+        for loader in ("fastload", "torch"):
+            line = child("runs.rank_memory", loader, "--ranks", ranks, "--images", images, "--packed", packed)
+            found.append(Candidate(f"memory {loader} x{ranks}", line, reads=(images, packed)))
+    return found
 
 
 def rank_rows(runs: Sequence[Run], counts: Sequence[int]) -> list[list[str]]:
@@ -86,6 +109,12 @@ def rank_rows(runs: Sequence[Run], counts: Sequence[int]) -> list[list[str]]:
             row[6] = summarize(values_of(runs, kill, "error_after")).text(3)
         rows.append(row)
     return rows
+
+
+def held_rows(runs: Sequence[Run]) -> list[list[str]]:
+    """Memory of all processes by loader and number of ranks."""
+    names = dict.fromkeys(run.name for run in runs if run.name.startswith("memory") and not run.error)
+    return [[name, *(summarize(values_of(runs, name, kind)).text() for kind in HELD)] for name in names]
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -123,6 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "resume" in arguments.only:
             write_synthetic(huge, images, arguments.records, keyed=False)
         chosen = candidates(small, huge, arguments)
+        if "memory" in arguments.only:
+            chosen += holders(arguments.folder, Path(workdir), arguments)
         if arguments.once:
             runs = [run_once(candidate) for candidate in chosen]
         else:
@@ -144,7 +175,9 @@ def report(runs: Sequence[Run], arguments: argparse.Namespace) -> None:
         "loader MB a rank",
         "kill to error s",
     ]
-    if any(run.name != "resume" for run in runs):
+    if any(run.name.startswith("memory") for run in runs):
+        print(f"\n{table(['all ranks, MB', *HELD], held_rows(runs))}")
+    if any(run.name.split()[0] in ("rate", "idle", "kill") for run in runs):
         print(f"\n{table(header, rank_rows(runs, arguments.ranks))}\n")
     if any(run.name == "resume" and not run.error for run in runs):
         names = ("from_start", "after_imports", "load_and_first_batch")

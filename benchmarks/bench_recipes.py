@@ -3,9 +3,9 @@
     python benchmarks/bench_recipes.py IMAGE_FOLDER --rivals torch_pil=/envs/torch_pil/bin/python
     python benchmarks/bench_recipes.py IMAGE_FOLDER --rivals-in FOLDER --workers torch_pil=3
 
-recipes.py says what they are; torch's side is torchvision's and timm's own code (install_rival.sh torch_pil).
-First bench_loader.py with the recipes as jobs, whose options this takes; then what each recipe costs beside
-the classic one (train_f32), and the operations' shares of it.
+recipes/named.py says what they are; torch's side is torchvision's and timm's own code (install_rival.sh
+torch_pil). First bench_loader.py with the recipes as jobs, whose options this takes; then what each recipe
+costs beside the classic one (train_f32), and the operations' shares of it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 
 import bench_loader
 import numpy as np
-from images import pictures_in
-from measure import Run, failures, summarize, table, values_of
+from harness.measure import Run, failures, summarize, table, values_of
 from PIL import Image
-from recipes import RECIPES
-from recipes_fastload import transform_of
+from recipes.fastload import transform_of
+from recipes.named import RECIPES
+from sets.images import pictures_in
 
 from fastload._native import _C
 from fastload.transforms import compile_plan

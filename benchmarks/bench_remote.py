@@ -19,8 +19,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     alternate,
@@ -31,9 +32,8 @@ from measure import (
     values_of,
     write_results,
 )
-from random_set import write_random
+from sets.random_set import write_random
 
-HERE = Path(__file__).parent
 LENGTHS = {"110 KB": 110_000, "1 MB": 1_000_000, "8 MB": 8 << 20}
 CLIENT = {"cpu_s_per_gb": "CPU s a GB", "gb_per_s": "GB/s"}
 LOADER = {
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """See above."""
     arguments = parse(argv)
     check_repeats(arguments.repeats)
-    line = [sys.executable, str(HERE / "remote_run.py")]
+    line = child("stores.remote")
     with tempfile.TemporaryDirectory(dir=arguments.workdir) as work:
         folder = Path(work) / "set"
         write_random(folder, "arrow", arguments.records)

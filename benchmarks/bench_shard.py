@@ -32,9 +32,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from images import repeat_images
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -47,7 +47,8 @@ from measure import (
     values_of,
     write_results,
 )
-from random_set import SIDE, write_random
+from sets.images import repeat_images
+from sets.random_set import SIDE, write_random
 
 from fastload.packing import PackOptions, pack
 
@@ -86,9 +87,9 @@ class Sandwich:
 
 
 def command(arguments: argparse.Namespace, action: str, folder: Path, *options: object) -> list[str]:
-    """shard_run.py's command line."""
+    """runs.shard's command line."""
     limit = ("--limit", arguments.limit, "--threads", arguments.threads)
-    return [sys.executable, str(HERE / "shard_run.py"), *map(str, (action, folder, *limit, *options))]
+    return child("runs.shard", action, folder, *limit, *options)
 
 
 def disk(arguments: argparse.Namespace, folder: Path, kind: str, depth: int, seconds: float) -> Candidate:

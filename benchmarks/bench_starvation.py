@@ -3,9 +3,9 @@
     python benchmarks/bench_starvation.py IMAGE_FOLDER                     # ResNet-18 and ResNet-50 on a GPU
     python benchmarks/bench_starvation.py IMAGE_FOLDER --device cpu        # a small network, to try it
 
-"synthetic" are two random batches that already lie on the device: the bound. The other feeds are in feeds.py.
-Mixed precision, channels_last, cuDNN's search for algorithms. All feeds train in turns, each in a process
-that stays alive; medians of at least five rounds and their range.
+"synthetic" are two random batches that already lie on the device: the bound. The other feeds are in
+starvation/feeds.py. Mixed precision, channels_last, cuDNN's search for algorithms. All feeds train in
+turns, each in a process that stays alive; medians of at least five rounds and their range.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from command_line import pack_folder
-from images import repeat_images
-from machine import facts
-from measure import MINIMUM_REPEATS, Candidate, Run, check_repeats, write_results
-from starvation_tables import failed_feeds, tables
-from turns import take_turns
+from harness.children import child
+from harness.command_line import pack_folder
+from harness.machine import facts
+from harness.measure import MINIMUM_REPEATS, Candidate, Run, check_repeats, write_results
+from harness.turns import take_turns
+from sets.images import repeat_images
+from starvation.tables import failed_feeds, tables
 
 HERE = Path(__file__).resolve().parent
 FEED_NAMES = ("synthetic", "fastload", "fastload_host", "fastload_dali", "torch_pil")
@@ -88,11 +89,7 @@ def candidates(options: argparse.Namespace, workdir: Path, model: str) -> list[C
     for name in ("device", "amp", "batch", "size", "threads"):
         common += [f"--{name}", getattr(options, name)]
     common += ["--seconds", round_seconds(options)]
-    script = str(HERE / "starvation_run.py")
-    return [
-        Candidate(f"{model} | {feed}", [sys.executable, script, feed, *map(str, common)])
-        for feed in options.feeds
-    ]
+    return [Candidate(f"{model} | {feed}", child("starvation.run", feed, *common)) for feed in options.feeds]
 
 
 def measure_in(options: argparse.Namespace, workdir: Path, started: float) -> int:

@@ -9,7 +9,7 @@ second from what it kept there.
 
 fastload_third has a tier on disk for a third of the set; mds_third and litdata_third, asked for by --rivals,
 have caches of a third. Then a job that ends at 90% of its first epoch, and one that goes on from its state
-(restart_run.py).
+(stores.restart).
 
 "of the line": the pictures' bytes over the epoch's seconds and the bandwidth; seconds count from opening the
 set, after all imports. CPU seconds and memory are those of the reader's whole process tree, not the server's.
@@ -25,9 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from images import repeat_images
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -40,7 +40,8 @@ from measure import (
     values_of,
     write_results,
 )
-from store_run import find, names
+from sets.images import repeat_images
+from stores.run import find, names
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "reference"))
 
@@ -146,8 +147,9 @@ def prepare(
         if stem in done:
             continue
         packed = workdir / stem
-        command = [chosen[name], str(HERE / "store_run.py"), stem, "prepare", f"--packed={packed}"]
-        command += [f"--folder={workdir / 'images'}", f"--shard-bytes={arguments.shard_bytes}"]
+        words = [stem, "prepare", f"--packed={packed}", f"--folder={workdir / 'images'}"]
+        words += [f"--shard-bytes={arguments.shard_bytes}"]
+        command = child("stores.run", *words, python=chosen[name])
         run = run_once(Candidate(name, command, private(workdir)))
         print(f"prepare {stem}: {run.error or f'{run.wall:.1f} s'}", file=sys.stderr, flush=True)
         if run.error:
@@ -169,8 +171,8 @@ def plan(
     restart = {RESTART: chosen["fastload"]} if "fastload" in chosen else {}
     for name, python in {**chosen, **restart}.items():
         stem = "fastload" if name == RESTART else name.partition("_")[0]
-        script = ["restart_run.py"] if name == RESTART else ["store_run.py", name, "run"]
-        command = [python, str(HERE / script[0]), *script[1:], f"--packed={workdir / stem}"]
+        words = ["stores.restart"] if name == RESTART else ["stores.run", name, "run"]
+        command = child(*words, f"--packed={workdir / stem}", python=python)
         command += [f"--url=s3://{BUCKET}/{stem}", f"--upstream={server.endpoint.removeprefix('http://')}"]
         command += [f"--latency={arguments.latency}", f"--bandwidth={arguments.bandwidth}"]
         command += [f"--threads={workers.get(name, arguments.threads)}"]

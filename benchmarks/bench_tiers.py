@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import facts
-from random_set import SIDE, write_random
+from harness.machine import facts
+from sets.random_set import SIDE, write_random
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "cache"))
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "reference"))

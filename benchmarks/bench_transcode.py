@@ -4,14 +4,14 @@
 
 In memory, on one thread, of the folder's own JPEGs: records of both forms (the read-back that proves each
 is in it), the JPEGs of records, and libjpeg-turbo's lossless transcoding of a JPEG to a JPEG by tjTransform
-in the same process, which gives the bytes of ``jpegtran -copy all`` (turbo_transform.py). "jpegtran" is
+in the same process, which gives the bytes of ``jpegtran -copy all`` (runs/turbo_transform.py). "jpegtran" is
 that program, a process a file, less as many runs on a picture of 8 x 8 pixels. What is not installed
 (libturbojpeg.so.0, jpegtran) is named.
 
 As commands, on the folder repeated until it has ``--images``, with each number of ``--processes``:
 ``fastload pack`` with entry points and as records, ``fastload recode`` of packed sets, both to records and
 to JPEGs, all synced to the disk. The clock starts after the imports, and for recode after the set was
-copied. coefficients_run.py has the runs; candidates take turns. Ratios are of images per CPU second in
+copied. runs/coefficients.py has the runs; candidates take turns. Ratios are of images per CPU second in
 memory, and of images per second for commands.
 """
 
@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench_entries import has_turbojpeg
-from images import repeat_images
-from machine import facts
-from measure import (
+from harness.children import child
+from harness.machine import facts
+from harness.measure import (
     MINIMUM_REPEATS,
     Candidate,
     Run,
@@ -41,6 +41,7 @@ from measure import (
     values_of,
     write_results,
 )
+from sets.images import repeat_images
 
 from fastload.packing import PackOptions, pack
 
@@ -52,8 +53,8 @@ PACKED = "pack, entry points"
 
 
 def run_of(name: str, action: str, folder: Path, *options: object, reads: Path | None = None) -> Candidate:
-    """A run of coefficients_run.py."""
-    line = [sys.executable, str(HERE / "coefficients_run.py"), action, str(folder), *map(str, options)]
+    """A run of runs/coefficients.py."""
+    line = child("runs.coefficients", action, folder, *options)
     return Candidate(name, line, reads=(reads or folder,))
 
 

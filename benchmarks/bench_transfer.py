@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from machine import facts
-from measure import table
+from harness.machine import facts
+from harness.measure import table
 
 from fastload import transforms as T
 from fastload.prefetch.slots import SlotShape

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from machine import facts
+from harness.machine import facts
 from PIL import Image
 from PIL import __version__ as pillow_version
 

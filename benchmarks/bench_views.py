@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from command_line import pack_folder
-from images import repeat_images
-from machine import facts
-from measure import MINIMUM_REPEATS, check_repeats, summarize, table
+from harness.command_line import pack_folder
+from harness.machine import facts
+from harness.measure import MINIMUM_REPEATS, check_repeats, summarize, table
+from sets.images import repeat_images
 
 from fastload import DataLoader
 from fastload import transforms as T

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from machine import facts
+from harness.machine import facts
 
 import fastload
 from fastload import transforms as T

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from command_line import pack_folder
-from machine import facts
-from measure import table
+from harness.command_line import pack_folder
+from harness.machine import facts
+from harness.measure import table
 
 from fastload import DataLoader
 from fastload import transforms as T

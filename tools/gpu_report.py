@@ -73,19 +73,11 @@ def gpu_facts() -> list[tuple[str, str]]:
     ]
 
 
-def commit() -> str:
-    """The checkout's commit, if it is one."""
-    try:
-        command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return "?"
-
-
 def run_section(folder: Path, images: str) -> str:
     """Date, machine, versions, command, and how each part ended."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
-    from machine import facts
+    from harness.machine import facts
+    from harness.provenance import commit
 
     machine = facts()
     count = sum(1 for path in Path(images).rglob("*") if path.is_file()) if images else 0

@@ -10,10 +10,10 @@ import itertools
 import time
 from collections.abc import Sequence
 
-from feeds import FEEDS, reason_to_skip
-from measure import Run, table
-from rounds import skip
-from training_step import Trainer, synchronize
+from harness.measure import Run, table
+from harness.rounds import skip
+from starvation.feeds import FEEDS, reason_to_skip
+from starvation.training_step import Trainer, synchronize
 
 from articles import data
 from articles.data import work

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from command_line import pack_folder
-from feeds import Work
+from harness.command_line import pack_folder
+from starvation.feeds import Work
 
 from articles.setting import Setting
 

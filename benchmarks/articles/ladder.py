@@ -13,11 +13,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from feeds import FEEDS
-from measure import Run, failures, table
-from rounds import Clock, skip
-from starvation_tables import reason_of
-from training_step import Trainer, synchronize
+from harness.measure import Run, failures, table
+from harness.rounds import Clock, skip
+from starvation.feeds import FEEDS
+from starvation.tables import reason_of
+from starvation.training_step import Trainer, synchronize
 
 from articles import data
 from articles.data import work

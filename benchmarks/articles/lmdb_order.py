@@ -19,10 +19,10 @@ from typing import Any
 import lmdb
 import numpy as np
 import torch
-from command_line import pack_folder
-from machine import warm_page_cache
-from measure import Run, table
-from page_cache import evict
+from harness.command_line import pack_folder
+from harness.machine import warm_page_cache
+from harness.measure import Run, table
+from harness.page_cache import evict
 from PIL import Image
 
 from articles.setting import Chart, Measure, Setting, done, summary
@@ -138,7 +138,7 @@ class LmdbImages(torch.utils.data.Dataset[torch.Tensor]):
 
 
 def torch_loader(folder: Path, shuffle: bool, setting: Setting) -> int:
-    import feeds  # noqa: F401 (puts tools/ on the path)
+    import starvation.feeds  # noqa: F401 (puts tools/ on the path)
 
     dataset = LmdbImages(folder, setting.size)
     loader: Any = torch.utils.data.DataLoader(

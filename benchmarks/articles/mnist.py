@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from command_line import pack_folder
-from digits import draw_digits, read_idx, write_folder
-from measure import Run, table
+from harness.command_line import pack_folder
+from harness.measure import Run, table
+from harness.rounds import Clock, skip
 from PIL import Image
-from rounds import Clock, skip
+from sets.digits import draw_digits, read_idx, write_folder
 
 from articles.setting import Chart, Measure, Setting, done, summary
 
@@ -113,7 +113,7 @@ def consumer(setting: Setting, channels: int) -> Any:
     """Takes an epoch's batches and counts their samples; on CUDA it trains."""
     if setting.device == "cpu":
         return lambda batches: sum(len(labels) for _, labels in batches)
-    from training_step import SmallCNN, Trainer, synchronize
+    from starvation.training_step import SmallCNN, Trainer, synchronize
 
     trainer = Trainer(SmallCNN(channels), setting.device)
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from measure import Run, Summary, failures, summarize, values_of
-from rounds import Measure
+from harness.measure import Run, Summary, failures, summarize, values_of
+from harness.rounds import Measure
 
 __all__ = ["Chart", "Measure", "Setting", "Table", "done", "summary"]
 

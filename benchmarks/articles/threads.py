@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from feeds import FEEDS
-from measure import Run, table
-from rounds import Clock
+from harness.measure import Run, table
+from harness.rounds import Clock
+from starvation.feeds import FEEDS
 
 from articles import data
 from articles.data import work

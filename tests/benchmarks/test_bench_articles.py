@@ -13,7 +13,7 @@ import bench_articles
 import pytest
 from articles import ladder, plots
 from articles.setting import Chart, Setting
-from measure import Run, Summary
+from harness.measure import Run, Summary
 from small_photos import REPEATS, environment, write_photos
 
 BENCHMARKS = Path(bench_articles.__file__).parent

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import bench_knobs
 import pytest
-from autotune_run import ALL, NAMES, reached
 from bench_autotune import main
-from doctor_scenarios import SCENARIOS
+from doctor.autotune import ALL, NAMES, reached
+from doctor.scenarios import SCENARIOS
 from small_photos import write_photos
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import bench_cache
 import pytest
-from cache_run import rank_memory
-from measure import Run
-from throttle import NoThrottle, device_of, throttled
+from harness.children import child
+from harness.measure import Run
+from harness.throttle import NoThrottle, device_of, throttled
+from runs.cache import rank_memory
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCHMARKS), *filter(None, sys.path)])}
@@ -24,14 +25,14 @@ COUNT = 200  # records of 110 KB
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("random") / "set"
     write = f"write_random(Path({str(folder)!r}), 'lmdb', {COUNT}, 1 << 23)"
-    code = f"from pathlib import Path; from random_set import *; {write}"
+    code = f"from pathlib import Path; from sets.random_set import *; {write}"
     subprocess.run([sys.executable, "-c", code], env=ENV, check=True, timeout=280)
     return folder
 
 
 def run(folder: Path, action: str, *arguments: object) -> dict[str, Any]:
-    command = [sys.executable, BENCHMARKS / "cache_run.py", action, folder, *arguments]
-    line = [*map(str, command), "--threads", "1"]
+    command = child("runs.cache", action, folder, *arguments)
+    line = [*command, "--threads", "1"]
     done = subprocess.run(line, env=ENV, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from bench_entries import has_turbojpeg
 from PIL import Image
+from runs.turbo_transform import Transcoder
 from small_photos import environment
-from turbo_transform import Transcoder
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 FORMS = ("fast", "small")

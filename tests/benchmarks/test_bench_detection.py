@@ -10,11 +10,11 @@ from pathlib import Path
 
 import bench_detection
 import pytest
-from detection_fastload import LOADERS
-from detection_jobs import CONTEXT, JOBS, tokens
-from detection_sets import TARS, make_forms
+from detection.fastload import LOADERS
+from detection.jobs import CONTEXT, JOBS, tokens
+from detection.sets import TARS, make_forms
+from harness.measure import Run
 from made_detection import made_set
-from measure import Run
 from small_photos import environment, write_photos
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from bench_doctor import main, off_by
-from doctor_scenarios import SCENARIOS
-from doctor_sets import picture_folder
+from doctor.scenarios import SCENARIOS
+from doctor.sets import picture_folder
+from harness.throttle import NoThrottle, busy_neighbour, quota_of_cpus
 from PIL import Image
 from small_photos import write_photos
-from throttle import NoThrottle, busy_neighbour, quota_of_cpus
 
 
 @pytest.fixture(scope="module")

@@ -49,4 +49,4 @@ def test_entries(tmp_path: Path) -> None:
     assert built["entry_bytes"] == 7 * rows
     assert f"| row | {7 * rows} |" in shown
     pack(tmp_path / "photos", tmp_path / "set", PackOptions(num_proc=1))
-    assert json.loads(run("entries_run.py", "cold", tmp_path / "set"))["rate"] > 0
+    assert json.loads(run("child.py", "runs.entries", "cold", tmp_path / "set"))["rate"] > 0

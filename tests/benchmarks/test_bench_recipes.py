@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from recipes import RECIPES
-from recipes_fastload import transform_of
+from recipes.fastload import transform_of
+from recipes.named import RECIPES
 from small_photos import environment
 
 from fastload.transforms import compile_plan

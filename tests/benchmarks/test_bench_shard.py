@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import shard_run
+from harness.children import child
+from runs import shard as shard_run
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ENV = {**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCHMARKS), *filter(None, sys.path)])}
@@ -20,7 +21,7 @@ COUNT = 200
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("random") / "lmdb"
     write = f"write_random(Path({str(folder)!r}), 'lmdb', {COUNT})"
-    code = f"from pathlib import Path; from random_set import *; {write}"
+    code = f"from pathlib import Path; from sets.random_set import *; {write}"
     subprocess.run([sys.executable, "-c", code], env=ENV, check=True, timeout=280)
     return folder
 
@@ -36,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_each_run_measures_something(folder: Path, arguments: tuple[str, ...]) -> None:
-    command = [sys.executable, str(BENCHMARKS / "shard_run.py"), arguments[0], str(folder), *arguments[1:]]
+    command = child("runs.shard", arguments[0], folder, *arguments[1:])
     done = subprocess.run(
         [*command, "--seconds", "0.3"], env=ENV, capture_output=True, text=True, timeout=280, check=False
     )

@@ -10,10 +10,10 @@ from typing import Any
 
 import bench_starvation
 import pytest
-import starvation_run
-from measure import Run
+from harness.measure import Run
 from small_photos import REPEATS, environment, write_photos
-from starvation_tables import tables
+from starvation import run as starvation_run
+from starvation.tables import tables
 
 BENCHMARKS = Path(bench_starvation.__file__).parent
 

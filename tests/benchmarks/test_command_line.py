@@ -34,12 +34,22 @@ def run(checkout: Path, script: str, *words: object) -> str:
 
 
 def test_a_candidate_packs(checkout: Path) -> None:
-    run(checkout, "candidate.py", "fastload", "prepare", "--folder", "photos", "--workdir", "work")
+    run(
+        checkout,
+        "child.py",
+        "loaders.candidate",
+        "fastload",
+        "prepare",
+        "--folder",
+        "photos",
+        "--workdir",
+        "work",
+    )
     assert (checkout / "work" / "packed" / "dataset.json").exists()
 
 
 def test_the_command_is_the_installed_one(checkout: Path) -> None:
-    assert "4 in 2 classes" in run(checkout, "command_line.py", "pack", "photos", "packed")
+    assert "4 in 2 classes" in run(checkout, "harness/command_line.py", "pack", "photos", "packed")
 
 
 def test_no_benchmark_starts_fastload_where_the_current_folder_comes_first() -> None:

@@ -1,4 +1,4 @@
-"""benchmarks/copies.py: copies hidden behind kernels, on traces made here."""
+"""benchmarks/starvation/copies.py: copies hidden behind kernels, on traces made here."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import itertools
 import random
 from typing import Any
 
-import copies
 import pytest
+from starvation import copies
 
 
 def event(kind: str, name: str, begin: float, length: float) -> dict[str, Any]:

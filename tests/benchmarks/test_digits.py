@@ -1,4 +1,4 @@
-"""benchmarks/digits.py, draw_photos.py and page_cache.py: what the benchmarks read where nothing is given."""
+"""The benchmarks' digits.py, draw_photos.py and page_cache.py: what they read where nothing is given."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import gzip
 import struct
 from pathlib import Path
 
-import digits
 import draw_photos
 import numpy as np
-import page_cache
 import pytest
+from harness import page_cache
 from PIL import Image
+from sets import digits
 
 
 def test_drawn_digits_are_gray_mostly_black_and_repeatable() -> None:

@@ -1,14 +1,13 @@
-"""benchmarks/images.py, jobs.py and candidate.py: what the candidates are given, and how they are timed."""
+"""The benchmarks' images.py, jobs.py and candidate.py: what the candidates are given, how they are timed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-import candidate
-import images
-import jobs
 import pytest
+from loaders import candidate, jobs
+from sets import images
 
 JPEG = b"\xff\xd8\xff\xe0 not read further"
 

@@ -1,4 +1,4 @@
-"""Statistics, refusals and reports of benchmarks/measure.py and machine.py."""
+"""Statistics, refusals and reports of benchmarks/harness/measure.py and harness/machine.py."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import sys
 import time
 from pathlib import Path
 
-import machine
-import measure
 import pytest
+from harness import machine, measure
 
 
 def python(name: str, code: str) -> measure.Candidate:
     return measure.Candidate(name, [sys.executable, "-c", code])
 
 
-BENCHMARKS = str(Path(measure.__file__).parent)
+BENCHMARKS = str(Path(measure.__file__).parents[1])
 PRINTS = "import json; print('noise'); print(json.dumps({'rate': 3.5}))"
 
 
@@ -120,7 +119,8 @@ def test_shared_pages_count_once() -> None:
 def test_cpu_time_of_the_whole_tree_is_counted() -> None:
     busy = "import time; b = time.process_time()\nwhile time.process_time() - b < 0.3: pass"
     code = (
-        f"import json, os, subprocess, sys, machine; subprocess.run([sys.executable, '-c', {busy!r}]); "
+        "import json, os, subprocess, sys; from harness import machine; "
+        f"subprocess.run([sys.executable, '-c', {busy!r}]); "
         "print(json.dumps({'cpu': machine.session_cpu(os.getsid(0))}))"
     )
     command = measure.Candidate("tree", [sys.executable, "-c", code], {"PYTHONPATH": BENCHMARKS})

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from doctor_scenarios import SCENARIOS
+from doctor.scenarios import SCENARIOS
 from tuning_table import DOCUMENT, gain, leaves, main
 
 

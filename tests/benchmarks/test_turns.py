@@ -1,4 +1,4 @@
-"""benchmarks/turns.py and rounds.py: candidates that stay alive and take turns."""
+"""benchmarks/harness/turns.py and harness/rounds.py: candidates that stay alive and take turns."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-import machine
-import measure
 import pytest
-import rounds
-import starvation_tables
-import turns
+from harness import machine, measure, rounds, turns
+from starvation import tables as starvation_tables
 from watched_loops import FakeClock
 
-BENCHMARKS = str(Path(turns.__file__).parent)
+BENCHMARKS = str(Path(turns.__file__).parents[1])
 
 
 def candidate(name: str, code: str) -> measure.Candidate:
     """A process that serves with ``start`` and ``measure`` as ``code`` defines them."""
-    text = f"import os, sys, time\nimport rounds\n{code}\n"
+    text = f"import os, sys, time\nfrom harness import rounds\n{code}\n"
     return measure.Candidate(name, [sys.executable, "-c", text], {"PYTHONPATH": BENCHMARKS})
 
 

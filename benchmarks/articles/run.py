@@ -1,0 +1,24 @@
+"""One case of one table of bench_articles.py: a process that measures a round when it is asked."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+
+from harness.rounds import serve
+
+from articles.setting import Setting
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("module")
+    parser.add_argument("case")
+    parser.add_argument("setting", help="JSON")
+    options = parser.parse_args()
+    module = importlib.import_module(f"articles.{options.module}")
+    serve(lambda: module.start(options.case, Setting.from_json(options.setting)))
+
+
+if __name__ == "__main__":
+    main()

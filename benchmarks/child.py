@@ -1,0 +1,13 @@
+"""Runs a module of these folders as a program: ``python benchmarks/child.py runs.entries crops FOLDER``.
+
+A script's own folder is on its path: so "harness", "loaders" and the others are found from everywhere.
+"""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+if __name__ == "__main__":
+    del sys.argv[0]
+    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

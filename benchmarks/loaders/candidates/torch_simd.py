@@ -1,0 +1,15 @@
+"""torch's DataLoader with pillow-simd: the baseline's code in an environment without Pillow."""
+
+from __future__ import annotations
+
+from loaders.candidates.torch_pil import VARIANTS, batches, prepare
+from loaders.candidates.torch_pil import versions as _versions
+
+__all__ = ["VARIANTS", "batches", "prepare", "versions"]
+
+
+def versions() -> dict[str, str]:
+    found = _versions()
+    if "post" not in found["pil"]:
+        raise SystemExit(f"PIL {found['pil']} is not pillow-simd (its versions end in .postN).")
+    return found
