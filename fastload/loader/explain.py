@@ -80,7 +80,7 @@ def warn_slow_path(slow: Sequence[Step], stacklevel: int) -> None:
     kept = ". ".join(f"To keep {step.name} there: {step.keep}" for step in slow if step.keep)
     warnings.warn(
         f"Not in the core but in Python, for each sample: {'; '.join(map(_because, slow))}. "
-        f"{kept + '. ' if kept else ''}loader.explain() lists all steps; docs/guide/drop-in.md says more. "
+        f"{kept + '. ' if kept else ''}loader.explain() lists all steps; docs/guide/callables.md says more. "
         f"To silence this: warnings.filterwarnings('ignore', category=fastload.errors.SlowPathWarning).",
         SlowPathWarning,
         stacklevel=stacklevel,

@@ -80,7 +80,7 @@ def test_what_is_missing_has_a_line_each(tmp_path: Path) -> None:
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert lines[0] == "[gpu] Missing:"
-    for line in ("g++ 10 or newer", "the Python package nanobind", "the Python package pytest"):
+    for line in ("g++ 11 or newer", "the Python package nanobind", "the Python package pytest"):
         assert f"[gpu]   {line}" in lines
     assert any("cmake 3.20" in line for line in lines)
     assert "PACKAGES=" in lines[-1]
