@@ -25,27 +25,48 @@ CATEGORIES = [{"id": 1, "name": "disc"}, {"id": 2, "name": "triangle"}]
 Path("shapes/train").mkdir(parents=True)
 Path("shapes/annotations").mkdir()
 draws, images, objects = random.Random(0), [], []
-for number, path in enumerate(sorted(Path("photos/train").rglob("*.jpg"))[::3] * 2, start=1):
+for number, path in enumerate(
+    sorted(Path("photos/train").rglob("*.jpg"))[::3] * 2, start=1
+):
     picture = Image.open(path).convert("RGB")
     images.append(
-        {"id": number, "file_name": f"{number:03d}.jpg", "width": picture.width, "height": picture.height}
+        {
+            "id": number,
+            "file_name": f"{number:03d}.jpg",
+            "width": picture.width,
+            "height": picture.height,
+        }
     )
     for _ in range(draws.randint(1, 3)):
         category, radius = draws.choice((1, 2)), draws.uniform(22, 50)
         x, y = (draws.uniform(radius, side - radius) for side in picture.size)
         corners, turn = (40 if category == 1 else 3), draws.uniform(0, 2)
         angles = [turn + 2 * math.pi * corner / corners for corner in range(corners)]
-        points = [(x + radius * math.cos(angle), y + radius * math.sin(angle)) for angle in angles]
+        points = [
+            (x + radius * math.cos(angle), y + radius * math.sin(angle))
+            for angle in angles
+        ]
         colour = tuple(draws.randrange(256) for _ in range(3))
         ImageDraw.Draw(picture).polygon(points, fill=colour)
         left, top = (min(point[axis] for point in points) for axis in (0, 1))
         width, height = (
-            max(point[axis] for point in points) - start for axis, start in ((0, left), (1, top))
+            max(point[axis] for point in points) - start
+            for axis, start in ((0, left), (1, top))
         )
-        about = {"id": len(objects) + 1, "image_id": number, "category_id": category, "iscrowd": 0}
+        about = {
+            "id": len(objects) + 1,
+            "image_id": number,
+            "category_id": category,
+            "iscrowd": 0,
+        }
         outline = [value for point in points for value in point]
         objects.append(
-            about | {"bbox": [left, top, width, height], "area": width * height, "segmentation": [outline]}
+            about
+            | {
+                "bbox": [left, top, width, height],
+                "area": width * height,
+                "segmentation": [outline],
+            }
         )
     picture.save(f"shapes/train/{number:03d}.jpg", quality=92)
 Path("shapes/annotations/instances_train.json").write_text(
@@ -61,7 +82,9 @@ Path("shapes/annotations/instances_train.json").write_text(
 # %%
 import fastload
 
-fastload.pack("shapes", "packed-shapes", annotations="shapes/annotations/instances_train.json")
+fastload.pack(
+    "shapes", "packed-shapes", annotations="shapes/annotations/instances_train.json"
+)
 dataset = fastload.PackedDataset("packed-shapes")
 print(len(dataset), "samples with the fields", *dataset.schema)
 
@@ -85,7 +108,13 @@ chain = T.Compose(
     ]
 )
 loader = DataLoader(
-    "packed-shapes", batch_size=8, shuffle=True, seed=1, transform=chain, collate="list", masks="dense"
+    "packed-shapes",
+    batch_size=8,
+    shuffle=True,
+    seed=1,
+    transform=chain,
+    collate="list",
+    masks="dense",
 )
 images, targets = next(iter(loader))
 print([tuple(image.shape) for image in images])
@@ -104,10 +133,13 @@ figure, axes = plt.subplots(2, 4, figsize=(10, 5.5), layout="constrained")
 for axis, image, target in zip(axes.flat, images, targets, strict=True):
     axis.imshow(image.permute(1, 2, 0))
     axis.axis("off")
-    for box, label, mask in zip(target["boxes"], target["labels"], target["masks"], strict=True):
+    for box, label, mask in zip(
+        target["boxes"], target["labels"], target["masks"], strict=True
+    ):
         left, top, right, bottom = box.tolist()
-        axis.add_patch(plt.Rectangle((left, top), right - left, bottom - top, fill=False, color="red"))
-        axis.text(left, top, names[label], color="white", backgroundcolor="red", fontsize=7)
+        size = right - left, bottom - top
+        axis.add_patch(plt.Rectangle((left, top), *size, fill=False, color="red"))
+        axis.text(left, top, names[label], color="white", backgroundcolor="red")
         axis.contour(mask, levels=[0.5], colors="yellow", linewidths=1)
 
 # %% [markdown]
@@ -118,9 +150,12 @@ for axis, image, target in zip(axes.flat, images, targets, strict=True):
 # %%
 square = T.Compose([T.RandomHorizontalFlip(), T.Resize((256, 256))])
 for form in ("detr", "yolo"):
-    with_form = DataLoader("packed-shapes", batch_size=4, transform=square, collate=form)
+    with_form = DataLoader(
+        "packed-shapes", batch_size=4, transform=square, collate=form
+    )
     batch = next(iter(with_form))
-    print(form, {name: tuple(value.shape) for name, value in batch.items() if hasattr(value, "shape")})
+    shapes = {name: tuple(v.shape) for name, v in batch.items() if hasattr(v, "shape")}
+    print(form, shapes)
     with_form.close()
 
 # %% [markdown]

@@ -14,6 +14,7 @@
 # model on a GPU might take.
 
 # %%
+import textwrap
 import time
 import warnings
 
@@ -47,10 +48,16 @@ def film_grain(image):
 
 
 crop = [T.RandomResizedCrop(224), T.RandomHorizontalFlip()]
-options = {"batch_size": 8, "shuffle": True, "seed": 0, "num_workers": 1, "persistent_workers": True}
+options = {
+    "batch_size": 8,
+    "shuffle": True,
+    "seed": 0,
+    "num_workers": 1,
+    "persistent_workers": True,
+}
 chain = T.Compose([*crop, T.ToDtype("uint8"), film_grain])
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it says that film_grain runs in Python: what you are to find here
+    warnings.simplefilter("ignore")  # it says what you are to find here
     slow = DataLoader("imagenet/train", transform=chain, **options)
 
 # %% [markdown]
@@ -66,10 +73,11 @@ print(f"{slow_rate:.0f} images/s; the loop waits for data in {share:.0%} of the 
 # Then it tries on this machine what would help, and says so:
 
 # %%
-print(watched.verdict)
+print(textwrap.fill(str(watched.verdict), 80))
 
 # %% [markdown]
-# `explain()` shows where each step runs. `film_grain` is in Python, and so its samples are put together there.
+# `explain()` shows where each step runs. `film_grain` is in Python, and so its samples are put together
+# there.
 
 # %%
 print(slow.explain())
@@ -81,7 +89,11 @@ slow.close()
 # The engine has such a step: `GaussianNoise`. As in torchvision, `sigma` is a share of the full range.
 
 # %%
-fast = DataLoader("imagenet/train", transform=T.Compose([*crop, T.GaussianNoise(sigma=8 / 255)]), **options)
+fast = DataLoader(
+    "imagenet/train",
+    transform=T.Compose([*crop, T.GaussianNoise(sigma=8 / 255)]),
+    **options,
+)
 fast_rate = epochs(fast, 15)
 share = fast.stats()["data_wait"]["share"]
 print(f"{fast_rate:.0f} images/s; the loop waits for data in {share:.0%} of the time")

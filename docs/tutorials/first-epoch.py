@@ -29,7 +29,8 @@ for split in ("train", "val"):
 import fastload
 
 for result in fastload.pack("photos", "my-photos"):
-    print(result.output.name, result.manifest.num_records, "images of the classes", *result.manifest.classes)
+    packed = result.manifest
+    print(result.output.name, packed.num_records, "images of", *packed.classes)
 
 # %% [markdown]
 # ## Make the loaders
@@ -45,7 +46,9 @@ train = DataLoader(
     batch_size=8,
     shuffle=True,
     seed=0,
-    transform=T.Compose([T.RandomResizedCrop(96, scale=(0.3, 1)), T.RandomHorizontalFlip(), normalize]),
+    transform=T.Compose(
+        [T.RandomResizedCrop(96, scale=(0.3, 1)), T.RandomHorizontalFlip(), normalize]
+    ),
 )
 val = DataLoader(
     "my-photos/val",
@@ -93,8 +96,8 @@ for epoch in range(15):
     if epoch % 5 == 4:
         model.eval()
         with torch.no_grad():
-            hits = sum((model(images).argmax(1) == labels).sum().item() for images, labels in val)
-        print(f"epoch {epoch + 1}: loss {loss.item():.2f}, {hits} of {len(val.dataset)} right")
+            hits = sum(int((model(x).argmax(1) == y).sum()) for x, y in val)
+        print(f"epoch {epoch + 1}: loss {loss.item():.2f}, {hits} of 12 right")
 
 # %% [markdown]
 # ## Look at what the loader did

@@ -22,7 +22,12 @@ CAT, ROCKET = 0, 16  # two samples, by their number in the set
 def batch(transform, samples, **options):
     """One batch of these samples."""
     loader = DataLoader(
-        "imagenet/train", batch_size=len(samples), sampler=samples, seed=0, transform=transform, **options
+        "imagenet/train",
+        batch_size=len(samples),
+        sampler=samples,
+        seed=0,
+        transform=transform,
+        **options,
     )
     images, labels = next(iter(loader))
     loader.close()
@@ -40,7 +45,9 @@ rows = {
     "RandomResizedCrop": crop,
     "RandAugment": T.Compose([crop, T.RandAugment(2, 9)]),
     "TrivialAugmentWide": T.Compose([crop, T.TrivialAugmentWide()]),
-    "timm, rand-m9-mstd0.5-inc1": T.Compose([crop, T.TimmAugment("rand-m9-mstd0.5-inc1")]),
+    "timm, rand-m9-mstd0.5-inc1": T.Compose(
+        [crop, T.TimmAugment("rand-m9-mstd0.5-inc1")]
+    ),
     "RandomErasing": T.Compose([crop, T.RandomErasing(p=1.0)]),
 }
 pictures = [batch(chain, [CAT] * 8)[0] for chain in rows.values()]
@@ -68,7 +75,11 @@ blur = T.RandomApply([T.GaussianBlur(13, (0.1, 2.0))], 0.5)
 view = T.Compose([crop, T.RandomHorizontalFlip(), jitter, T.RandomGrayscale(0.2), blur])
 
 loader = DataLoader(
-    "imagenet/train", batch_size=8, sampler=[CAT] * 8, seed=0, transform=T.Views(first=view, second=view)
+    "imagenet/train",
+    batch_size=8,
+    sampler=[CAT] * 8,
+    seed=0,
+    transform=T.Views(first=view, second=view),
 )
 views = next(iter(loader))
 loader.close()

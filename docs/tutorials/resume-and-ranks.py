@@ -19,7 +19,7 @@ GLOBAL_BATCH = 4  # of all ranks together
 
 
 def loader_of(rank, world_size):
-    """The loader that this rank makes. In a real job leave out `rank=` and `world_size=`: they are found."""
+    """What this rank makes. In a real job `rank=` and `world_size=` are found."""
     return DataLoader(
         "imagenet/train",
         batch_size=GLOBAL_BATCH // world_size,
@@ -32,7 +32,7 @@ def loader_of(rank, world_size):
 
 
 def run(world_size, steps, state=None):
-    """Some steps of a job: what each rank got in each step, and the state after them."""
+    """Some steps of a job: what all ranks got in each, and the state after them."""
     received, states = [[] for _ in range(steps)], []
     for rank in range(world_size):
         loader = loader_of(rank, world_size)
@@ -82,7 +82,10 @@ after, _ = run(world_size=4, steps=4, state=state)
 import torch
 
 for step, (one, other) in enumerate(zip(whole, before + after, strict=True)):
-    same = all(torch.equal(a, b) and la == lb for (a, la), (b, lb) in zip(one, other, strict=True))
+    same = all(
+        torch.equal(a, b) and la == lb
+        for (a, la), (b, lb) in zip(one, other, strict=True)
+    )
     print(f"step {step}: {'the same samples and pixels' if same else 'DIFFERENT'}")
 
 # %% [markdown]
@@ -96,7 +99,13 @@ import fastload
 
 counts = []
 for rank in range(5):
-    val = DataLoader("imagenet/val", batch_size=4, transform=T.Resize((64, 64)), rank=rank, world_size=5)
+    val = DataLoader(
+        "imagenet/val",
+        batch_size=4,
+        transform=T.Resize((64, 64)),
+        rank=rank,
+        world_size=5,
+    )
     for images, labels in val:
         real, _ = fastload.valid((images, labels))
         counts.append(len(real))
