@@ -33,7 +33,7 @@ lint:  ## ruff and mypy --strict (after "make setup")
 	  ../tools/train.py ../tools/make_sample.py ../tools/update_tree.py ../tools/draw_rooms.py ../tools/draw_dark.py \
 	  ../tools/gpu_report.py \
 	  ../tools/profile_training.py ../tools/train_mask_codes.py ../tools/fuzz_campaign.py ../tools/fuzz_corpus.py \
-	  ../tools/fuzz_coverage.py
+	  ../tools/fuzz_coverage.py ../benchmarks/all.py ../benchmarks/bench_loader.py ../benchmarks/charts/draw.py
 	cd tests && MYPYPATH=../tools:../tools/site $(BIN)/mypy --config-file ../pyproject.toml ../tools/site/*.py
 
 cpp-test:  ## the core's own tests, built with AddressSanitizer and UndefinedBehaviorSanitizer
@@ -103,7 +103,7 @@ docs-serve:  ## the site at http://127.0.0.1:8000, built anew as pages are writt
 
 bench:  ## how to measure
 	@echo "Benchmarks take an image folder of your own (or demo/images, after make demo):"
-	@ls benchmarks/bench_*.py 2>/dev/null | sed 's|^|  .venv/bin/python |; s|$$| --help|' || true
+	@ls benchmarks/all.py benchmarks/bench_*.py 2>/dev/null | sed 's|^|  .venv/bin/python |; s|$$| --help|' || true
 
 gpu:  ## on a machine with an NVIDIA GPU: build, GPU tests, benchmarks, docs/project/gpu.md; no network, < 8 minutes
 	@tools/gpu.sh

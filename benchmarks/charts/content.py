@@ -1,0 +1,181 @@
+"""What each chart shows, of a figure of the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from charts.axes import Curve, Point, curves, points
+from charts.bars import Bar, Group, bars, legend
+from charts.results import Result, of_loader
+from charts.svg import Drawing, number
+
+__all__ = ["CHARTS"]
+
+CLASSIC = (("train_u8", "", "uint8"), ("train_f32", "2", "normalised float32"))
+RECIPES = {
+    "rand_augment": "RandAugment",
+    "timm_rand": "timm's rand-m9-mstd0.5-inc1",
+    "simclr": "SimCLR, two views",
+    "dino": "DINO, ten views",
+}
+FORMS = {
+    "fastload_raw": "raw pixels",
+    "fastload_noentries": "JPEG, no entry points",
+    "fastload": "JPEG, entry points",
+    "fastload_coefficients": "coefficients, fast",
+    "fastload_small": "coefficients, small",
+}
+SIDES = {"torch_pil": "torchvision", "dali_fused": "DALI"}
+Row = Mapping[str, Any]
+
+
+def is_ours(name: str) -> bool:
+    """Whether a candidate is one of fastload's."""
+    return name.startswith("fastload")
+
+
+def bar(row: Row, words: str, shade: str = "") -> Bar:
+    """A row of the results as a bar."""
+    kind = ("ours" if is_ours(row["name"]) else "rival") + shade
+    return Bar(row["median"], row["low"], row["high"], words, kind)
+
+
+def times(ours: float, other: float) -> str:
+    """How many times as fast we are."""
+    return f"{ours / other:.1f}×"
+
+
+def described(rows: Sequence[Row]) -> str:
+    """Names and values in a sentence, for those who do not see the chart."""
+    return ", ".join(f"{of_loader(row['name'])} {number(row['median'])}" for row in rows)
+
+
+def classic(result: Result) -> Drawing:
+    """Every loader at the classic recipe, the fastest first."""
+    jobs = {job: {row["name"]: row for row in rows} for job, rows in result.figure["jobs"].items()}
+    loaders = (row for row in jobs["train_u8"].values() if row["name"] != "fastload_noentries")
+    rows = sorted(loaders, key=lambda row: -row["median"])
+    groups = []
+    for row in rows:
+        found = []
+        for job, shade, _ in CLASSIC:
+            one = jobs.get(job, {}).get(row["name"])
+            if one:
+                ratio = times(jobs[job]["fastload"]["median"], one["median"])
+                found.append(
+                    bar(one, number(one["median"]) + ("" if is_ours(row["name"]) else f" · {ratio}"), shade)
+                )
+        groups.append(Group(of_loader(row["name"]), found, is_ours(row["name"])))
+    drawing = Drawing(
+        "classic",
+        "Images per second from JPEGs",
+        f"Images per second, uint8: {described(rows)}.",
+    )
+    drawing.heading(
+        "RandomResizedCrop(224) and flip, batches of 128, each loader with its best number of workers. "
+        "5.0×: fastload is 5 times as fast. Thin lines: lowest and highest run."
+    )
+    legend(drawing, [("ours,rival", "uint8"), ("ours2,rival2", "normalised float32")])
+    bars(drawing, groups)
+    drawing.footer(result.source())
+    return drawing
+
+
+def recipes(result: Result) -> Drawing:
+    """Today's recipes: fastload beside torchvision's and DALI's own."""
+    jobs = result.figure["jobs"]
+    groups, said = [], []
+    for job, title in RECIPES.items():
+        rows = jobs.get(job, [])
+        ours = next((row for row in rows if row["name"] == "fastload"), None)
+        if ours is None:
+            continue
+        found = []
+        for row in sorted(rows, key=lambda row: -row["median"]):
+            side = "timm" if job == "timm_rand" else SIDES.get(row["name"], "fastload")
+            side = "fastload" if is_ours(row["name"]) else side
+            ratio = "" if row is ours else f" · {times(ours['median'], row['median'])}"
+            found.append(bar(row, f"{side} {number(row['median'])}{ratio}"))
+        groups.append(Group(title, found))
+        said.append(f"{title}: {described(rows)}")
+    drawing = Drawing("recipes", "Today's training recipes", f"Samples per second. {'; '.join(said)}.")
+    drawing.heading(
+        "Samples per second from JPEGs, as normalised float32. 5.0×: fastload is 5 times as fast."
+    )
+    bars(drawing, groups)
+    drawing.footer(result.source())
+    return drawing
+
+
+def cores(result: Result) -> Drawing:
+    """Images a second against cores."""
+    by_name: dict[str, list[Point]] = {}
+    for count, part in sorted(result.figure.items(), key=lambda item: int(item[0])):
+        for row in part["jobs"]["train_u8"]:
+            kind = "ours" if is_ours(row["name"]) else "rival"
+            point = Point(int(count), row["median"], row["low"], row["high"], kind=kind)
+            by_name.setdefault(row["name"], []).append(point)
+    lines = [
+        Curve(f"{of_loader(name).removesuffix(' + Pillow')}\n{number(found[-1].y)}", found, found[-1].kind)
+        for name, found in by_name.items()
+    ]
+    said = "; ".join(
+        f"{of_loader(name)}: " + ", ".join(f"{number(point.y)} on {point.x:.0f}" for point in found)
+        for name, found in by_name.items()
+    )
+    drawing = Drawing("cores", "Images per second by cores", f"{said}.")
+    drawing.heading("The classic recipe, uint8, as many threads or workers as cores.")
+    curves(drawing, lines, "cores", "images/s")
+    drawing.footer(result.source())
+    return drawing
+
+
+def stored(result: Result) -> Drawing:
+    """Bytes on the disk against speed, for each form of the same pictures."""
+    rows = [row for row in result.figure["jobs"]["train_u8"] if row["name"] in FORMS]
+    found = [
+        Point(row["kb_an_image"], row["median"], row["low"], row["high"],
+              f"{FORMS[row['name']]}\n{number(row['median'])}/s, {number(row['kb_an_image'])} kB")
+        for row in rows
+    ]  # fmt: skip
+    said = ", ".join(point.label.replace("\n", ": ") for point in found)
+    drawing = Drawing("bytes", "Bytes against speed", f"{said}.")
+    drawing.heading("The same pictures packed in five ways; the classic recipe, uint8.")
+    points(drawing, found, "kB an image", "images/s")
+    drawing.footer(result.source())
+    return drawing
+
+
+def memory(result: Result) -> Drawing:
+    """What all training processes of a node hold."""
+    rows = result.figure["rows"]
+    groups, said = [], []
+    for ranks in sorted({row["ranks"] for row in rows}):
+        own = {row["name"]: row for row in rows if row["ranks"] == ranks}
+        found = []
+        for name in ("fastload", "torch"):
+            if name in own:
+                words = "fastload" if name == "fastload" else "torch DataLoader"
+                found.append(bar(own[name], f"{number(own[name]['median'])} MB · {words}"))
+                said.append(f"{ranks} ranks, {name}: {number(own[name]['median'])} MB")
+        groups.append(Group(f"{ranks} rank{'s' if ranks > 1 else ''}", found))
+    held = max(row["cache"] for row in rows)
+    drawing = Drawing("memory", "Memory of all ranks of a node", f"{', '.join(said)}.")
+    drawing.heading(
+        "Memory that the kernel cannot drop, of all processes together, two threads or workers a rank. "
+        f"fastload's has the whole set in the node cache, once: {number(held)} MB. torch's set lies in the "
+        "page cache, which is not counted."
+    )
+    bars(drawing, groups)
+    drawing.footer(result.source())
+    return drawing
+
+
+CHARTS: dict[str, Callable[[Result], Drawing]] = {
+    "classic": classic,
+    "recipes": recipes,
+    "cores": cores,
+    "bytes": stored,
+    "memory": memory,
+}

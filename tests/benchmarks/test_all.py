@@ -1,0 +1,166 @@
+"""all.py: its steps, what it keeps of their results, and what it does again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import all as everything
+import pytest
+from figures import collect, plan
+from harness import provenance
+from small_photos import write_photos
+
+NOW = {"date": "2026-11-24T10:00:00+00:00", "commit": "abc", "versions": {}, "machine": {}}
+
+
+def setting(tmp_path: Path, quick: bool = True) -> plan.Setting:
+    return plan.Setting(tmp_path / "photos", tmp_path / "rivals", quick, tmp_path / "work")
+
+
+def run_of(name: str, error: str = "", **values: Any) -> dict[str, Any]:
+    """A run as the benchmarks write it."""
+    memory = {"anonymous": 100.0, "file": 20.0, "processes": 3}
+    return {
+        "name": name, "round": 0, "values": values, "error": error, "wall": 1.0, "memory": memory,
+        "outside_cores": 0.25,
+    }  # fmt: skip
+
+
+def test_each_figure_has_a_step_and_absent_rivals_are_named(tmp_path: Path) -> None:
+    python = tmp_path / "rivals" / "dali" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    found = plan.steps(setting(tmp_path))
+    assert {step.name.partition(" ")[0] for step in found} == set(plan.FIGURES)
+    assert all(step.seconds > 0 for step in found)
+    words = [str(word) for word in found[0].words({})]
+    assert words[words.index("--only") + 1] == "fastload,fastload_noentries,torch_pil,dali_fused"
+    missing = plan.absent(setting(tmp_path))
+    assert "dali" not in missing
+    assert "install_rival.sh ffcv" in missing["ffcv"]
+
+
+def test_the_fastest_rival_is_measured_on_all_cores(tmp_path: Path) -> None:
+    rows = [
+        {"name": name, "median": rate}
+        for name, rate in (("fastload", 9), ("torch_pil", 8), ("a", 2), ("b", 3))
+    ]
+    step = next(step for step in plan.steps(setting(tmp_path)) if step.name == "cores 1")
+    words = list(step.words({"classic": {"jobs": {"train_u8": rows}}}))
+    assert words[words.index("--only") + 1] == "fastload,torch_pil,b"
+    assert words[words.index("--cpus") + 1] == 1
+
+
+def test_recipes_have_the_workers_of_the_classic_one(tmp_path: Path) -> None:
+    python = tmp_path / "rivals" / "torch_pil" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    step = next(step for step in plan.steps(setting(tmp_path)) if step.name == "recipes")
+    rows = [{"name": name, "workers": count} for name, count in (("torch_pil", 3), ("spdl", 4))]
+    words = list(step.words({"classic": {"jobs": {"train_u8": rows}}}))
+    assert words[words.index("--workers") :] == ["--workers", "torch_pil=3"]
+    assert "--workers" not in step.words({})
+
+
+def test_cores_are_counted_in_powers_of_two_and_all() -> None:
+    assert plan.core_counts(1) == [1]
+    assert plan.core_counts(6) == [1, 2, 4, 6]
+
+
+def test_results_are_medians_without_paths() -> None:
+    rates = [run_of("train_u8 | dali_fused", rate=rate, threads=3, versions={"dali": "2"}, first_batch=1.5)
+             for rate in (10.0, 30.0, 20.0)]  # fmt: skip
+    failed = run_of(
+        "train_u8 | ffcv_orig", "Traceback\n  File x\nOSError: no file /home/me/set/a.beton here\n"
+    )
+    body = {
+        "runs": [*rates, failed], "failures": {failed["name"]: failed["error"]},
+        "kb_an_image": {"dali_fused": 110.04}, "sweep": {"dali_fused": {"2": 14.6, "3": 20.2, "4": None}},
+    }  # fmt: skip
+    found = collect.figure_of("classic", body)
+    (row,) = found["jobs"]["train_u8"]
+    assert (row["median"], row["low"], row["high"], row["runs"]) == (20.0, 10.0, 30.0, [10.0, 30.0, 20.0])
+    assert (row["workers"], row["kb_an_image"], row["outside_cores"], row["memory_mb"]) == (
+        3,
+        110.0,
+        0.25,
+        120,
+    )
+    assert found["sweep"] == {"dali_fused": {"2": 15, "3": 20, "4": None}}
+    assert collect.reasons(body) == {"train_u8 | ffcv_orig": "OSError: no file a.beton here"}
+
+
+def test_memory_and_packing_are_rows() -> None:
+    body = {
+        "runs": [run_of("memory torch x2", held=900.0, file=3.0, cache=0.0, processes=6)],
+        "failures": {},
+    }
+    (row,) = collect.figure_of("memory", body)["rows"]
+    assert (row["name"], row["ranks"], row["median"], row["processes"]) == ("torch", 2, 900.0, 6)
+    body = {"runs": [run_of("arrow x1 100MB", mb_per_s=500.0, size_ratio=1.01)], "failures": {}}
+    (row,) = collect.figure_of("packing", body)["rows"]
+    assert (row["name"], row["median"], row["outside_cores"]) == ("arrow x1", 500.0, 0.25)
+
+
+def a_step(tmp_path: Path, code: str) -> plan.Step:
+    """A step that counts its runs in the file "runs"."""
+    script = tmp_path / "bench_this.py"
+    script.write_text(
+        "import json, sys\nfrom pathlib import Path\n"
+        f"log = open({str(tmp_path / 'runs')!r}, 'a'); log.write('x'); log.close()\n"
+        f"output = Path(sys.argv[sys.argv.index('--output') + 1])\n{code}\n"
+    )
+    return plan.Step("classic", lambda _: [script, "IMAGES"], 1.0)
+
+
+def test_what_was_measured_today_is_not_measured_again(tmp_path: Path) -> None:
+    step, where = a_step(tmp_path, "output.write_text('{}')"), setting(tmp_path)
+    where.output.mkdir()
+
+    def run(now: dict[str, Any], again: bool = False) -> int:
+        everything.run_step(step, step.words({}), where, now, again)
+        return len((tmp_path / "runs").read_text())
+
+    assert [run(NOW), run(NOW), run(NOW, again=True)] == [1, 1, 2]
+    assert run({**NOW, "commit": "def"}) == 3
+    assert run({**NOW, "commit": "def", "date": "2026-11-25T00:00:00+00:00"}) == 4
+
+
+def test_a_step_that_writes_nothing_says_why(tmp_path: Path) -> None:
+    step, where = a_step(tmp_path, "raise SystemExit('The disk /mnt/a/b is full.')"), setting(tmp_path)
+    where.output.mkdir()
+    with pytest.raises(RuntimeError, match="The disk b is full."):
+        everything.run_step(step, step.words({}), where, NOW, False)
+
+
+def test_a_results_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "photos", 4)
+    body = {
+        "date": NOW["date"], "machine": {"load_1min": 0.1}, "failures": {},
+        "runs": [run_of("arrow x1 20MB", mb_per_s=500.0, size_ratio=1.01)],
+    }  # fmt: skip
+    step = a_step(tmp_path, f"output.write_text({json.dumps(json.dumps(body))})")
+    packing = plan.Step("packing", step.words, 60.0)
+    broken = plan.Step("memory", lambda _: [tmp_path / "is_not_there.py"], 60.0)
+    monkeypatch.setattr(everything, "steps", lambda _: [packing, broken])
+    places = ["--results", str(tmp_path / "results"), "--work", str(tmp_path / "work"), "--name", "try"]
+    assert everything.main([str(tmp_path / "photos"), "--quick", *places]) == 0
+    assert "2 steps, about 2 minutes" in capsys.readouterr().out
+    text = (tmp_path / "results" / "try.json").read_text()
+    assert str(tmp_path) not in text
+    found = json.loads(text)
+    assert found["figures"]["packing"]["rows"][0]["median"] == 500.0
+    assert "is_not_there.py" in found["missing"]["memory"]
+    assert "not installed" in found["missing"]["dali"]
+    assert found["machine"]["cores"] > 0
+    assert found["commit"]
+
+
+def test_the_commit_or_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert provenance.commit(tmp_path) == "unknown: this is not a git checkout"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert provenance.commit() == "unknown: git is not installed"
