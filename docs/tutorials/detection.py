@@ -86,7 +86,8 @@ fastload.pack(
     "shapes", "packed-shapes", annotations="shapes/annotations/instances_train.json"
 )
 dataset = fastload.PackedDataset("packed-shapes")
-print(len(dataset), "samples with the fields", *dataset.schema)
+print(len(dataset), "samples with the fields")
+print(*dataset.schema, sep="\n")
 
 # %% [markdown]
 # ## Batches for torchvision's models
@@ -117,8 +118,10 @@ loader = DataLoader(
     masks="dense",
 )
 images, targets = next(iter(loader))
-print([tuple(image.shape) for image in images])
-print({name: getattr(value, "shape", value) for name, value in targets[0].items()})
+print("pictures:", *(tuple(image.shape) for image in images[:3]), "...")
+print("the first target:")
+for name, value in targets[0].items():
+    print(f"  {name:9}", getattr(value, "shape", value))
 
 # %% [markdown]
 # ## Look at them
