@@ -142,7 +142,7 @@ def stored(result: Result) -> Drawing:
     said = ", ".join(point.label.replace("\n", ": ") for point in found)
     drawing = Drawing("bytes", "Bytes against speed", f"{said}.")
     drawing.heading("The same pictures packed in five ways; the classic recipe, uint8.")
-    points(drawing, found, "kB an image", "images/s")
+    points(drawing, found, "kB an image, logarithmic", "images/s")
     drawing.footer(result.source())
     return drawing
 

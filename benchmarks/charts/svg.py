@@ -29,8 +29,8 @@ SIZES = {"title": 17.0, "label": 14.0, "value": 12.5, "small": 11.5}
 
 
 def number(value: float) -> str:
-    """Thousands with a comma: 4,897."""
-    return f"{value:,.0f}"
+    """Thousands with a comma, and small ones with a digit more: 4,897, 8.4."""
+    return f"{value:,.0f}" if value >= 20 or value == round(value) else f"{value:.1f}"
 
 
 def units(value: float) -> str:

@@ -30,6 +30,7 @@ def prepare(variant: str, folder: Path, workdir: Path) -> None:
 def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -> Iterator[int]:
     import streaming
     import torch
+    from streaming.base.util import clean_stale_shared_memory
 
     decode = Decoder(job)
 
@@ -44,6 +45,9 @@ def batches(job: Job, variant: str, threads: int, folder: Path, workdir: Path) -
     loader: torch.utils.data.DataLoader[object] = torch.utils.data.DataLoader(
         dataset, job.batch, num_workers=threads, drop_last=True, persistent_workers=True
     )
-    while True:
-        for _images, labels in loader:
-            yield len(labels)
+    try:
+        while True:
+            for _images, labels in loader:
+                yield len(labels)
+    finally:
+        clean_stale_shared_memory()  # its files in /dev/shm outlive a process that ends as a run does
