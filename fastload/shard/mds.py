@@ -107,8 +107,8 @@ def _shard_path(folder: Path, shard: Mapping[str, Any]) -> Path:
     if shard.get("zip_data") and not exists(path):
         raise FormatError(
             f"{path} cannot be indexed: {shard.get('compression')!s:.80}, so no picture in it is a plain "
-            "range of bytes. Pack it, in Python: fastload.pack(streaming.StreamingDataset(batch_size=1, "
-            f"local={str(folder)!r}), OUTPUT); or write it without compression."
+            "range of bytes. Streaming unpacks them, in Python: 'for _ in streaming.StreamingDataset(remote="
+            f"{str(folder)!r}, local=OUTPUT, batch_size=1): pass'; then index OUTPUT."
         )
     return path
 

@@ -135,7 +135,7 @@ def test_what_cannot_be_indexed_says_why(tmp_path: Path) -> None:
     changed(zip_data={"basename": "shard.00000.mds.zstd"}, compression="zstd:3")
     data = shard.read_bytes()
     shard.unlink()
-    with pytest.raises(FormatError, match=r"cannot be indexed: zstd:3.*fastload\.pack\(streaming"):
+    with pytest.raises(FormatError, match=r"cannot be indexed: zstd:3.*streaming\.StreamingDataset\(remote="):
         index_files([source], tmp_path / "out")
     shard.write_bytes(data)
     (source / "index.json").write_text("[")

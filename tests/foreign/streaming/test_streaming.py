@@ -15,7 +15,7 @@ from pictures import jpegs
 from PIL import Image
 from streaming.base.format.mds.reader import MDSReader
 
-from fastload import PackedDataset, pack
+from fastload import PackedDataset
 from fastload.errors import FormatError
 from fastload.packing.foreign import index_files
 from fastload.packing.verify import verify
@@ -84,12 +84,12 @@ def shards(folder: Path) -> list[MDSReader]:
     return [MDSReader.from_json(str(folder), None, shard) for shard in index["shards"]]
 
 
-def test_compressed_shards_name_what_packs_them(tmp_path: Path) -> None:
+def test_compressed_shards_name_what_unpacks_them(tmp_path: Path) -> None:
     source = write(tmp_path / "mds", compression="zstd")
-    with pytest.raises(FormatError, match=r"fastload\.pack\(streaming\.StreamingDataset"):
+    with pytest.raises(FormatError, match=r"streaming\.StreamingDataset\(remote="):
         index_files([source], tmp_path / "out")
-    dataset = streaming.StreamingDataset(local=str(source), batch_size=1)
-    schema = {"jpg": "image", "caption": "text"}
-    pack(dataset, tmp_path / "packed", schema, num_proc=1)
-    found = PackedDataset(tmp_path / "packed")
+    for _ in streaming.StreamingDataset(remote=str(source), local=str(tmp_path / "plain"), batch_size=1):
+        pass
+    index_files([tmp_path / "plain"], tmp_path / "out")
+    found = PackedDataset(tmp_path / "out")
     assert [found.sample(i)["caption"] for i in range(COUNT)] == [row["caption"] for row in rows()]
