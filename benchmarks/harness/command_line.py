@@ -1,7 +1,7 @@
 """The command ``fastload`` as the benchmarks call it: ``python benchmarks/harness/command_line.py pack ...``.
 
-Not ``python -m fastload`` nor ``python -c``: those look into the current folder first, and in a checkout that
-finds the source folder, which has no extension unless it was built in place. A script looks into its own.
+Not ``python -m fastload`` nor ``python -c``: those look into the current folder first. In a checkout that was
+built in place they would measure it in place of the installed package. A script looks into its own folder.
 """
 
 from __future__ import annotations
