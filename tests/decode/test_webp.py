@@ -56,6 +56,16 @@ def test_cut_at_every_byte(options):
             _C.decode_rgb(data[:length])
 
 
+@pytest.mark.parametrize("damage", [0x02, 0x20, 0x80])
+def test_an_alpha_chunk_with_a_damaged_head_is_refused(damage):
+    """libwebp 1.6 calls that a lack of memory."""
+    data = bytearray(encode(with_alpha(60, 40), "WEBP", mode="RGBA", quality=80))
+    head = data.index(b"ALPH") + 8
+    data[head] |= damage
+    with pytest.raises(DecodeError, match="damaged"):
+        _C.decode_rgb(bytes(data))
+
+
 def test_animation_goes_to_the_fallback():
     frames = [Image.fromarray(photo(20, 20, seed)) for seed in range(3)]
     data = encode(photo(20, 20), "WEBP", save_all=True, append_images=frames[1:], lossless=True)

@@ -93,6 +93,24 @@ bool is_lack(VP8StatusCode status) {
   return status == VP8_STATUS_OUT_OF_MEMORY || status == VP8_STATUS_USER_ABORT;
 }
 
+// libwebp 1.6 calls it a lack of memory where the head of an alpha chunk is damaged: a method, a
+// preprocessing or a reserved bit that there is not, or fewer bytes than pixels that are stored.
+bool has_damaged_alpha(Bytes bytes, const ImageInfo& info) {
+  constexpr size_t kHead = 8, kFirst = 30;  // of a chunk; behind RIFF, WEBP and VP8X
+  bool damaged = false;
+  for (size_t at = kFirst; at + kHead < bytes.size() && !starts_with(bytes, "VP8", at);) {
+    const uint64_t size = little32(&bytes[at + 4]);
+    if (starts_with(bytes, "ALPH", at)) {
+      const uint8_t head = bytes[at + kHead];
+      const bool is_stored = (head & 3) == 0;
+      damaged = size < 2 || (head & 3) > 1 || (head & 0xE0) != 0 ||
+                (is_stored && size - 1 < uint64_t{info.width} * info.height);
+    }
+    at += kHead + size + (size & 1);
+  }
+  return damaged;
+}
+
 PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi, RowSink& sink) {
   const Rect crop = with_margin(roi, picture.info);
   const size_t stride = static_cast<size_t>(crop.width) * 3;
@@ -100,6 +118,9 @@ PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi
   uint8_t* const pixels = reserve_scratch(scratch_, size + RowSink::kSlack);
   VP8StatusCode status = decode_crop(picture.bytes, crop, pixels, size);
   if (may_be_lack(status)) status = decode_crop(picture.bytes, crop, pixels, size);
+  if (is_lack(status) && has_damaged_alpha(picture.bytes, picture.info)) {
+    status = VP8_STATUS_BITSTREAM_ERROR;
+  }
   if (is_lack(status)) throw std::bad_alloc();
   if (status != VP8_STATUS_OK) {
     throw Error(ErrorKind::kDecode, std::string("WebP: ") + reason(status));
