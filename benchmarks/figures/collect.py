@@ -88,7 +88,7 @@ def pack_rows(body: Mapping[str, Any]) -> dict[str, Any]:
     """bench_pack's: MB a second of each packer, and the bytes that it wrote of those that it read."""
     rows = []
     for name, runs in good_runs(body).items():
-        row = {"name": " ".join(name.split()[:-1]) or name}
+        row: dict[str, Any] = {"name": " ".join(name.split()[:-1]) or name}
         row |= summary([run["values"]["mb_per_s"] for run in runs])
         row["size_ratio"] = round(runs[0]["values"]["size_ratio"], 2)
         row["outside_cores"] = outside(runs)
