@@ -70,8 +70,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Tells the style sheet which cells of tables are numbers with their spread, and which are prose."""
-    return CELL.sub(classed, html)
+    """Tells the style sheet which cells of tables are numbers with their spread, and which are prose, and on
+    which pages tabs stand beside each other where there is room."""
+    html = CELL.sub(classed, html)
+    return f'<div class="both">{html}</div>' if page.file.src_uri.startswith("migrate/") else html
 
 
 def classed(cell: re.Match[str]) -> str:
