@@ -56,12 +56,11 @@ def test_cut_at_every_byte(options):
             _C.decode_rgb(data[:length])
 
 
-@pytest.mark.parametrize("damage", [0x02, 0x20, 0x80])
-def test_an_alpha_chunk_with_a_damaged_head_is_refused(damage):
-    """libwebp 1.6 calls that a lack of memory."""
+@pytest.mark.parametrize(("at", "damage"), [(0, 0x02), (0, 0x20), (0, 0x80), (1, 0xFF), (2, 0xFF)])
+def test_an_alpha_chunk_with_a_damaged_head_is_refused(at, damage):
+    """libwebp 1.6 calls that a lack of memory: an unknown method, a damaged header of the picture in it."""
     data = bytearray(encode(with_alpha(60, 40), "WEBP", mode="RGBA", quality=80))
-    head = data.index(b"ALPH") + 8
-    data[head] |= damage
+    data[data.index(b"ALPH") + 8 + at] ^= damage
     with pytest.raises(DecodeError, match="damaged"):
         _C.decode_rgb(bytes(data))
 

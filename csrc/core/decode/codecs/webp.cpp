@@ -1,7 +1,10 @@
 // WebP by libwebp: lossy and lossless, not animated.
 #include <webp/decode.h>
 
+#include <algorithm>
+#include <array>
 #include <new>
+#include <vector>
 
 #include "base/error.h"
 #include "decode/codecs/codec.h"
@@ -93,22 +96,32 @@ bool is_lack(VP8StatusCode status) {
   return status == VP8_STATUS_OUT_OF_MEMORY || status == VP8_STATUS_USER_ABORT;
 }
 
-// libwebp 1.6 calls it a lack of memory where the head of an alpha chunk is damaged: a method, a
-// preprocessing or a reserved bit that there is not, or fewer bytes than pixels that are stored.
+// An alpha chunk: a byte of method, filter, preprocessing and reserved bits, then its pixels as
+// they are, or as a lossless picture's behind its header.
+bool is_damaged_alpha(Bytes chunk, const ImageInfo& info) {
+  if (chunk.size() < 2 || (chunk[0] & 3) > 1 || (chunk[0] & 0xE0) != 0) return true;
+  if ((chunk[0] & 3) == 0) return chunk.size() - 1 < uint64_t{info.width} * info.height;
+  const uint32_t sides = (info.width - 1) | (info.height - 1) << 14;
+  std::vector<uint8_t> picture{0x2F};
+  for (int shift = 0; shift < 32; shift += 8) {
+    picture.push_back(static_cast<uint8_t>(sides >> shift));
+  }
+  picture.insert(picture.end(), chunk.begin() + 1, chunk.end());
+  std::array<uint8_t, 3> pixel{};
+  const VP8StatusCode status = decode_crop(picture, {0, 0, 1, 1}, pixel.data(), pixel.size());
+  return status != VP8_STATUS_OK && !is_lack(status);
+}
+
+// libwebp 1.6 calls it a lack of memory where an alpha chunk is damaged before its first row.
 bool has_damaged_alpha(Bytes bytes, const ImageInfo& info) {
   constexpr size_t kHead = 8, kFirst = 30;  // of a chunk; behind RIFF, WEBP and VP8X
-  bool damaged = false;
+  Bytes alpha;
   for (size_t at = kFirst; at + kHead < bytes.size() && !starts_with(bytes, "VP8", at);) {
-    const uint64_t size = little32(&bytes[at + 4]);
-    if (starts_with(bytes, "ALPH", at)) {
-      const uint8_t head = bytes[at + kHead];
-      const bool is_stored = (head & 3) == 0;
-      damaged = size < 2 || (head & 3) > 1 || (head & 0xE0) != 0 ||
-                (is_stored && size - 1 < uint64_t{info.width} * info.height);
-    }
+    const size_t size = std::min<size_t>(little32(&bytes[at + 4]), bytes.size() - at - kHead);
+    if (starts_with(bytes, "ALPH", at)) alpha = bytes.subspan(at + kHead, size);
     at += kHead + size + (size & 1);
   }
-  return damaged;
+  return alpha.data() != nullptr && is_damaged_alpha(alpha, info);
 }
 
 PictureDecoder::Outcome WebpDecoder::decode(const OpenPicture& picture, Rect roi, RowSink& sink) {
