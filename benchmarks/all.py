@@ -97,6 +97,7 @@ def facts_of(setting: Setting, now: dict[str, Any], missing: dict[str, str]) -> 
     return {
         "format": FORMAT,
         **now,
+        "machine": {**now["machine"], "kernel": str(now["machine"].get("kernel")).partition("-")[0]},
         "quick": setting.quick,
         "command": f"python benchmarks/all.py IMAGES{rivals}{' --quick' if setting.quick else ''}",
         "images": {"files": len(pictures), "mean_kb": round(mean / 1e3, 1)},
@@ -117,11 +118,19 @@ def keep(result: dict[str, Any], step: Step, words: Sequence[object], body: dict
     result["missing"].update({f"{step.name} | {name}": why for name, why in reasons(body).items()})
 
 
+def write(result: dict[str, Any], target: Path) -> None:
+    """A line for each row, so that changes can be seen."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(result, separators=(",", ":"), sort_keys=True)
+    target.write_text(text.replace('},"', '},\n"').replace("},{", "},\n{") + "\n")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     setting = Setting(arguments.folder, arguments.rivals_in, arguments.quick, arguments.work)
     arguments.work.mkdir(parents=True, exist_ok=True)
     now = provenance()
+    target = arguments.results / f"{arguments.name or ('quick' if setting.quick else now['date'][:10])}.json"
     wanted = [step for step in steps(setting) if step.name.partition(" ")[0] in arguments.only]
     minutes = sum(step.seconds for step in wanted) / 60
     print(f"{len(wanted)} steps, about {minutes:.0f} minutes. Close everything else.", flush=True)
@@ -130,15 +139,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         words = step.words(result["figures"])
         try:
             output = run_step(step, words, setting, now, arguments.again)
+            keep(result, step, words, json.loads(output.read_text()), setting)
         except RuntimeError as error:
             result["missing"][step.name] = str(error)
-            continue
-        keep(result, step, words, json.loads(output.read_text()), setting)
-    target = arguments.results / f"{arguments.name or ('quick' if setting.quick else now['date'][:10])}.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(
-        json.dumps(result, separators=(",", ":"), sort_keys=True).replace('},"', '},\n"') + "\n"
-    )
+        write(result, target)
     for name, why in result["missing"].items():
         print(f"not measured: {name}: {why}")
     print(f"{target}. Now: python benchmarks/charts/draw.py")
