@@ -1,10 +1,13 @@
-// Errors, checksums, random numbers and SIMD level.
+// Errors, opening files, checksums, random numbers and SIMD level.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 
+#include <fcntl.h>
+
 #include <array>
+#include <cerrno>
 
 #include "base/cpu.h"
 #include "base/crc32c.h"
@@ -32,6 +35,27 @@ void translate(const std::exception_ptr& p, void*) {
   }
 }
 
+// For open(), which calls it with a path and flags. O_NONBLOCK: a FIFO must not be waited for.
+// Signals' handlers run only where the kernel was interrupted, and nothing is open.
+int open_at_once(const nb::object& path, int flags) {
+  PyObject* encoded = nullptr;
+  if (PyUnicode_FSConverter(path.ptr(), &encoded) == 0) throw nb::python_error();
+  const auto owner = nb::steal<nb::bytes>(encoded);
+  while (true) {
+    int descriptor = -1;
+    int error = 0;
+    {
+      GilRelease release;
+      descriptor = ::open(owner.c_str(), flags | O_NONBLOCK | O_CLOEXEC);
+      error = errno;
+    }
+    if (descriptor >= 0) return descriptor;
+    errno = error;
+    if (error != EINTR) PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path.ptr());
+    if (error != EINTR || PyErr_CheckSignals() != 0) throw nb::python_error();
+  }
+}
+
 }  // namespace
 
 void register_base(nb::module_& m) {
@@ -44,6 +68,8 @@ void register_base(nb::module_& m) {
           error_classes[i] = nb::object(classes[i]).release().ptr();
       },
       nb::arg("classes"), "The exception class for each ErrorKind, in its order.");
+  m.def("open_at_once", open_at_once, nb::arg("path"), nb::arg("flags"),
+        "An opener for open(): a descriptor, without waiting for a FIFO's writer. Raises OSError.");
   m.def(
       "crc32c",
       [](const BytesArg& data, uint32_t crc) {

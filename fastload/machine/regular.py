@@ -8,27 +8,29 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
+
+from fastload._native import _C
 
 __all__ = ["open_regular", "read_regular"]
 
 
-def open_regular(path: str | bytes | os.PathLike[str]) -> int:
-    """A descriptor of a file, for reading.
+def open_regular(path: str | bytes | os.PathLike[str]) -> BufferedReader:
+    """A file, open for reading.
 
     Raises:
         OSError: it is not there, cannot be opened, or is no regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    # A signal's handler may raise behind any call. Behind os.open() the descriptor would be nobody's; this opener
+    # is C, and no handler runs before a file owns what it returns.
+    file = open(path, "rb", opener=_C.open_at_once)
     try:
-        mode = os.fstat(descriptor).st_mode
-    except BaseException:  # a signal's handler may raise, too
-        os.close(descriptor)
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+    except BaseException:
+        file.close()
         raise
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fsdecode(path))
+    file.close()
     raise OSError(errno.EINVAL, "it is no regular file, but a FIFO, a socket or a device", os.fsdecode(path))
 
 
@@ -38,6 +40,6 @@ def read_regular(path: str | bytes | os.PathLike[str], most: int) -> bytes | Non
     Raises:
         OSError: as :func:`open_regular`.
     """
-    with open(open_regular(path), "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         return file.read(size) if size <= most else None

@@ -127,7 +127,7 @@ class _Reader:
 
     def read(self) -> Foreign:
         picture = self._picture()
-        with open(open_regular(self._path), "rb", buffering=0) as file:
+        with open_regular(self._path) as file:
             begins, lengths = self._ranges(file.fileno())
             names = [column.name for column in self._columns]
             fields: dict[str, Values] = {}

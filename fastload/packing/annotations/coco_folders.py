@@ -89,7 +89,7 @@ def is_deep(folder: Path, names: Iterable[bytes]) -> bool:
     """Whether one of these PNGs has 16 bits a pixel."""
     for name in names:
         try:
-            with open(open_regular(path := os.path.join(os.fsencode(folder), name)), "rb") as file:
+            with open_regular(path := os.path.join(os.fsencode(folder), name)) as file:
                 if file.read(25)[24:] == b"\x10":  # the header's depth
                     return True
         except (OSError, ValueError) as error:

@@ -208,7 +208,7 @@ def _kinds(root: bytes, splits: Sequence[Mapping[str, Paths]]) -> dict[str, Kind
 def _header(path: bytes) -> tuple[int, int]:
     """Bits a channel and colour type of a PNG; 0, 0 of what is none."""
     try:
-        with open(open_regular(path), "rb") as file:
+        with open_regular(path) as file:
             head = file.read(26)
     except OSError as error:
         said_later(path, error)

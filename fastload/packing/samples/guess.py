@@ -97,7 +97,7 @@ def is_image_file(text: str, root: bytes) -> bool:
     if "\0" in text or not text:
         return False
     try:
-        with open(open_regular(path := os.path.join(root, os.fsencode(text))), "rb") as file:
+        with open_regular(path := os.path.join(root, os.fsencode(text))) as file:
             data = file.read(_SNIFFED)
             return _sniffed(data) or data.startswith(b"\x93NUMPY")
     except OSError as error:

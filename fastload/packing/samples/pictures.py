@@ -108,7 +108,7 @@ def _is_pillow(value: Any) -> bool:
 
 def read_picture(path: bytes) -> bytes:
     """The bytes of a file that is to be a record."""
-    with open(open_regular(path), "rb") as file:
+    with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         if size > MAX_VALUE_BYTES:
             raise ValueError(f"the file has {size} bytes; a record has at most {MAX_VALUE_BYTES}")
