@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from charts.results import newest
 from figures.collect import figure_of, plain, reasons
 from figures.plan import FIGURES, Setting, Step, absent, steps
 from harness.children import BENCHMARKS
@@ -125,6 +126,16 @@ def write(result: dict[str, Any], target: Path) -> None:
     target.write_text(text.replace('},"', '},\n"').replace("},{", "},\n{") + "\n")
 
 
+def kept(results: Path, now: dict[str, Any]) -> dict[str, Any]:
+    """The newest figures of such a machine: what the classic recipe has shown need not be measured again."""
+    here = [now["machine"].get(key) for key in ("cpu", "cores")]
+    return {
+        name: result.figure
+        for name, result in newest(results).items()
+        if [result.body["machine"].get(key) for key in ("cpu", "cores")] == here
+    }
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     setting = Setting(arguments.folder, arguments.rivals_in, arguments.quick, arguments.work)
@@ -135,8 +146,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     minutes = sum(step.seconds for step in wanted) / 60
     print(f"{len(wanted)} steps, about {minutes:.0f} minutes. Close everything else.", flush=True)
     result = {**facts_of(setting, now, absent(setting)), "figures": {}}
+    before = kept(arguments.results, now)
     for step in wanted:
-        words = step.words(result["figures"])
+        words = step.words({**before, **result["figures"]})
         try:
             output = run_step(step, words, setting, now, arguments.again)
             keep(result, step, words, json.loads(output.read_text()), setting)

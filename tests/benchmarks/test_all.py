@@ -160,6 +160,16 @@ def test_a_results_file(
     assert found["commit"]
 
 
+def test_a_figure_alone_takes_what_an_earlier_run_of_this_machine_has_shown(tmp_path: Path) -> None:
+    now = {**NOW, "machine": {"cpu": "this", "cores": 2, "load_1min": 0.0}}
+    for name, cores, classic in (("a", 2, "of two"), ("b", 64, "of many")):
+        machine = {**now["machine"], "cores": cores}
+        body = {**now, "machine": machine, "quick": False, "figures": {"classic": classic, name: classic}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(body))
+    assert everything.kept(tmp_path, now) == {"classic": "of two", "a": "of two"}
+    assert everything.kept(tmp_path / "nowhere", now) == {}
+
+
 def test_the_commit_or_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert provenance.commit(tmp_path) == "unknown: this is not a git checkout"
     monkeypatch.setenv("PATH", str(tmp_path))
