@@ -126,16 +126,6 @@ def write(result: dict[str, Any], target: Path) -> None:
     target.write_text(text.replace('},"', '},\n"').replace("},{", "},\n{") + "\n")
 
 
-def kept(results: Path, now: dict[str, Any]) -> dict[str, Any]:
-    """The newest figures of such a machine: what the classic recipe has shown need not be measured again."""
-    here = [now["machine"].get(key) for key in ("cpu", "cores")]
-    return {
-        name: result.figure
-        for name, result in newest(results).items()
-        if [result.body["machine"].get(key) for key in ("cpu", "cores")] == here
-    }
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse(argv)
     setting = Setting(arguments.folder, arguments.rivals_in, arguments.quick, arguments.work)
@@ -146,7 +136,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     minutes = sum(step.seconds for step in wanted) / 60
     print(f"{len(wanted)} steps, about {minutes:.0f} minutes. Close everything else.", flush=True)
     result = {**facts_of(setting, now, absent(setting)), "figures": {}}
-    before = kept(arguments.results, now)
+    # What the classic recipe has shown on such a machine need not be measured again.
+    before = {name: found.figure for name, found in newest(arguments.results, now["machine"]).items()}
     for step in wanted:
         words = step.words({**before, **result["figures"]})
         try:

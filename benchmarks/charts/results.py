@@ -31,6 +31,7 @@ NAMES = {
     "mds": "MosaicML Streaming",
     "litdata": "LitData",
 }
+ALIKE = ("cpu", "cores")  # of machines whose loaders have as many workers
 QUIET = 0.1  # cores that others may use, on average, before it is said
 
 
@@ -80,11 +81,12 @@ def of_loader(name: str) -> str:
     return NAMES.get(name, name)
 
 
-def newest(folder: Path) -> dict[str, Result]:
-    """Each figure as it was measured last; what --quick tried does not count."""
+def newest(folder: Path, machine: Mapping[str, Any] | None = None) -> dict[str, Result]:
+    """Each figure as it was measured last (on such a machine); what --quick tried does not count."""
     bodies = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     found: dict[str, Result] = {}
     for body in sorted(bodies, key=lambda body: str(body["date"])):
-        if not body["quick"]:
+        alike = machine is None or all(body["machine"].get(key) == machine.get(key) for key in ALIKE)
+        if alike and not body["quick"]:
             found |= {name: Result(figure, body) for name, figure in body["figures"].items()}
     return found

@@ -21,9 +21,9 @@ def open_regular(path: str | bytes | os.PathLike[str]) -> BufferedReader:
     Raises:
         OSError: it is not there, cannot be opened, or is no regular file.
     """
-    # A signal's handler may raise behind any call. Behind os.open() the descriptor would be nobody's; this opener
-    # is C, and no handler runs before a file owns what it returns.
-    file = open(path, "rb", opener=_C.open_at_once)
+    # A signal's handler may raise behind any call. Behind os.open() the descriptor would be nobody's; this
+    # opener is C, and no handler runs before a file owns what it returns.
+    file = open(path, "rb", opener=_C.open_at_once)  # noqa: SIM115
     try:
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return file

@@ -160,14 +160,28 @@ def test_a_results_file(
     assert found["commit"]
 
 
-def test_a_figure_alone_takes_what_an_earlier_run_of_this_machine_has_shown(tmp_path: Path) -> None:
+def test_a_figure_alone_takes_what_an_earlier_run_of_this_machine_has_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "photos", 1)
+    monkeypatch.setattr(everything, "provenance", lambda: now)
     now = {**NOW, "machine": {"cpu": "this", "cores": 2, "load_1min": 0.0}}
-    for name, cores, classic in (("a", 2, "of two"), ("b", 64, "of many")):
-        machine = {**now["machine"], "cores": cores}
-        body = {**now, "machine": machine, "quick": False, "figures": {"classic": classic, name: classic}}
+    for name, cores, found in (("a", 2, "of two"), ("b", 64, "of many")):
+        body = {
+            **now,
+            "machine": {**now["machine"], "cores": cores},
+            "quick": False,
+            "figures": {"classic": found},
+        }
         (tmp_path / f"{name}.json").write_text(json.dumps(body))
-    assert everything.kept(tmp_path, now) == {"classic": "of two", "a": "of two"}
-    assert everything.kept(tmp_path / "nowhere", now) == {}
+    given: list[Any] = []
+    step = plan.Step(
+        "packing", lambda found: given.append(dict(found)) or [tmp_path / "is_not_there.py"], 1.0
+    )
+    monkeypatch.setattr(everything, "steps", lambda _: [step])
+    places = ["--results", str(tmp_path), "--work", str(tmp_path / "work"), "--name", "try"]
+    everything.main([str(tmp_path / "photos"), "--quick", *places])
+    assert given == [{"classic": "of two"}]
 
 
 def test_the_commit_or_why_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

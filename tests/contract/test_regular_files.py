@@ -1,4 +1,4 @@
-"""Files of somebody else's (machine/regular.py): what is no file is refused, and no moment leaves a descriptor."""
+"""Files of somebody else's (machine/regular.py): what is no file is refused; no moment leaves a descriptor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def descriptors() -> set[str]:
 
 
 def raises_at(step: int, path: Path) -> bool:
-    """Whether ``read_regular`` has that many steps, behind each of which CPython may run a signal's handler."""
+    """Whether ``read_regular`` has that many steps, behind each of which a signal's handler may run."""
     steps = 0
 
     def handler(frame: FrameType, event: str, argument: Any) -> None:
@@ -67,7 +67,10 @@ def test_a_handler_that_raises_at_any_moment_leaves_no_descriptor(tmp_path: Path
     [
         (os.mkfifo, "it is no regular file, but a FIFO, a socket or a device"),
         (os.mkdir, "Is a directory"),
-        (lambda path: os.symlink("/dev/null", path), "it is no regular file, but a FIFO, a socket or a device"),
+        (
+            lambda path: os.symlink("/dev/null", path),
+            "it is no regular file, but a FIFO, a socket or a device",
+        ),
         (lambda path: os.symlink("nowhere", path), "No such file or directory"),
     ],
     ids=["fifo", "folder", "device", "nothing"],
