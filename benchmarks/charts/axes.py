@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from charts.svg import WIDTH, Drawing, number
+from charts.svg import WIDTH, Drawing, number, width_of
 
 __all__ = ["Curve", "Field", "Point", "curves", "points"]
 
@@ -95,7 +95,8 @@ def spread(places: Sequence[float], distance: float, bottom: float) -> list[floa
 def curves(drawing: Drawing, lines: Sequence[Curve], x_name: str, y_name: str) -> None:
     """Each curve with its words at its last point."""
     counts = sorted({point.x for line in lines for point in line.points})
-    left, right = 52.0, WIDTH - 136.0
+    ends_in = [width_of(line.label.partition("\n")[0], "value", line.kind == "ours") for line in lines]
+    left, right = 52.0, WIDTH - 4.0 - max(100.0, *ends_in)
     inset = 14.0
 
     def place(value: float) -> float:

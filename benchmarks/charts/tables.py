@@ -84,7 +84,8 @@ def raw(result: Result) -> str:
     """Raw pixels."""
     rows = result.figure["jobs"]["train_u8"]
     ours = next((row for row in rows if row["name"].startswith("fastload")), None)
-    lines = [[of_loader(row["name"]), cell(row), ratio(ours, row)] for row in rows]
+    ordered = sorted(rows, key=lambda row: -row["median"])
+    lines = [[of_loader(row["name"]), cell(row), ratio(ours, row)] for row in ordered]
     text = table(["loader", "uint8, images/s", "fastload / it"], lines)
     return with_source(result, text, result.figure["command"])
 

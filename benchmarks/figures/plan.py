@@ -101,9 +101,9 @@ def core_counts(cores: int) -> list[int]:
 
 
 def fastest_rival(found: Mapping[str, Any]) -> list[str]:
-    """The classic recipe's fastest rival, torch with Pillow left out; none if it was not measured."""
+    """The classic recipe's fastest rival, torch with Pillow aside; none if it was not measured."""
     rows = found.get("classic", {}).get("jobs", {}).get("train_u8", [])
-    rivals = [row for row in rows if row["name"] not in ("fastload", "torch_pil")]
+    rivals = [row for row in rows if row["name"] != "torch_pil" and not row["name"].startswith("fastload")]
     return [max(rivals, key=lambda row: float(row["median"]))["name"]] if rivals else []
 
 

@@ -166,6 +166,15 @@ def test_labels_keep_their_distance() -> None:
     assert axes.spread([95.0, 90.0], 30.0, 100.0) == [100.0, 70.0]
 
 
+def test_a_long_name_is_not_cut_off() -> None:
+    name = "torch DataLoader + pillow-simd"
+    drawing = svg.Drawing("a", "b", "c")
+    points = [axes.Point(count, count, count, count, kind="rival") for count in (1.0, 2.0)]
+    axes.curves(drawing, [axes.Curve(name, points, "rival")], "cores", "images/s")
+    (start,) = re.findall(rf'<text[^>]* x="([\d.]+)"[^>]*>{re.escape(name)}', drawing.render("light"))
+    assert float(start) + svg.width_of(name, "value") <= svg.WIDTH
+
+
 @pytest.mark.parametrize(("highest", "found"), [(1.0, 6), (4897.0, 5), (9900.0, 5), (26000.0, 6)])
 def test_ticks_are_few_and_round(highest: float, found: int) -> None:
     ticks = axes.ticks(highest)

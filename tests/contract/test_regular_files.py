@@ -1,4 +1,4 @@
-"""Files of somebody else's (machine/regular.py): what is no file is refused; no moment leaves a descriptor."""
+"""Files of somebody else's (machine/regular.py): what is no file is refused, and none stays open."""
 
 from __future__ import annotations
 
