@@ -46,5 +46,6 @@ def test_each_drawing_is_shown_in_both_forms(light: Path) -> None:
     name = light.name.removesuffix("-light.svg")
     pages = [page.read_text(encoding="utf-8") for page in PAGES.glob("*.md")]
     for form in ("light", "dark"):
-        shown = re.compile(rf"^!\[.+\]\(\.\./images/how/{name}-{form}\.svg#only-{form}\)", re.MULTILINE)
+        address = rf"\.\./images/how/{name}-{form}\.svg#gh-{form}-mode-only"
+        shown = re.compile(rf"^!\[.+\]\({address}\)", re.MULTILINE)
         assert any(shown.search(page) for page in pages), f"no page shows {name}-{form}.svg"

@@ -14,6 +14,7 @@ import lmdb
 import pytest
 from annotated_trees import write_yolo
 
+from fastload._native import _C
 from fastload.errors import FormatError, PackError, RemoteError, ShardError
 from fastload.machine.there import exists, is_dir, is_file, is_symlink
 from fastload.packing import PackOptions
@@ -46,7 +47,7 @@ def test_a_data_yaml_that_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     write_yolo(tmp_path, 2)
-    monkeypatch.setattr(os, "open", failing(os.open, "data.yaml", number))
+    monkeypatch.setattr(_C, "open_at_once", failing(_C.open_at_once, "data.yaml", number))
     with pytest.raises(PackError, match=f"data.yaml cannot be read: {os.strerror(number)}"):
         annotated_sources(tmp_path, PackOptions(format="arrow"))
 
@@ -80,7 +81,7 @@ def test_a_picture_of_a_table(
     (tmp_path / "x.jpg").write_bytes(b"\xff\xd8\xff\xe0")
     assert is_image_file("x.jpg", os.fsencode(tmp_path))
     assert not is_image_file("y.jpg", os.fsencode(tmp_path))
-    monkeypatch.setattr(os, "open", failing(os.open, "x.jpg", number))
+    monkeypatch.setattr(_C, "open_at_once", failing(_C.open_at_once, "x.jpg", number))
     if found is None:
         with pytest.raises(PackError, match="x.jpg cannot be read"):
             is_image_file("x.jpg", os.fsencode(tmp_path))

@@ -15,6 +15,7 @@ import pytest
 from plain_pack import plain_pack
 
 from fastload import DataLoader, PackedDataset
+from fastload._native import _C
 from fastload.errors import FormatError, FormatVersionError, ShardError, ShardTruncated
 
 BLOBS = [bytes([i % 256]) * (i + 1) for i in range(300)]
@@ -132,6 +133,6 @@ def test_a_file_that_cannot_be_read_says_why(
         return refused
 
     monkeypatch.setattr(os, "stat", refusing(os.stat))
-    monkeypatch.setattr(os, "open", refusing(os.open))
+    monkeypatch.setattr(_C, "open_at_once", refusing(_C.open_at_once))
     with pytest.raises(ShardError, match=rf"{name} cannot be (read|opened): Permission denied."):
         PackedDataset(dataset.folder)
