@@ -11,7 +11,7 @@ from made_detection import CATEGORY_IDS, CLASSES, MadeSet
 from torch import nn
 
 # A fraction of the benchmark's steps; where these networks stand then.
-STEPS = {"detector": 60, "segmenter": 40}
+STEPS = {"detector": 48, "segmenter": 24}
 LEAST = {"detector": 0.3, "segmenter": 0.2}
 CHANCE = {"detector": 0.02, "segmenter": 0.15}
 

@@ -13,7 +13,7 @@ import pytest
 from process import HANG
 
 HERE = Path(__file__).parent
-POINTS = 40
+POINTS = 25
 
 # The instrument, in a library with a defect.
 PLANTED = """

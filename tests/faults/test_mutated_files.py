@@ -1,4 +1,4 @@
-"""Files with something changed: forty mutations of each kind by a seed, and an instrument that can fail."""
+"""Files with something changed: 25 mutations of each kind by a seed, and an instrument that can fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mutated_sets import ERROR, facts
 from mutations import mutant, text_mutant
 
 SEED = 20261125
-POINTS = 40
+POINTS = 25
 BY_NAME = {kind.name: kind for kind in mutated_files.KINDS}
 
 

@@ -10,7 +10,7 @@ from framework_runs import run_program
 from numbered_set import make_numbered_set, once_each
 
 PROGRAM = Path(__file__).with_name("fabric_program.py")
-LAUNCHES = {"one process": ("auto", 1), "ddp": ("ddp", 2), "ddp_spawn": ("ddp_spawn", 2)}
+LAUNCHES = {"one process": ("auto", 1), "ddp": ("ddp", 2)}  # ddp_spawn: test_trainer.py
 
 # One run of a program serves a module's tests, and is paid for by the first.
 pytestmark = pytest.mark.timeout(600)
