@@ -82,7 +82,7 @@ def of_loader(name: str) -> str:
 
 
 def newest(folder: Path, machine: Mapping[str, Any] | None = None) -> dict[str, Result]:
-    """Each figure as it was measured last (on such a machine); what --quick tried does not count."""
+    """Each figure's latest result (of machines like this one, if one is given); not those of --quick."""
     bodies = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     found: dict[str, Result] = {}
     for body in sorted(bodies, key=lambda body: str(body["date"])):

@@ -96,7 +96,7 @@ def kinds() -> dict[str, float]:
 
 
 def end_children() -> None:
-    """The ranks, then the workers that they leave to this process: CPU time of nobody's is another's."""
+    """Kill the ranks, then their workers, and wait: else their CPU time would count as other work's."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while found := [int(pid) for pid in children.read_text().split()]:
         for pid in found:
