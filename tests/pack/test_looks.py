@@ -99,7 +99,7 @@ def test_names_and_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert [*walk(str(tmp_path))] == [*os.walk(tmp_path)]
     said_later("x", FileNotFoundError(errno.ENOENT, "gone"))
     said_later("x", ValueError("no such thing"))
-    monkeypatch.setattr(os, "scandir", failing(os.scandir, "b", errno.EACCES))
+    monkeypatch.setattr(os, "scandir", failing(os.scandir, f"{tmp_path}/b", errno.EACCES))
     assert [*walk(str(tmp_path))] == [(str(tmp_path), ["b"], ["a"])]
     monkeypatch.setattr(os, "listdir", failing(os.listdir, tmp_path.name, errno.EACCES))
     with pytest.raises(PackError, match="cannot be read: Permission denied"):
@@ -115,7 +115,7 @@ def test_a_store_of_files_is_listed_whole_or_not_at_all(
     store = open_store("file:///")
     assert [found.path for found in store.list(f"{tmp_path}/"[1:])] == [f"{tmp_path}/b/x"[1:]]
     assert [*store.list(f"{tmp_path}/nothing/"[1:])] == []
-    monkeypatch.setattr(os, "scandir", failing(os.scandir, "b", number))
+    monkeypatch.setattr(os, "scandir", failing(os.scandir, f"{tmp_path}/b", number))
     with pytest.raises(RemoteError, match=f"/b cannot be listed: {os.strerror(number)}"):
         [*store.list(f"{tmp_path}/"[1:])]
 
