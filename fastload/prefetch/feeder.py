@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from fastload._native import _C
 from fastload.errors import NotDelivered, StateError
@@ -187,7 +188,7 @@ class Feeder:
         partners = self._announced.partners_of(epoch, of_one)
         layout = self._filling.planned(of_one.ids, of_one.draws, epoch, partners)
         memory = np.empty(layout.nbytes, np.uint8)
-        slot = Slot(memory, layout, fields_in(memory, layout))
+        slot = Slot(memory, layout, fields_in(torch.from_numpy(memory), layout))
         ticket = self._filling.submit(slot, of_one.ids, of_one.draws, epoch, None, partners)
         return slot.fields, self.wait(Pending(pending.key, of_one, slot, ticket))
 

@@ -10,6 +10,7 @@ from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
+import torch
 
 from fastload.prefetch.slots import Slot, fields_in
 from fastload.sample.layout import BatchLayout, SampleLayout
@@ -103,4 +104,4 @@ class SharedSlots:
 
 def _slot_in(whole: np.ndarray[Any, np.dtype[np.uint8]], layout: BatchLayout, number: int) -> SharedSlot:
     memory = whole[_ALIGN : _ALIGN + layout.nbytes]
-    return SharedSlot(memory, layout, fields_in(memory, layout), number)
+    return SharedSlot(memory, layout, fields_in(torch.from_numpy(memory), layout), number)

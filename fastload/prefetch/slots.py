@@ -82,9 +82,8 @@ class Slot:
         return labels
 
 
-def fields_in(memory: npt.NDArray[np.uint8], layout: BatchLayout) -> dict[str, Any]:
-    """The fields of a batch as views of its memory."""
-    whole = torch.from_numpy(memory)
+def fields_in(whole: torch.Tensor, layout: BatchLayout) -> dict[str, Any]:
+    """The fields of a batch as views of its memory, (layout.nbytes,) uint8."""
     return layout.raw(lambda begin, end: whole[begin:end])
 
 
@@ -116,11 +115,13 @@ class SlotPool:
         """A slot for a batch; its contents are undefined. There always is one."""
         nbytes = in_steps(layout.nbytes) if layout.layout.is_measured else layout.nbytes
         if self.pins:
-            memory = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True).numpy()
+            # Fields are views of this tensor, not of an array over it: torch finds the memory of a copy that
+            # has not run yet by its storage, and else by the address where it begins, which is one field's.
+            whole = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
         else:
-            memory = self._pool.lease(nbytes)
-        memory = memory[: layout.nbytes]
-        return Slot(memory, layout, fields_in(memory, layout))
+            whole = torch.from_numpy(self._pool.lease(nbytes))
+        whole = whole[: layout.nbytes]
+        return Slot(whole.numpy(), layout, fields_in(whole, layout))
 
     def give_back(self, slot: Slot) -> None:
         """Nothing to do: the memory comes back when nobody holds it."""

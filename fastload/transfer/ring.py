@@ -182,7 +182,7 @@ class Ring:
         begin = number * self.slot_bytes
         memory = self._memory[begin : begin + layout.nbytes]
         whole = torch.from_numpy(memory)
-        return RingSlot(memory, layout, fields_in(memory, layout), whole[: layout.device_bytes], number)
+        return RingSlot(memory, layout, fields_in(whole, layout), whole[: layout.device_bytes], number)
 
     def _free(self, must: bool) -> int | None:
         self.reclaim()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from object_sets import object_samples, object_set
+from collated import COLLATED, parts, same
+from object_sets import object_set
 from simulated_gpu import SimulatedGpu
 
 import fastload
-from fastload import DataLoader, Detection, Ragged
+from fastload import DataLoader, Ragged
 from fastload import transforms as T
 from fastload.collate.detr import for_detr
 from fastload.collate.listed import listed
@@ -23,20 +23,6 @@ from fastload.collate.yolo import for_yolo
 from fastload.sample.layout import IDS, VIEW
 
 COUNT = 13
-ONE_SIZE = T.Compose([T.Resize((24, 32)), T.ToDtype("float32", scale=True)])
-ALL = (*object_samples(1)[0],)
-CASES: dict[str, dict[str, Any]] = {
-    "list": {"collate": "list", "masks": "dense"},
-    "list of floats": {"collate": "list", "transform": T.ToDtype("float32", scale=True)},
-    "detr": {"collate": "detr", "masks": "dense"},
-    "detr of one size": {"collate": Detection("detr"), "sizes": (64, 96)},
-    "yolo": {"collate": "yolo", "transform": T.Resize((24, 32)), "masks": "dense"},
-    "yolo of floats": {"collate": "yolo", "transform": ONE_SIZE},
-    "stack": {"collate": "stack", "transform": ONE_SIZE},
-    "pad": {"collate": "pad", "masks": "dense"},
-    "callable": {"collate": lambda batch: batch["boxes"].to_list(), "transform": ONE_SIZE},
-    "Python": {"collate": "list", "transform": T.Compose([T.Resize((9, 8)), lambda sample: dict(sample)])},
-}
 
 
 @pytest.fixture(scope="module")
@@ -44,36 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return object_set(tmp_path_factory.mktemp("collated") / "set", COUNT)[0]
 
 
-def parts(value: Any) -> Iterator[Any]:
-    """The tensors of a batch, and everything else in it, in order."""
-    if isinstance(value, Ragged):
-        yield from (value.values, value.offsets)
-    elif isinstance(value, dict):
-        yield list(value)
-        for one in value.values():
-            yield from parts(one)
-    elif isinstance(value, (list, tuple)):
-        yield len(value)
-        for one in value:
-            yield from parts(one)
-    else:
-        yield value
-
-
-def same(found: Any, wanted: Any) -> bool:
-    return all(equal(one, other) for one, other in zip(parts(found), parts(wanted), strict=True))
-
-
-def equal(found: Any, wanted: Any) -> bool:
-    if not isinstance(wanted, torch.Tensor):
-        return bool(np.array_equal(found, wanted))
-    if found.dtype != wanted.dtype or found.shape != wanted.shape:
-        return False
-    return not wanted.numel() or float((found.double() - wanted.double()).abs().max()) <= 2.0**-21
-
-
 @pytest.mark.parametrize("eagerness", [0.0, 0.6])
-@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("case", list(COLLATED))
 def test_batches_on_a_device_are_those_of_the_host(
     folder: Path,
     on: Callable[..., DataLoader],
@@ -81,7 +39,7 @@ def test_batches_on_a_device_are_those_of_the_host(
     case: str,
     eagerness: float,
 ) -> None:
-    options: dict[str, Any] = {"shuffle": True, "rank": 1, "world_size": 2, **CASES[case]}
+    options: dict[str, Any] = {"shuffle": True, "rank": 1, "world_size": 2, **COLLATED[case]}
     with DataLoader(folder, 3, seed=0, **options) as loader:
         wanted = list(loader)
     assert len(wanted) == 3  # the last one has a position without a sample
