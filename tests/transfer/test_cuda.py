@@ -172,6 +172,7 @@ def test_a_compiled_step(packed: PackedDataset) -> None:
     loader.close()
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")  # of torch's own
 def test_one_kernel_one_copy_and_no_other_memory(packed: PackedDataset) -> None:
     """Normalisation, dtype and layout in one pass: the only memory that next() takes is the batch's."""
     loader = loader_of(packed, "float16", drop_last=True)

@@ -17,7 +17,7 @@ from process import resident, threads
 
 from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
-from fastload.backends import choice as backends
+from fastload.backends.device import DeviceBackend
 from fastload.transfer.cuda import CudaGpu, find_gpu
 
 pytestmark = [pytest.mark.cuda, pytest.mark.timeout(300)]
@@ -61,7 +61,7 @@ def test_pinned_bytes_are_the_planned_ones(packed: PackedDataset, monkeypatch: p
         sum(pinned.values()) == plan["pinned_bytes"] == loader.stats()["stages"]["transfer"]["pinned_bytes"]
     )
     backend = loader._epochs.backend
-    assert isinstance(backend, backends.DeviceBackend)
+    assert isinstance(backend, DeviceBackend)
     (address,) = pinned
     slot = torch.from_numpy(np.frombuffer(backend._ring._map, np.uint8))
     assert slot.data_ptr() == address
@@ -140,7 +140,8 @@ def test_under_a_memlock_limit_it_pins_or_says_so(folder: Path) -> None:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
         import torch
         from fastload import DataLoader, transforms as T
-        make = lambda device: DataLoader(sys.argv[1], 8, transform=T.RandomResizedCrop(200), device=device)
+        crop = T.RandomResizedCrop(200)
+        make = lambda device: DataLoader(sys.argv[1], 8, transform=crop, device=device, seed=0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             loader = make("cuda")
