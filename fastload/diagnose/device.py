@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import statistics
+import time
 import warnings
 from typing import Any
 
 import torch
 
-__all__ = ["SyncWatch", "is_in_use", "synchronise"]
+__all__ = ["SyncWatch", "copy_seconds", "is_in_use", "synchronise"]
+
+_COPIES = 5
 
 
 def is_in_use() -> bool:
@@ -20,6 +24,28 @@ def synchronise() -> None:
     """Wait until the device has done what it was given, if there is one in use."""
     if is_in_use():
         torch.cuda.synchronize()
+
+
+def copy_seconds(nbytes: int, pinned: bool) -> float | None:
+    """Seconds in which so many bytes come from the host to the device in use, the median of five copies.
+
+    None where no device is in use, or where it has no room for them.
+    """
+    if not is_in_use() or nbytes <= 0:
+        return None
+    try:
+        source = torch.empty(nbytes, dtype=torch.uint8, pin_memory=pinned).fill_(1)
+        target = torch.empty(nbytes, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        return None
+    times = []
+    for _ in range(_COPIES + 1):  # the first one to warm up
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        target.copy_(source)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
 
 
 class SyncWatch:
@@ -43,22 +69,24 @@ class SyncWatch:
         self._catching = warnings.catch_warnings(record=True)
         self._caught = self._catching.__enter__()
         warnings.filterwarnings("always", message=_SYNCHRONISES)
+        warnings.filterwarnings("ignore", message=_OF_THE_MODE)  # an error to who makes warnings errors
         torch.cuda.set_sync_debug_mode("warn")
 
     def end(self) -> list[str] | None:
-        """File and line of each; None where nobody looked."""
+        """File and line of each, in order and once; None where nobody looked."""
         if self._catching is None:
             return None
         torch.cuda.set_sync_debug_mode(self._former)
         self._catching.__exit__(None, None, None)
         self._catching = None
-        found = []
+        found: dict[str, None] = {}
         for one in self._caught:
             if _SYNCHRONISES in str(one.message):
-                found.append(f"{os.path.basename(one.filename)}:{one.lineno}")
+                found[f"{os.path.basename(one.filename)}:{one.lineno}"] = None
             else:
                 warnings.showwarning(one.message, one.category, one.filename, one.lineno)
-        return found
+        return list(found)
 
 
 _SYNCHRONISES = "called a synchronizing CUDA operation"
+_OF_THE_MODE = "Synchronization debug mode is a prototype feature"  # what torch says when it is switched on

@@ -15,12 +15,13 @@ from fastload.diagnose.torch_subject import TorchSubject
 from fastload.diagnose.trial import Budget, in_turns
 from fastload.diagnose.words import (
     CLEAR,
+    copies_sentence,
     fix_sentences,
     left_out,
     machine_limit,
     machine_sentence,
     rate_sentence,
-    step_limits,
+    step_or_copies,
     worth_saying,
 )
 
@@ -44,7 +45,8 @@ def examine_torch(
     fixes = proposals(TORCH_REGISTRY, case)
     limit = _limit(case, fixes)
     worth = worth_saying(fixes, limit)
-    sentences = (rate_sentence(case, limit), _cause(case, limit), *fix_sentences(worth), *left_out(case))
+    cause = copies_sentence(worth) if limit == "transfer" else _cause(case, limit)
+    sentences = (rate_sentence(case, limit), cause, *fix_sentences(worth), *left_out(case))
     rate = step.rate if step is not None else 0.0
     return Verdict(limit, case.now, case.loader_rate, rate, sentences, worth, stages, loop)
 
@@ -74,8 +76,8 @@ def _stages(case: TorchCase) -> Iterator[Stage]:
 
 
 def _limit(case: TorchCase, fixes: Sequence[Fix]) -> str:
-    if step_limits(case):
-        return "step"
+    if found := step_or_copies(case, fixes):
+        return found
     seconds = dict.fromkeys(("decode", "transform", "python"), 0.0)
     for part in case.parts:
         seconds[part.name] += part.seconds

@@ -10,12 +10,13 @@ from fastload.diagnose.python_part import lanes
 from fastload.diagnose.words import (
     CLEAR,
     ENOUGH,
+    copies_sentence,
     fix_sentences,
     left_out,
     machine_limit,
     machine_sentence,
     rate_sentence,
-    step_limits,
+    step_or_copies,
     worth_saying,
 )
 
@@ -37,7 +38,7 @@ def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
     worth = worth_saying(fixes, limit)
     sentences = (
         rate_sentence(case, limit),
-        _cause(case, limit, stages),
+        copies_sentence(worth) if limit == "transfer" else _cause(case, limit, stages),
         *fix_sentences(worth),
         *left_out(case),
     )
@@ -46,8 +47,8 @@ def judge(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> Verdict:
 
 
 def _limit(case: Case, stages: Sequence[Stage], fixes: Sequence[Fix]) -> str:
-    if step_limits(case):
-        return "step"
+    if found := step_or_copies(case, fixes):
+        return found
     if case.storage_rate < ENOUGH * case.base.rate:
         return "storage"
     rates = {stage.name: stage.rate for stage in stages}

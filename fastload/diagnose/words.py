@@ -7,17 +7,19 @@ from dataclasses import replace
 
 from fastload.diagnose.case import LEAST_GAIN, Examined, shown
 from fastload.diagnose.facts import Fix, Sentence
+from fastload.diagnose.fixes.copies import COPIES
 from fastload.diagnose.fixes.step import STEP_HINTS
 
 __all__ = [
     "CLEAR",
     "ENOUGH",
+    "copies_sentence",
     "fix_sentences",
     "left_out",
     "machine_limit",
     "machine_sentence",
     "rate_sentence",
-    "step_limits",
+    "step_or_copies",
     "worth_saying",
 ]
 
@@ -30,9 +32,9 @@ _SAID = 4  # fixes with a number that are said in words
 
 
 def worth_saying(fixes: Sequence[Fix], limit: str) -> tuple[Fix, ...]:
-    """Those that gain something, the best first; where the step limits, what concerns it."""
-    if limit == "step":
-        return tuple(fix for fix in fixes if fix.name in STEP_HINTS)
+    """Those that gain something, the best first; where the step limits, or its copies, what concerns it."""
+    if limit in ("step", "transfer"):
+        fixes = [fix for fix in fixes if fix.name in (COPIES, *STEP_HINTS)]
     worth = [fix for fix in fixes if fix.rate == 0 or fix.gain >= LEAST_GAIN]
     return tuple(sorted(worth, key=lambda fix: -fix.rate))
 
@@ -53,6 +55,8 @@ def rate_sentence(case: Examined, limit: str) -> Sentence:
             f"{step}, the loader could give {shown(case.loader_rate)}: nothing is to be done about the data."
         )
         return Sentence(enough, evidence)
+    if limit == "transfer":
+        return Sentence(f"{step}, the loader could give {shown(case.loader_rate)}.", evidence)
     return Sentence(f"{step}, the loader gives {shown(case.now)}.", evidence)
 
 
@@ -66,6 +70,20 @@ def step_limits(case: Examined) -> bool:
     enough = ENOUGH * case.step_rate
     slower = replace(case.base, rate=case.base.rate / _FAR)
     return case.now >= enough or case.whole(slower) >= enough
+
+
+def step_or_copies(case: Examined, fixes: Sequence[Fix]) -> str | None:
+    """Whether the step limits, or the copies to the device that are in it; None: something before it."""
+    if not step_limits(case):
+        return None
+    gain = next((fix.gain for fix in fixes if fix.name == COPIES), 0.0)
+    return "transfer" if gain >= CLEAR else "step"
+
+
+def copies_sentence(fixes: Sequence[Fix]) -> Sentence:
+    """That copies to the device limit."""
+    copies = next(fix for fix in fixes if fix.name == COPIES)
+    return Sentence("Copying to the device limits.", copies.evidence)
 
 
 def machine_limit(fixes: Sequence[Fix]) -> str | None:

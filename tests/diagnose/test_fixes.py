@@ -16,7 +16,7 @@ from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.diagnose.case import Case, proposals
 from fastload.diagnose.facts import Fix, Loop, Stage
-from fastload.diagnose.fixes import batches, delivery, threads
+from fastload.diagnose.fixes import batches, copies, delivery, threads
 from fastload.diagnose.stages import measured_stages
 from fastload.diagnose.subject import Subject
 from fastload.diagnose.trial import Budget, Trial
@@ -227,9 +227,37 @@ def test_uint8_is_not_tried_where_nothing_would_come_of_it(
 
 
 def test_pinned_slots_are_a_hint_where_the_loop_has_a_device(packed: PackedDataset) -> None:
-    (found,) = delivery.pinned_slots(case(packed, loop=loop(STEADY, cuda=True, device="cuda:0")))
+    (found,) = copies.pinned_slots(case(packed, loop=loop(STEADY, cuda=True, device="cuda:0")))
     assert (found.name, found.rate) == ("pin-memory", 0.0)
     assert "Not measured." in found.evidence
-    assert list(delivery.pinned_slots(case(packed, loop=loop(STEADY, cuda=False)))) == []
-    assert list(delivery.pinned_slots(case(packed))) == []
-    assert list(delivery.pinned_slots(case(packed, pin_memory=True, loop=loop(STEADY, cuda=True)))) == []
+    assert list(copies.pinned_slots(case(packed, loop=loop(STEADY, cuda=False)))) == []
+    assert list(copies.pinned_slots(case(packed))) == []
+    assert list(copies.pinned_slots(case(packed, pin_memory=True, loop=loop(STEADY, cuda=True)))) == []
+
+
+def test_copies_from_pageable_memory_are_taken_out_of_the_step(
+    packed: PackedDataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def copy_seconds(nbytes: int, pinned: bool) -> float:
+        asked.append((nbytes, pinned))
+        return 0.001 if pinned else 0.006
+
+    monkeypatch.setattr(copies, "copy_seconds", copy_seconds)
+    watched = loop(STEADY, cuda=True, device="cuda", batch_bytes=10**6, pin_memory=False)
+    size = watched.batch_size
+    step = Stage("step", size / 0.01, 0.0, "measured.")
+    of = replace(case(packed, loop=watched), step=step, base=replace(BASE, rate=1e6))
+    (hidden,) = copies.pinned_slots(of)
+    (pinned,) = copies.pinned(of)
+    assert asked == [(10**6, False), (10**6, False), (10**6, True)]
+    assert hidden.rate == pytest.approx(max(of.now, size / 0.004))
+    assert pinned.rate == pytest.approx(max(of.now, size / 0.005))
+    assert hidden.gain == pytest.approx(hidden.rate / of.now - 1)
+    assert (
+        "1.0 MB from pageable memory takes 6.0 ms; a step with its copies takes 10.0 ms." in hidden.evidence
+    )
+    assert "from pinned memory 1.0 ms" in pinned.evidence
+    slow = replace(of, base=replace(of.base, rate=of.now))
+    assert [fix.rate for fix in copies.pinned_slots(slow)] == [of.now]  # the loader gives no more

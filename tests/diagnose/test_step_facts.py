@@ -105,11 +105,24 @@ def test_lines_that_wait_for_the_device_are_named(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: modes[-1])
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
     watch = device.SyncWatch()
+
+    def switch(mode: Any) -> None:
+        modes.append(mode)
+        warnings.warn(f"{device._OF_THE_MODE} (Triggered at x.cpp.)", stacklevel=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as with python -W error
+        monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", switch)
+        watch.begin()
+        monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+        watch.end()
+    modes[1:] = []
     with warnings.catch_warnings(record=True) as others:
         warnings.simplefilter("always")
         watch.begin()
         for _ in range(2):
             warnings.warn(f"{device._SYNCHRONISES} (Triggered internally at x.cpp:1.)", stacklevel=1)
+        warnings.warn(f"{device._SYNCHRONISES} (Triggered internally at x.cpp:1.)", stacklevel=1)
         warnings.warn("the user's", stacklevel=1)
         found = watch.end()
     assert found is not None

@@ -45,6 +45,9 @@ def gain(name: str, by: float) -> Fix:
         ({"step": None}, [], "decode"),
         ({"base": replace(BASE, busy=0.1)}, [], "unknown"),
         ({"loop": loop(0.001, 0.1), "step": None}, [], "step"),
+        ({"step": Stage("step", 50.0)}, [gain("pin-memory", 0.5)], "transfer"),
+        ({"step": Stage("step", 50.0)}, [gain("pin-memory", 0.05)], "step"),
+        ({}, [gain("pin-memory", 0.5)], "decode"),
         ({"loop": loop(0.05, 0.05)}, [], "decode"),
         ({"loop": loop(0.05, 0.05), "step": Stage("step", 190.0)}, [], "prefetch"),
     ],
@@ -75,6 +78,17 @@ def test_where_the_step_limits_nothing_is_to_be_done() -> None:
         "The step could take 50 images/s, the loader could give 200: nothing is to be done about the data. "
         "The step limits."
     )
+
+
+def test_copies_in_a_step_are_not_called_the_step() -> None:
+    of = case(step=Stage("step", 50.0, evidence="Given."))
+    copies = Fix("pin-memory", "copy while it runs", 90.0, 0.8, "6 of 10 ms.")
+    said = judge(of, measured_stages(of), [gain("a", 0.5), Fix("amp", "bfloat16", 0, 0, ""), copies])
+    assert str(said) == (
+        "The step could take 50 images/s, the loader could give 200. Copying to the device limits. "
+        "copy while it runs: 90 images/s (+80%). bfloat16."
+    )
+    assert said.sentences[1].evidence == "6 of 10 ms."
 
 
 def test_a_fix_cannot_give_more_than_the_step_takes() -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from fastload.diagnose.case import Case
 from fastload.diagnose.facts import Fix
 from fastload.diagnose.fixes.batches import deeper_prefetch, larger_batches
-from fastload.diagnose.fixes.delivery import as_uint8, pinned_slots
+from fastload.diagnose.fixes.copies import pinned_slots
+from fastload.diagnose.fixes.delivery import as_uint8
 from fastload.diagnose.fixes.disk_tier import on_local_disk
 from fastload.diagnose.fixes.machine import MACHINE
 from fastload.diagnose.fixes.packed import repacked

@@ -1,4 +1,4 @@
-"""How batches come to the device: as uint8 that is normalised there, out of pinned memory."""
+"""How batches come to the device: as uint8 that is normalised there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fastload.diagnose.trial import in_turns
 from fastload.transfer.convert import crosses_as
 from fastload.transfer.cuda import goes_to_gpu
 
-__all__ = ["as_uint8", "pinned_slots"]
+__all__ = ["as_uint8"]
 
 
 def as_uint8(case: Case) -> Iterator[Fix]:
@@ -43,18 +43,6 @@ def as_uint8(case: Case) -> Iterator[Fix]:
         "one pass over each batch on the device",
         now,
     )
-
-
-def pinned_slots(case: Case) -> Iterator[Fix]:
-    """Copies from pageable memory make the loop wait; nothing to be seen of that without a device."""
-    subject, loop = case.subject, case.loop
-    if loop is None or not loop.notes.get("cuda") or _on_cpu(case):
-        return
-    if goes_to_gpu(subject.options.device) or subject.options.pin_memory:
-        return
-    words = 'device="cuda": batches are decoded into pinned slots and copied while the step runs'
-    said = "The loop has a GPU, and its batches come in pageable memory. Not measured."
-    yield Fix("pin-memory", words, 0.0, 0.0, said)
 
 
 def _floats(subject: Subject) -> list[str]:

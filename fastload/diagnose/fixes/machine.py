@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import torch
-
 from fastload.diagnose.case import Examined
 from fastload.diagnose.facts import Fix
 from fastload.machine.cpu_budget import cgroup_quota
@@ -87,17 +85,6 @@ def near_memory(case: Examined) -> Iterator[Fix]:
         yield Fix("numa", words, 0.0, 0.0, f"The machine has {nodes:.0f} NUMA nodes. Not measured.")
 
 
-def pinned(case: Examined) -> Iterator[Fix]:
-    """Copies from pageable memory make the loop wait."""
-    if case.loop is None or case.loop.notes.get("pin_memory") is not False:
-        return
-    if case.loop.notes.get("cuda") and torch.cuda.is_available():
-        words = "pin_memory=True, and .to(device, non_blocking=True)"
-        yield Fix(
-            "pin-memory", words, 0.0, 0.0, "The loop has a GPU and its batches are not pinned. Not measured."
-        )
-
-
 def _more(case: Examined, cpus: float, times: float) -> float:
     """How many times as many samples: no more than so many CPUs can do, by the CPU time of a sample."""
     return max(1.0, min(times, cpus / (case.base.cpu * case.now))) if case.base.cpu > 0 else times
@@ -109,4 +96,4 @@ def _note(case: Examined, name: str) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-MACHINE = (larger_quota, no_neighbours, room_in_shm, cooler, near_memory, pinned)
+MACHINE = (larger_quota, no_neighbours, room_in_shm, cooler, near_memory)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fastload.diagnose.case import Examined, shown
 from fastload.diagnose.facts import Fix
+from fastload.diagnose.fixes.copies import pinned
 from fastload.diagnose.fixes.machine import MACHINE
 from fastload.diagnose.fixes.step import of_the_step
 from fastload.diagnose.torch_subject import Files, Part, TorchSubject
@@ -166,5 +167,6 @@ TORCH_REGISTRY: tuple[Callable[[TorchCase], Iterator[Fix]], ...] = (
     without_collate,
     kept_workers,
     *MACHINE,
+    pinned,
     of_the_step,
 )
