@@ -28,7 +28,9 @@ from starvation.tables import failed_feeds, tables
 
 HERE = Path(__file__).resolve().parent
 FEED_NAMES = ("synthetic", "fastload", "fastload_host", "fastload_dali", "torch_pil")
-START_SECONDS = 6.0  # of one feed's process on a GPU: CUDA context, cuDNN's search, first batches
+START_SECONDS = 12.0  # of one feed's process on a GPU: imports, cuDNN's search, first batches; on an H100
+ROUND_SECONDS = 1.0  # of each round, before and after what is measured
+PILLOW_SECONDS = 5.0  # more than that: its workers have 2 batches each ahead, which are used up first
 
 
 def cuda_is_there() -> bool:
@@ -75,12 +77,15 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def round_seconds(options: argparse.Namespace) -> float:
-    """Seconds of a round, so that all of them fit the budget: half of a round is warm-up."""
+    """Seconds that are measured of a round, so that all rounds fit the budget."""
     if options.budget is None:
         return float(options.seconds)
     feeds = len(options.models) * len(options.feeds)
     left = options.budget - feeds * (START_SECONDS if options.device == "cuda" else 4.0)
-    return min(options.seconds, max(0.3, left / (2 * feeds * options.repeats)))
+    left -= feeds * options.repeats * ROUND_SECONDS
+    if "torch_pil" in options.feeds:
+        left -= len(options.models) * options.repeats * PILLOW_SECONDS
+    return min(options.seconds, max(0.3, left / (feeds * options.repeats)))
 
 
 def candidates(options: argparse.Namespace, workdir: Path, model: str) -> list[Candidate]:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCUMENT = ROOT / "docs" / "project" / "gpu.md"
 SECTIONS = ("run", "tests", "starvation", "articles")
 NOT_RUN = "Not run in this session."
-PACKAGES = ("numpy", "pillow", "torchvision", "nvidia-dali-cuda120")
+PACKAGES = ("numpy", "pillow", "torchvision", "nvidia-dali-cuda120", "nvidia-dali-cuda130")
 
 
 def replace_section(text: str, name: str, body: str) -> str:
