@@ -40,6 +40,13 @@ def cuda_is_there() -> bool:
     return bool(torch.cuda.is_available())
 
 
+def device_name(device: str) -> str:
+    """The GPU's name; "cpu" without one."""
+    import torch
+
+    return torch.cuda.get_device_name() if device == "cuda" else device
+
+
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The command line, with the defaults of the device."""
     parser = argparse.ArgumentParser(
@@ -107,6 +114,7 @@ def measure_in(options: argparse.Namespace, workdir: Path, started: float) -> in
         until = started + options.budget * share if options.budget else float("inf")
         runs += take_turns(candidates(options, workdir, model), options.repeats, until=until)
     settings = vars(options) | {"epoch_images": count, "files_left_out": others}
+    settings["device_name"] = device_name(options.device)
     write_results(options.output, "bench_starvation", settings, runs)
     text = tables(runs, options)
     options.output.with_suffix(".md").write_text(text + "\n")

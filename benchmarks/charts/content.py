@@ -27,6 +27,14 @@ FORMS = {
     "fastload_small": "coefficients, small",
 }
 SIDES = {"torch_pil": "torchvision", "dali_fused": "DALI"}
+FEEDS = {
+    "synthetic": "no loader, batches on the GPU",
+    "fastload": 'fastload, device="cuda"',
+    "fastload_host": "fastload, pin_memory=True",
+    "fastload_dali": 'fastload, backend="dali"',
+    "torch_pil": "torch DataLoader + Pillow",
+}
+NETWORKS = {"resnet18": "ResNet-18", "resnet50": "ResNet-50"}
 Row = Mapping[str, Any]
 
 
@@ -172,10 +180,35 @@ def memory(result: Result) -> Drawing:
     return drawing
 
 
+def training(result: Result) -> Drawing:
+    """How fast networks train on a GPU with each loader, beside none."""
+    figure = result.figure
+    groups, said = [], []
+    for model, title in NETWORKS.items():
+        own = {row["name"]: row for row in figure["rows"] if row["model"] == model}
+        found = [
+            bar(own[name], f"{number(own[name]['median'])} · {words}", "2" if name == "synthetic" else "")
+            for name, words in FEEDS.items()
+            if name in own
+        ]
+        groups.append(Group(title, found))
+        said.append(f"{title}: " + ", ".join(f"{name} {number(row['median'])}" for name, row in own.items()))
+    drawing = Drawing("training", "Training on a GPU", f"Images per second. {'; '.join(said)}.")
+    drawing.heading(
+        f"Images per second that networks train with on one {figure['device_name']}: {figure['amp']}, "
+        f"batches of {figure['batch']}, {figure['threads']} threads or workers. "
+        "Without a loader is the most that there can be."
+    )
+    bars(drawing, groups)
+    drawing.footer(result.source())
+    return drawing
+
+
 CHARTS: dict[str, Callable[[Result], Drawing]] = {
     "classic": classic,
     "recipes": recipes,
     "cores": cores,
     "bytes": stored,
     "memory": memory,
+    "training": training,
 }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from charts.content import RECIPES
+from charts.content import FEEDS, NETWORKS, RECIPES
 from charts.results import Result, of_loader
 from charts.svg import number
 
@@ -148,11 +148,33 @@ def packing(result: Result) -> str:
     return with_source(result, text, result.figure["command"])
 
 
+def training(result: Result) -> str:
+    """Each network on each feed."""
+    figure = result.figure
+    lines = []
+    for row in figure["rows"]:
+        bound = next(
+            one for one in figure["rows"] if one["model"] == row["model"] and one["name"] == "synthetic"
+        )
+        cells = [
+            NETWORKS[row["model"]],
+            FEEDS[row["name"]],
+            cell(row),
+            f"{row['median'] / bound['median']:.3f}",
+        ]
+        cells += [f"{row['step_ms']:.1f}", f"{row['wait_ms']:.2f}", f"{row['wait_share']:.1%}"]
+        lines.append([*cells, f"{row['cores']:.1f}"])
+    header = ["network", "loader", "images/s", "of the bound", "step, ms", "wait, ms", "of the step", "cores"]
+    text = table(header, lines)
+    return with_source(result, f"{text}\n\nOn one {figure['device_name']}.", figure["command"])
+
+
 # Mark in the document -> figure, and what is made of it.
 TABLES: dict[str, tuple[str, Callable[[Result], str]]] = {
     "classic": ("classic", classic), "sweep": ("classic", sweep), "raw": ("raw", raw),
     "recipes": ("recipes", recipes), "cores": ("cores", cores), "bytes": ("bytes", stored),
     "memory": ("memory", memory), "packing": ("packing", packing),
+    "training": ("training", training),
 }  # fmt: skip
 
 

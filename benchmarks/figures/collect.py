@@ -96,9 +96,26 @@ def pack_rows(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"rows": sorted(rows, key=lambda row: -row["median"])}
 
 
+def training_rows(body: Mapping[str, Any]) -> dict[str, Any]:
+    """bench_starvation's: images a second of each network on each feed, and the time that it waited."""
+    rows = []
+    for full, runs in good_runs(body).items():
+        model, _, name = full.partition(" | ")
+        row = {"model": model, "name": name, **summary([run["values"]["rate"] for run in runs])}
+        for key in ("step_ms", "wait_ms", "cores"):
+            row[key] = float(f"{statistics.median(run['values'][key] for run in runs):.3g}")
+        row["wait_share"] = round(statistics.median(run["values"]["wait_share"] for run in runs), 4)
+        row["outside_cores"] = outside(runs)
+        rows.append(row)
+    given = body["arguments"]
+    return {"rows": rows, **{name: given[name] for name in ("device_name", "amp", "batch", "threads")}}
+
+
 def figure_of(step: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """What the results keep of a step."""
     figure = step.partition(" ")[0]
     if figure == "memory":
         return rank_rows(body)
+    if figure == "training":
+        return training_rows(body)
     return pack_rows(body) if figure == "packing" else loader_jobs(body)

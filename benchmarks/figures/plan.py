@@ -17,7 +17,7 @@ INSTALLED = {
 }  # fmt: skip
 FORMS = ("fastload", "noentries", "coefficients", "small", "raw")  # of the bytes' figure
 RECIPES = ("rand_augment", "timm_rand", "simclr", "dino")
-FIGURES = ("classic", "raw", "recipes", "cores", "bytes", "memory", "packing")
+FIGURES = ("classic", "raw", "recipes", "cores", "bytes", "memory", "packing", "training")
 START = {  # seconds until the first batch: FFCV compiles; the others start worker processes
     "ffcv_orig": 17.0, "ffcv_raw256": 17.0, "litdata": 21.0, "mds": 8.0, "wds": 6.0,
     "torch_pil": 6.0, "torch_simd": 6.0, "torch_cv2": 6.0,
@@ -70,10 +70,18 @@ class Step:
     seconds: float  # that it is expected to take
 
 
+def gpu_is_there() -> bool:
+    """Whether torch sees a GPU."""
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
 def absent(setting: Setting) -> dict[str, str]:
-    """Rival -> why it is not measured."""
+    """Rival, or figure -> why it is not measured."""
     place = "--rivals-in FOLDER"
-    return {
+    no_gpu = {} if gpu_is_there() else {"training": "torch sees no GPU"}
+    return no_gpu | {
         environment: f"not installed: benchmarks/install_rival.sh {environment} FOLDER, then {place}"
         for environment in dict.fromkeys([*INSTALLED.values(), "torch_pil"])
         if not setting.python(environment)
@@ -164,7 +172,12 @@ def _others(setting: Setting) -> list[Step]:
     pack = ["--processes", 1, "--bytes", "20MB" if setting.quick else "100MB", "--repeats", setting.repeats]
     pack += ["--rivals-in", setting.rivals_in] if setting.rivals_in else []
     memory = ["--only", "memory", "--ranks", ranks, "--repeats", setting.repeats]
-    return [
+    found = [
         Step("memory", lambda _: ["bench_ranks.py", setting.images, *memory], 40.0 * setting.repeats),
         Step("packing", lambda _: ["bench_pack.py", setting.images, *pack], 25.0 * setting.repeats),
     ]
+    if gpu_is_there():
+        seconds = 0.3 if setting.quick else 3.0
+        words = ["bench_starvation.py", setting.images, "--repeats", setting.repeats, "--seconds", seconds]
+        found.append(Step("training", lambda _: words, 120.0 + 10 * (seconds + 2.0) * setting.repeats))
+    return found

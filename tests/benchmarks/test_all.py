@@ -28,12 +28,25 @@ def run_of(name: str, error: str = "", **values: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_each_figure_has_a_step_and_absent_rivals_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [False, True])
+def test_training_is_a_figure_of_machines_with_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    monkeypatch.setattr(plan, "gpu_is_there", lambda: there)
+    names = {step.name for step in plan.steps(setting(tmp_path))}
+    assert ("training" in names) is there
+    assert plan.absent(setting(tmp_path)).get("training") == (None if there else "torch sees no GPU")
+
+
+def test_each_figure_has_a_step_and_absent_rivals_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "gpu_is_there", lambda: False)
     python = tmp_path / "rivals" / "dali" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch()
     found = plan.steps(setting(tmp_path))
-    assert {step.name.partition(" ")[0] for step in found} == set(plan.FIGURES)
+    assert {step.name.partition(" ")[0] for step in found} == set(plan.FIGURES) - {"training"}
     assert all(step.seconds > 0 for step in found)
     words = [str(word) for word in found[0].words({})]
     assert words[words.index("--only") + 1] == "fastload,fastload_noentries,torch_pil,dali_fused"

@@ -48,6 +48,11 @@ def figures() -> dict[str, Any]:
             {**rank, "name": name, "ranks": 2, "median": median}
             for name, median in (("fastload", 500.0), ("torch", 1250.0))
         ]},
+        "training": {"device_name": "NVIDIA X", "amp": "bf16", "batch": 256, "threads": 16, "rows": [
+            {"name": name, "model": "resnet18", "median": rate, "low": rate, "high": rate, "step_ms": 20.0,
+             "wait_ms": 0.2, "wait_share": 0.01, "cores": 8.0, "outside_cores": 0.0}
+            for name, rate in (("synthetic", 13000.0), ("fastload", 12900.0), ("torch_pil", 2600.0))
+        ]},
         "packing": {"rows": [{**row("arrow x1", 439.0), "size_ratio": 1.01}]},
     }  # fmt: skip
 
@@ -107,6 +112,7 @@ def test_every_chart_says_values_ratios_and_source(tmp_path: Path) -> None:
     assert "torchvision 250 · 8.0×" in words_of(found["recipes-dark.svg"])
     assert "1,250 MB · torch DataLoader" in words_of(found["memory-dark.svg"])
     assert "4,000/s, 600 kB" in words_of(found["bytes-light.svg"])
+    assert {'12,900 · fastload, device="cuda"', "ResNet-18"} <= set(words_of(found["training-light.svg"]))
     assert {"fastload", "16,000", "8"} <= set(words_of(found["cores-light.svg"]))
     for name, text in found.items():
         if name.endswith(".svg"):
