@@ -42,9 +42,11 @@ def cuda_is_there() -> bool:
 
 def device_name(device: str) -> str:
     """The GPU's name; "cpu" without one."""
+    if device == "cpu":
+        return device
     import torch
 
-    return torch.cuda.get_device_name() if device == "cuda" else device
+    return str(torch.cuda.get_device_name())
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
