@@ -151,17 +151,12 @@ def packing(result: Result) -> str:
 def training(result: Result) -> str:
     """Each network on each feed."""
     figure = result.figure
+    bounds = {row["model"]: row["median"] for row in figure["rows"] if row["name"] == "synthetic"}
     lines = []
     for row in figure["rows"]:
-        bound = next(
-            one for one in figure["rows"] if one["model"] == row["model"] and one["name"] == "synthetic"
-        )
-        cells = [
-            NETWORKS[row["model"]],
-            FEEDS[row["name"]],
-            cell(row),
-            f"{row['median'] / bound['median']:.3f}",
-        ]
+        bound = bounds.get(row["model"])
+        share = f"{row['median'] / bound:.3f}" if bound else ""
+        cells = [NETWORKS[row["model"]], FEEDS[row["name"]], cell(row), share]
         cells += [f"{row['step_ms']:.1f}", f"{row['wait_ms']:.2f}", f"{row['wait_share']:.1%}"]
         lines.append([*cells, f"{row['cores']:.1f}"])
     header = ["network", "loader", "images/s", "of the bound", "step, ms", "wait, ms", "of the step", "cores"]

@@ -101,7 +101,7 @@ def guarded(what: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except RuntimeError as error:
-        ours = isinstance(error, (FastloadError, torch.OutOfMemoryError))
+        ours = isinstance(error, (FastloadError, torch.cuda.OutOfMemoryError))  # so since torch 1.13
         if ours or not re.search("CUDA (driver )?error", str(error)):
             raise
         raise DeviceError(

@@ -266,7 +266,7 @@ def test_only_the_devices_errors_become_device_errors() -> None:
     for other in (
         RuntimeError("DataLoader timed out"),
         RuntimeError("Expected all tensors to be on CUDA"),
-        torch.OutOfMemoryError("CUDA out of memory"),
+        torch.cuda.OutOfMemoryError("CUDA out of memory"),
         errors.StateError("CUDA error in the text"),
         KeyboardInterrupt(),
     ):
