@@ -101,8 +101,8 @@ def guarded(what: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except RuntimeError as error:
-        ours = isinstance(error, (FastloadError, torch.cuda.OutOfMemoryError))  # so since torch 1.13
-        if ours or not re.search("CUDA (driver )?error", str(error)):
+        full = type(error).__name__ == "OutOfMemoryError"  # torch.cuda's until torch 2.5, then torch's own
+        if full or isinstance(error, FastloadError) or not re.search("CUDA (driver )?error", str(error)):
             raise
         raise DeviceError(
             f"The device failed while {what}: {error} Its contents are lost; restart the process and resume "

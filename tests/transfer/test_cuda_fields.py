@@ -28,6 +28,17 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return object_set(tmp_path_factory.mktemp("collated") / "set", 61)[0]
 
 
+def takes_without_waiting(iterator: Iterator[Any], batches: int) -> bool:
+    """Whether these were taken behind busy kernels in a mode in which waiting for the device is an error."""
+    with no_waiting():
+        for _ in range(batches):
+            torch.cuda._sleep(BUSY)
+            next(iterator)
+        with pytest.raises(RuntimeError, match="synchronizing"):  # that is what the mode would have said
+            torch.ones(1, device="cuda").item()
+    return True
+
+
 @contextmanager
 def no_waiting() -> Iterator[None]:
     """What makes the host wait for the device is an error of torch's; cudaMalloc is not."""
@@ -74,10 +85,7 @@ def test_next_does_not_wait_for_the_device(objects: Path, case: str) -> None:
     with DataLoader(objects, 4, device="cuda", **options) as loader:
         iterator = iter(loader)
         next(iterator)
-        with no_waiting():
-            for _ in range(10):
-                torch.cuda._sleep(BUSY)
-                next(iterator)
+        assert takes_without_waiting(iterator, 10)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,4 @@ def test_the_plain_next_does_not_wait_either(packed: PackedDataset, batch_transf
     with DataLoader(packed, 4, device="cuda", shuffle=True, seed=0, **options) as loader:
         iterator = iter(loader)
         next(iterator)
-        with no_waiting():
-            for _ in range(10):
-                torch.cuda._sleep(BUSY)
-                next(iterator)
+        assert takes_without_waiting(iterator, 10)
