@@ -119,5 +119,6 @@ def _note_convolution(notes: dict[str, object], module: nn.Conv2d, arguments: tu
 def is_compiled() -> bool:
     """Whether ``torch.compile`` was used in this process."""
     frames: Any = sys.modules.get("torch._dynamo.eval_frame")
-    backends = getattr(frames, "cached_backends", None) or {}
-    return any(backend is not None for backend in backends.values())
+    holders = (frames, getattr(frames, "guarded_backend_cache", None))  # the second one until torch 2.2
+    known = [getattr(holder, "cached_backends", None) or {} for holder in holders]
+    return any(backend is not None for backends in known for backend in backends.values())
