@@ -115,8 +115,8 @@ class SlotPool:
         """A slot for a batch; its contents are undefined. There always is one."""
         nbytes = in_steps(layout.nbytes) if layout.layout.is_measured else layout.nbytes
         if self.pins:
-            # Fields are views of this tensor, not of an array over it: torch finds the memory of a copy that
-            # has not run yet by its storage, and else by the address where it begins, which is one field's.
+            # Fields are views of this tensor, not of an array over it: torch knows the memory of a copy that
+            # has not run yet by its storage. The address of a field it knows only where the memory begins.
             whole = torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
         else:
             whole = torch.from_numpy(self._pool.lease(nbytes))
