@@ -60,7 +60,7 @@ class CoefPlaces {
 // predecessor. `places` is a CoefPlaces's data(). targets.dc[end] is used and put back. `data`
 // must be readable for (end - begin) * kMaxBlockBytes + 16 bytes from the position on; the caller
 // checks afterwards that the position lies inside the data. Returns false for a code that is not in
-// the table or a run past the block.
+// the table or a run past the block; `position` is then that code's.
 using DecodeRun = bool (*)(const uint8_t* data, size_t& position, BlockTargets& targets,
                            size_t begin, size_t end, const uint8_t* places);
 

@@ -241,8 +241,8 @@ bool decode_run(const uint8_t* data, size_t& position, BlockTargets& targets, si
     if (step == Step::kDone) step = decode_step<true>(in, s, found, targets, end, places);
   } while (step == Step::kDone);
   targets.dc[end] = behind;
-  if (step == Step::kDamaged) return false;
   position = in.position(data);
+  if (step == Step::kDamaged) return false;
   write_deferred(targets.deferred, s.late);
   return true;
 }

@@ -9,6 +9,8 @@
 namespace fastload {
 namespace {
 
+constexpr size_t kMaxCodeBits = 16;  // T.81, C.2
+
 // Zig-zag positions for skipped blocks: any layout will do.
 const CoefPlaces kSkipPlaces = [] {
   CoefPlaces places;
@@ -233,10 +235,14 @@ void JpegScan::run(int count, BlockTargets& targets, size_t first, const CoefPla
   const int blocks = count * header_.blocks_per_mcu;
   const size_t end = first + static_cast<size_t>(blocks);
   load(blocks);
-  if (!decode_run_(bytes_.data(), position_, targets, first, end, places.data())) {
+  const bool legal = decode_run_(bytes_.data(), position_, targets, first, end, places.data());
+  // What lies behind the data is rubbish, and it is not to be seen in the error: a code is illegal
+  // only if the data has all its bits.
+  const size_t size = bytes_.size() * 8;
+  if (!legal && position_ + kMaxCodeBits <= size) {
     damaged("an illegal Huffman code", mcu_ + count);
   }
-  if (position_ > bytes_.size() * 8) damaged("the data ends", mcu_ + count);
+  if (!legal || position_ > size) damaged("the data ends", mcu_ + count);
   add_predictors(targets, first, end);
   mcu_ += count;
   if (mcu_ != segment_end()) return;
