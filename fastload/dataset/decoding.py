@@ -26,6 +26,7 @@ __all__ = [
     "decode_sample",
     "raw_format",
     "sample_error",
+    "thread_decoder",
     "wanted_format",
 ]
 
@@ -44,7 +45,7 @@ def decode_record(part: PackedFiles, sample: int, max_pixels: int = _C.MAX_PIXEL
     """
     data = np.frombuffer(part.stored(sample), np.uint8)
     record = part.record(sample)
-    decoder = _decoder(max_pixels)
+    decoder = thread_decoder(max_pixels)
     if record["codec"] == RAW:
         pixels: npt.NDArray[np.uint8] = decoder.decode_raw(data, int(record["width"]), int(record["height"]))
     else:
@@ -75,7 +76,8 @@ def decode_field(
     if not isinstance(kind, Image | Mask):
         raise TypeError(f"Field {field!r} has no pixels: it is of kind {kind.name}, not image or mask.")
     data, record = np.frombuffer(part.stored(sample, field), np.uint8), part.record(sample, field)
-    pixels: npt.NDArray[Any] = _decoder(max_pixels).decode(data, wanted_format(kind), raw_format(record))
+    decoder = thread_decoder(max_pixels)
+    pixels: npt.NDArray[Any] = decoder.decode(data, wanted_format(kind), raw_format(record))
     return pixels
 
 
@@ -124,7 +126,8 @@ def bad_sample(dataset: Packed, sample: int, message: str, remedy: str = "") -> 
     return sample_error(dataset, sample, f"{message.rstrip('.')}. {check}")
 
 
-def _decoder(max_pixels: int) -> _C.Decoder:
+def thread_decoder(max_pixels: int = _C.MAX_PIXELS) -> _C.Decoder:
+    """The decoder that this thread has for pictures of up to so many pixels."""
     found: dict[int, _C.Decoder] | None = getattr(_decoders, "by_limit", None)
     if found is None:
         found = _decoders.by_limit = {}

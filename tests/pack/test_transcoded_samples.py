@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,12 @@ import points_reference
 import pytest
 from pack_trees import run_cli, snapshot
 from PIL import Image
+from process import in_child
 from sized_samples import LIMIT, SCHEMA, Samples, sample
 
 import fastload
+from fastload.dataset import decoding
+from fastload.dataset.pil import decode_with_pil
 from fastload.errors import PackError
 from fastload.packing.verify import verify
 from fastload.shard.codecs import CODECS, RAW
@@ -162,3 +167,33 @@ def test_sixteen_bits_in_a_field_of_eight_are_not_clipped(tmp_path: Path) -> Non
     pack([{"image": bright}], tmp_path / "set", schema={"image": "image"}, max_side=LIMIT)
     stored = np.asarray(Image.open(io.BytesIO(PackedFiles(tmp_path / "set").read(0))))
     assert np.array_equal(stored, np.full((30, 40, 3), round(40_000 / 257), np.uint8))
+
+
+def test_a_process_forked_while_a_thread_packs_packs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread is inside Pillow, for a picture that only Pillow reads: in the child it never comes out."""
+    inside, go_on, packer = threading.Event(), threading.Event(), os.getpid()
+
+    def slowly(data: bytes, max_pixels: int | None = None) -> Any:
+        if os.getpid() == packer:
+            inside.set()
+            go_on.wait(60)
+        return decode_with_pil(data, max_pixels)
+
+    monkeypatch.setattr(decoding, "decode_with_pil", slowly)
+    out = io.BytesIO()
+    Image.fromarray(np.zeros((50, 60, 3), np.uint8)).save(out, "TIFF")
+
+    def packs(name: str) -> None:
+        pack([{"image": out.getvalue()}], tmp_path / name, schema={"image": "image"}, raw=True)
+
+    thread = threading.Thread(target=packs, args=("thread",))
+    thread.start()
+    try:
+        assert inside.wait(60)
+        assert in_child(lambda: packs("child"), 60) == 0
+    finally:
+        go_on.set()
+        thread.join()
+    assert PackedFiles(tmp_path / "child").read(0) == PackedFiles(tmp_path / "thread").read(0) == bytes(9000)

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.decoding import wanted_format
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.decoding import thread_decoder, wanted_format
 from fastload.errors import FastloadError
 from fastload.extras import need
 from fastload.packing.coefficients import to_record
@@ -102,7 +101,8 @@ class Transcoder:
             return _baseline(picture) if self.options.baseline else picture
         if kind.bits == 16 or _flags_of(picture) & SIXTEEN_BIT:  # a JPEG has 8, and Pillow clips 16
             return Picture(png_file(_pixels(kind, picture, size, target)))
-        _decoder().decode(_bytes_of(picture), wanted_format(kind))  # Pillow fills with gray what is missing
+        # Pillow fills with gray what is missing.
+        thread_decoder().decode(_bytes_of(picture), wanted_format(kind))
         assert self.options.max_side is not None
         small = smaller_jpeg(_bytes_of(picture), self.options.max_side, self.options.quality)
         return Picture(small.tobytes())
@@ -145,11 +145,6 @@ def _whole(size: Size, target: Size) -> Any:
     return (0, 0, *size), target, (0, 0, *target), False
 
 
-@functools.cache
-def _decoder() -> _C.Decoder:
-    return _C.Decoder(fallback=decode_with_pil)
-
-
 def _bytes_of(picture: Picture) -> npt.NDArray[np.uint8]:
     return np.frombuffer(picture.data, np.uint8)
 
@@ -164,7 +159,7 @@ def _size_of(picture: Picture) -> Size:
     _, width, height, *_ = _C.probe(_bytes_of(picture))
     if width and height:
         return width, height
-    decoded = _decoder().decode_rgb(_bytes_of(picture))  # only Pillow knows its size
+    decoded = thread_decoder().decode_rgb(_bytes_of(picture))  # only Pillow knows its size
     return decoded.shape[1], decoded.shape[0]
 
 
@@ -175,7 +170,7 @@ def _pixels(kind: Image | Mask, picture: Picture, size: Size, target: Size) -> n
     if picture.raw is not None:
         bits = 16 if picture.raw["flags"] & SIXTEEN_BIT else 8
         raw = (*size, picture.raw["channels"], bits)
-    pixels = np.ascontiguousarray(_decoder().decode(_bytes_of(picture), wanted, raw))
+    pixels = np.ascontiguousarray(thread_decoder().decode(_bytes_of(picture), wanted, raw))
     if target != size:
         stored = (*size, wanted[0], wanted[1])
         store = _C.StoreSpec(dtype="uint8" if kind.bits == 8 else "int32")
