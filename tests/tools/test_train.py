@@ -182,13 +182,10 @@ def test_a_signal_saves_and_leaves(sample: Path, tmp_path: Path, number: signal.
     assert "Traceback" not in err
 
 
-def test_two_ranks_see_every_sample_once(both: tuple[str, Path], tmp_path: Path) -> None:
-    """gloo on the CPU: whole batches to train; 24 images to validate, where some batch is short.
-
-    Images that no batch has with fastload's, a step of one batch in place of two with torch's.
-    """
+@pytest.mark.parametrize("batch", ["8", "5"])
+def test_two_ranks_see_every_sample_once(both: tuple[str, Path], tmp_path: Path, batch: str) -> None:
+    """gloo on the CPU: whole batches to train; 24 images to validate, where some batch is short."""
     loader, data = both
-    batch = "5" if loader == "fastload" else "8"
     log = tmp_path / "log"
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command += [str(TRAIN), str(data), "--loader", loader, *SMALL, "--epochs", "1", "--accumulate", "2"]
