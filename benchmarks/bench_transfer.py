@@ -6,7 +6,8 @@ Needs a CUDA device. Three tables:
 
 - the copy of one uint8 batch, from the ring (registered memory), from torch's pinned allocator, and from
   pageable memory;
-- the conversion of a batch on the device to each dtype;
+- the conversion of a batch on the device to each dtype, by our own kernel and by ``torch.addcmul``, beside
+  a copy; and how long the kernel takes to be compiled;
 - a loop whose host runs ahead of the device, where a batch reaches the consumer in memory of the consumer's
   stream ("fresh", what the loader does) or in memory of the copy stream with ``record_stream``: milliseconds
   a step, and how much memory torch's allocator reserves.
@@ -15,10 +16,13 @@ Needs a CUDA device. Three tables:
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import torch
 from harness.machine import facts
@@ -27,14 +31,17 @@ from harness.measure import table
 from fastload import transforms as T
 from fastload.prefetch.slots import SlotShape
 from fastload.sample.layout import BatchLayout
+from fastload.transfer import convert
 from fastload.transfer.convert import Converter
 from fastload.transfer.cuda import CudaGpu, find_gpu
+from fastload.transfer.kernels import pixel_kernel
 from fastload.transfer.ring import Ring, RingSlot
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.plan import Plan
 
 NUMBERS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 STEP_CYCLES = 5_000_000  # of the device's clock: some milliseconds
+AHEAD_CYCLES = 500_000  # a quarter of a millisecond
 
 
 def plan_for(dtype: str) -> Plan:
@@ -44,10 +51,14 @@ def plan_for(dtype: str) -> Plan:
 
 
 def milliseconds(work: Callable[[], Any], repeats: int) -> list[float]:
-    """Device time of ``work`` on the current stream, after two runs to warm up."""
+    """Device time of ``work`` on the current stream, after two runs to warm up.
+
+    It waits behind a kernel that does nothing: what the host takes to launch it is no time of the device's.
+    """
     times = []
     for turn in range(repeats + 2):
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(AHEAD_CYCLES)
         first.record()
         work()
         last.record()
@@ -79,15 +90,43 @@ def copies(slot: RingSlot, repeats: int) -> list[tuple[str, ...]]:
     return rows
 
 
+def without_kernel(converter: Converter) -> Callable[..., None]:
+    """The same conversion, by what serves where the kernel is not to be had."""
+
+    def convert_by_torch(pixels: torch.Tensor, out: torch.Tensor) -> None:
+        with mock.patch.object(convert, "pixel_kernel", return_value=None):
+            converter(pixels, out)
+
+    return convert_by_torch
+
+
 def conversions(pixels: torch.Tensor, repeats: int) -> list[tuple[str, ...]]:
-    """One row for each dtype; GB/s of reading and writing together."""
+    """One row for each dtype and way; GB/s of reading and writing together.
+
+    Several batches in turn, so that none is still in the device's cache.
+    """
+    batches = [pixels, *(torch.randint_like(pixels, 256) for _ in range(3))]
     rows = []
     for dtype in ("uint8", "float16", "bfloat16", "float32"):
         converter = Converter(compile_plan(None) if dtype == "uint8" else plan_for(dtype), pixels.device)
-        out = torch.empty_like(pixels, dtype=converter.dtype)
-        times = milliseconds(lambda c=converter, o=out: c(pixels, o), repeats)
-        rows.append((dtype, *shown(times, pixels.nbytes + out.nbytes)))
+        outs = [torch.empty_like(pixels, dtype=converter.dtype) for _ in batches]
+        pairs = itertools.cycle(zip(batches, outs, strict=True))
+        nbytes = pixels.nbytes + outs[0].nbytes
+        times = milliseconds(lambda c=converter, p=pairs: c(*next(p)), repeats)
+        rows.append((dtype, *shown(times, nbytes)))
+        if dtype != "uint8":
+            torchs = without_kernel(converter)
+            times = milliseconds(lambda c=torchs, p=pairs: c(*next(p)), repeats)
+            rows.append((f"{dtype}, torch.addcmul", *shown(times, nbytes)))
     return rows
+
+
+def seconds_to_compile(device: torch.device) -> float:
+    """What the first batch waits for the kernel: wall time; NaN where there is no kernel."""
+    assert device.index is not None
+    begin = time.perf_counter()
+    found = pixel_kernel(device.index, torch.float32)
+    return time.perf_counter() - begin if found is not None else float("nan")
 
 
 def images_in(memory: torch.Tensor, layout: BatchLayout) -> torch.Tensor:
@@ -170,6 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{options.batch_size} pictures of {options.side}x{options.side}, {len(slot.bytes) / 1e6:.1f} MB")
     print(table(("host memory", "copy, ms", "GB/s"), copies(slot, options.repeats)))
     pixels = images_in(slot.bytes.cuda(), layout)
+    print(f"our own kernel: {seconds_to_compile(pixels.device):.3f} s to load and compile")
     print(table(("to", "conversion, ms", "GB/s"), conversions(pixels, options.repeats)))
     rows = []
     for name, records in (("consumer's stream (fresh)", False), ("copy stream, record_stream", True)):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from fastload.transfer.kernels import pixel_kernel
 from fastload.transforms.plan import Plan
 
 __all__ = ["Converter", "crosses_as"]
@@ -27,10 +28,11 @@ def crosses_as(plan: Plan) -> Plan:
 class Converter:
     """``x * scale + bias`` for each channel in float32, rounded to the plan's dtype; see StoreSpec.
 
-    ``torch.addcmul`` with operands of several dtypes is one kernel on CUDA: TensorIterator casts each element
-    in registers as it is loaded and stored, and broadcasts the six constants. The sum may be fused with the
-    product (one rounding instead of the core's two), so float32 results differ by at most the bound that
-    csrc/core/transform/store.h states, and 16-bit results by at most one unit.
+    On CUDA a kernel of our own does it (``kernels.py``), with the core's numbers bit for bit. What that does
+    not take, ``torch.addcmul`` does, which with operands of several dtypes is one kernel, too: TensorIterator
+    casts each element in registers as it is loaded and stored, and broadcasts the six constants. Its sum may
+    be fused with the product (torch 2.11's is: one rounding instead of the core's two), so float32 results
+    differ by at most the bound that csrc/core/transform/store.h states, and 16-bit ones by at most one unit.
 
     Args:
         plan: what the images become.
@@ -45,6 +47,8 @@ class Converter:
         scale, bias = _constants(plan, from_unit)
         #: Whether what was 0 is 0 afterwards.
         self.keeps_zero = self.copies or not bias.any()
+        self._device = device
+        self._constants = [*scale.ravel().tolist(), *bias.ravel().tolist()]
         # Normal tensors also when the first batch is asked for in inference mode.
         with torch.inference_mode(False):
             self._scale = torch.from_numpy(scale).to(device)
@@ -54,8 +58,15 @@ class Converter:
         """Write ``pixels`` (n, channels, h, w) into ``out`` of that shape and of ``dtype``, in any layout."""
         if self.copies:
             out.copy_(pixels)  # the same numbers, cast if asked for
-        else:
+        elif not self._by_kernel(pixels, out):
             torch.addcmul(self._bias, pixels, self._scale, out=out)
+
+    def _by_kernel(self, pixels: torch.Tensor, out: torch.Tensor) -> bool:
+        """Whether our own kernel has done it."""
+        if self._device.type != "cuda" or self._device.index is None:
+            return False
+        kernel = pixel_kernel(self._device.index, self.dtype)
+        return kernel is not None and kernel.takes(pixels, out) and kernel(pixels, out, self._constants)
 
 
 def _constants(plan: Plan, from_unit: bool) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]

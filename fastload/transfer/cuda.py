@@ -1,4 +1,4 @@
-"""CUDA behind the interface of ``streams.py``: the only module that uses torch.cuda."""
+"""CUDA behind the interface of ``streams.py``: with ``kernels.py`` all that uses torch.cuda."""
 
 from __future__ import annotations
 

@@ -206,9 +206,15 @@ def test_only_transfer_and_dali_use_torch_cuda() -> None:
         for path in python_files("fastload")
         if re.search(r"torch\.cuda\.(?!is_available\b)", path.read_text())
     }
+    # kernels.py has what torch.cuda lacks, on its current stream.
     # gpu_nodes only asks which devices there are, and only where the user has initialised CUDA.
     # The doctor watches the device that the user's loop is on.
-    assert users <= {"transfer/cuda.py", "machine/gpu_nodes.py", "diagnose/device.py"}
+    assert users <= {
+        "transfer/cuda.py",
+        "transfer/kernels.py",
+        "machine/gpu_nodes.py",
+        "diagnose/device.py",
+    }
 
 
 def test_bindings_hold_no_logic() -> None:
