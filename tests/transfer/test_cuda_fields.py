@@ -13,7 +13,7 @@ import torch
 from collated import COLLATED, same
 from object_sets import object_set
 
-from fastload import DataLoader, PackedDataset
+from fastload import DataLoader, PackedDataset, Patches
 from fastload import transforms as T
 from fastload.sample.ragged import Ragged
 from fastload.transforms.batch import ColorJitter, CutMix, RandomErasing
@@ -95,6 +95,35 @@ def test_the_plain_next_does_not_wait_either(packed: PackedDataset, batch_transf
     steps = [T.RandomResizedCrop(48), T.RandomHorizontalFlip(), T.Normalize((0.5,) * 3, (0.2,) * 3)]
     options: dict[str, Any] = {"transform": T.Compose(steps), "batch_transform": batch_transform}
     with DataLoader(packed, 4, device="cuda", shuffle=True, seed=0, **options) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        assert takes_without_waiting(iterator, 10)
+
+
+PATCHES: dict[str, Any] = {
+    "transform": T.Compose([T.ResizeToPatches(8, 36), T.Normalize((0.5,) * 3, (0.2,) * 3)]),
+    "collate": Patches("naflex", 8, 36),
+    "shuffle": True,
+    "seed": 0,
+}
+
+
+def test_patches_are_those_of_the_host(packed: PackedDataset) -> None:
+    with DataLoader(packed, 4, **PATCHES) as loader:
+        wanted = [batch for _ in range(2) for batch in loader]
+    with DataLoader(packed, 4, device="cuda", **PATCHES) as loader:
+        found = [batch for _ in range(2) for batch in loader]
+    assert len(found) == len(wanted) == 26
+    for batch, other in zip(found, wanted, strict=True):
+        assert batch["patches"].is_cuda
+        assert set(batch) == set(other)
+        assert (batch["patches"].cpu() - other["patches"]).abs().max() <= 2.0**-21
+        for name in ("patch_coord", "patch_valid", "label"):
+            assert torch.equal(batch[name].cpu(), other[name]), name
+
+
+def test_next_does_not_wait_for_patches(packed: PackedDataset) -> None:
+    with DataLoader(packed, 4, device="cuda", **PATCHES) as loader:
         iterator = iter(loader)
         next(iterator)
         assert takes_without_waiting(iterator, 10)
