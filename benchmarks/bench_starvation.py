@@ -28,6 +28,7 @@ from starvation.tables import failed_feeds, tables
 
 HERE = Path(__file__).resolve().parent
 FEED_NAMES = ("synthetic", "fastload", "fastload_host", "fastload_dali", "torch_pil")
+MORE_FEEDS = ("fastload_coefficients", "fastload_dali_auto")  # where they are asked for
 START_SECONDS = 12.0  # of one feed's process on a GPU: imports, cuDNN's search, first batches; on an H100
 ROUND_SECONDS = 1.0  # of each round, before and after what is measured
 PILLOW_SECONDS = 5.0  # more than that: its workers have 2 batches each ahead, which are used up first
@@ -75,9 +76,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     options.amp = options.amp or ("bf16" if gpu else "off")
     options.batch = options.batch or (256 if gpu else 16)
     options.size = options.size or (224 if gpu else 64)
-    unknown = set(options.feeds) - set(FEED_NAMES)
+    names = (*FEED_NAMES, *MORE_FEEDS)
+    unknown = set(options.feeds) - set(names)
     if unknown:
-        parser.error(f"there is no feed {', '.join(sorted(unknown))}; there are {', '.join(FEED_NAMES)}")
+        parser.error(f"there is no feed {', '.join(sorted(unknown))}; there are {', '.join(names)}")
     if not options.folder.is_dir():
         parser.error(f"{options.folder} is not a folder")
     if gpu and not cuda_is_there():
@@ -110,6 +112,8 @@ def measure_in(options: argparse.Namespace, workdir: Path, started: float) -> in
     """Everything, in ``workdir``; the exit status."""
     count, others = repeat_images(options.folder, workdir / "images", options.images)
     pack_folder(workdir / "images", workdir / "packed")
+    if "fastload_coefficients" in options.feeds:
+        pack_folder(workdir / "images", workdir / "packed-coefficients", "--coefficients")
     runs: list[Run] = []
     for number, model in enumerate(options.models, 1):
         share = number / len(options.models)

@@ -1,4 +1,4 @@
-"""What feeds a training loop in bench_starvation.py and bench_articles.py: endless batches, by name.
+"""What feeds a training loop in bench_starvation.py and others: endless batches, by name.
 
 ``images`` float32 (batch, 3, size, size), normalised, and ``labels`` int64, both where the loader leaves
 them: on the device where it puts them there, else in (pinned) host memory.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,11 @@ def fastload(work: Work) -> Iterator[Batch]:
     return endless(fastload_loader(work, device=work.device))
 
 
+def fastload_coefficients(work: Work) -> Iterator[Batch]:
+    """The same from coefficient records, which lie beside the packed images."""
+    return fastload(replace(work, packed=work.packed.with_name(f"{work.packed.name}-coefficients")))
+
+
 def fastload_host(work: Work) -> Iterator[Batch]:
     """Normalised float32 in pinned memory; the training loop copies it."""
     return endless(fastload_loader(work, pin_memory=True))
@@ -100,6 +105,11 @@ def fastload_host(work: Work) -> Iterator[Batch]:
 def fastload_dali(work: Work) -> Iterator[Batch]:
     """The same loader over its DALI back end."""
     return endless(fastload_loader(work, backend="dali", device=work.device))
+
+
+def fastload_dali_auto(work: Work) -> Iterator[Batch]:
+    """DALI and the native decoder beside each other; who waits gets less of the work."""
+    return endless(fastload_loader(work, backend="dali", decode_share="auto", device=work.device))
 
 
 def torch_pil(work: Work) -> Iterator[Batch]:
@@ -121,8 +131,10 @@ def torch_pil(work: Work) -> Iterator[Batch]:
 FEEDS = {
     "synthetic": Feed(synthetic, lambda work: 0),
     "fastload": Feed(fastload, lambda work: 4),
+    "fastload_coefficients": Feed(fastload_coefficients, lambda work: 4),
     "fastload_host": Feed(fastload_host, lambda work: 4),
     "fastload_dali": Feed(fastload_dali, lambda work: 4),
+    "fastload_dali_auto": Feed(fastload_dali_auto, lambda work: 4),
     "torch_pil": Feed(torch_pil, lambda work: 2 * work.threads),  # prefetch_factor 2 for each worker
 }
 
@@ -131,7 +143,7 @@ def reason_to_skip(name: str, device: str) -> str:
     """Why feed ``name`` cannot run here; empty where it can."""
     if name == "fastload_host" and device == "cpu":
         return "without a GPU it is the same as fastload"
-    if name == "fastload_dali":
+    if name.startswith("fastload_dali"):
         if "backend" not in parameters():
             return "this version of fastload has no DataLoader(backend=)"
         try:

@@ -61,11 +61,11 @@ class Loop:
             steps += 1
         synchronize(self._trainer.device)
 
-    def measure(self, seconds: float) -> dict[str, float]:
-        """Train for ``seconds``; means over the steps."""
+    def measure(self, seconds: float, least: int = LEAST_STEPS) -> dict[str, float]:
+        """Train for ``seconds`` and at least so many steps; means over them."""
         self._waited, self._begins, self._ends = 0.0, [], []
         clock, begin, steps = Clock(), time.perf_counter(), 0
-        while steps < LEAST_STEPS or time.perf_counter() - begin < seconds:
+        while steps < least or time.perf_counter() - begin < seconds:
             self.step()
             steps += 1
         synchronize(self._trainer.device)

@@ -1,4 +1,4 @@
-"""One step of training, in parts that can be timed: the networks are those of tools/train.py.
+"""One step of training, in parts that can be timed: the networks are those of tools/train.py, and ViT-S.
 
 SGD with momentum, cross entropy, optionally mixed precision and channels_last memory, as anybody would train.
 """
@@ -15,9 +15,12 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-from training.models import MODELS, build_model
+from training.models import MODELS as RESNETS
+from training.models import build_model
 
-__all__ = ["AMP", "MODELS", "SmallCNN", "Trainer", "synchronize"]
+__all__ = ["AMP", "MODELS", "SmallCNN", "Trainer", "ViTSmall", "synchronize"]
+
+MODELS = (*RESNETS, "vit_s")
 
 AMP: dict[str, torch.dtype | None] = {"off": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -37,6 +40,28 @@ class SmallCNN(torch.nn.Sequential):
             torch.nn.ReLU(),
             torch.nn.Linear(128, 10),
         )
+
+
+class ViTSmall(torch.nn.Module):
+    """ViT-S/16 (Touvron et al., "Training data-efficient image transformers", 2021) for 224x224 pixels."""
+
+    def __init__(self, classes: int, size: int = 224) -> None:
+        super().__init__()
+        self.patches = torch.nn.Conv2d(3, 384, 16, 16)
+        self.token = torch.nn.Parameter(torch.zeros(1, 1, 384))
+        self.places = torch.nn.Parameter(0.02 * torch.randn(1, 1 + (size // 16) ** 2, 384))
+        layer = torch.nn.TransformerEncoderLayer(384, 6, 1536, 0.0, "gelu", batch_first=True, norm_first=True)
+        self.blocks = torch.nn.TransformerEncoder(
+            layer, 12, torch.nn.LayerNorm(384), enable_nested_tensor=False
+        )
+        self.head = torch.nn.Linear(384, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """(N, 3, H, W) to (N, classes) logits."""
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+        logits: torch.Tensor = self.head(self.blocks(x + self.places[:, : x.shape[1]])[:, 0])
+        return logits
 
 
 class Trainer:
@@ -64,7 +89,9 @@ class Trainer:
         torch.manual_seed(0)
         self.device = torch.device(device)
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
-        module: Any = build_model(model, classes) if isinstance(model, str) else model
+        module: Any = model
+        if isinstance(model, str):
+            module = ViTSmall(classes) if model == "vit_s" else build_model(model, classes)
         self.model = module.to(self.device, memory_format=self.layout).train()
         if parallel:
             self.model = torch.nn.DataParallel(self.model)
