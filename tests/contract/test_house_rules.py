@@ -11,7 +11,7 @@ import pytest
 import update_tree
 from house_sources import ROOT, cpp_files, name_of, python_files
 
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 900
 MAX_FUNCTION_LINES = 60
 MAX_REGISTER_LINES = 100  # of a binding: a list of declarations, not code
 PYTHON_FOLDERS = ("fastload", "tools", "benchmarks", "tests")
