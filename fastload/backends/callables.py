@@ -47,9 +47,8 @@ class Parts:
 
     def following(self, key: BatchKey) -> BatchKey | None:
         """The batch after ``key`` in its epoch."""
-        if key.step + 1 < self.sampler.num_batches(key.epoch, key.start):
-            return key._replace(step=key.step + 1)
-        return None
+        after = key._replace(step=key.step + 1)
+        return after if self.sampler.has_batch(*after) else None
 
 
 class InlineStage:

@@ -139,9 +139,9 @@ class FaultPolicy:
         """
         if self._on_error != "replace":
             return None
-        total = self._sampler.total(key.epoch)
+        count = self._sampler.pool(key.epoch)
         places = [
-            self._word(key.epoch, max(sample, 0), self._draw(batch, position), attempt) * total >> 64
+            self._word(key.epoch, max(sample, 0), self._draw(batch, position), attempt) * count >> 64
             for position, sample in enumerate(batch.ids.tolist())
             for attempt in range(_MAX_TRIES)
         ]

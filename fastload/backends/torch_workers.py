@@ -84,7 +84,7 @@ class _Walk:
 
     def __next__(self) -> Any:
         key, sampler = self._key, self._steps.sampler
-        if key.step >= sampler.num_batches(key.epoch, key.start):
+        if not sampler.has_batch(*key):
             raise StopIteration
         self._key = key._replace(step=key.step + 1)
         found = sampler.keys(*key)

@@ -59,8 +59,8 @@ class Subject:
         self.options = arranged.options
         self.threads: int = arranged.threads.threads
         self.parts = self.dataset.parts
-        self.core = loader.sampler.core
-        self.batch_size = max(1, len(self.core.batch(0, 0, 0).ids)) if self.core.total(0) else 1
+        self.core = loader._sampler.core
+        self.batch_size = max(1, len(self.core.batch(0, 0, 0).ids)) if self.core.has_batch(0, 0, 0) else 1
         self.records: int = sum(len(part) for part in self.parts)
         self.data_bytes: int = sum(part.manifest.data_bytes for part in self.parts)
         #: Samples whose records lie in memory: all of them, or some of the job's own order.
@@ -105,10 +105,14 @@ class Subject:
 
     def _drawn(self) -> npt.NDArray[np.int64]:
         """Samples of the job's own order, spread over an epoch, each once."""
-        batches = self.core.num_batches(0)
         wanted = min(_MOST_SAMPLES, max(64, int(_MOST_BYTES / self.record_bytes)))
-        steps = np.unique(np.linspace(0, batches - 1, max(1, min(batches, wanted // self.batch_size + 1))))
-        found = [self.core.batch(0, 0, int(step)).ids for step in steps]
+        most = wanted // self.batch_size + 1
+        try:
+            batches = self.core.num_batches(0)
+        except TypeError:  # a sampler that does not say when it ends, if it does
+            batches = most
+        steps = np.unique(np.linspace(0, batches - 1, max(1, min(batches, most)))).astype(int).tolist()
+        found = [self.core.batch(0, 0, step).ids for step in steps if self.core.has_batch(0, 0, step)]
         ids = np.concatenate(found) if found else np.zeros(0, np.int64)
         ids = ids[ids >= 0]
         first = np.sort(np.unique(ids, return_index=True)[1])

@@ -95,7 +95,9 @@ def _of_packed(
     dataset: Packed, sampler: Sampler, plan: Plan, options: Options, threads: ThreadPlan
 ) -> Iterator[Explained]:
     drawn = sampler.order.is_drawn
-    order = "your sampler's, asked once an epoch" if drawn else "by arithmetic from seed and epoch"
+    order = (
+        "your sampler's, as far as batches are asked for" if drawn else "by arithmetic from seed and epoch"
+    )
     yield Explained("order", order, "Python, once a batch")
     count = f"{threads.threads} thread{'s' if threads.threads > 1 else ''}"
     workers = python_workers(plan, options, threads)

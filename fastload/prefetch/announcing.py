@@ -27,10 +27,11 @@ class BatchKey(NamedTuple):
 
 def following(sampler: Sampler, key: BatchKey) -> BatchKey | None:
     """The batch after ``key``, perhaps of the next epoch; None if it is not known yet."""
-    if key.step + 1 < sampler.num_batches(key.epoch, key.start):
-        return key._replace(step=key.step + 1)
+    after = key._replace(step=key.step + 1)
+    if sampler.is_ready(*after):
+        return after
     # A user's sampler may depend on what happens until its epoch begins: it is not asked early.
-    if sampler.order.is_drawn or sampler.num_batches(key.epoch + 1) == 0:
+    if sampler.order.is_drawn or not sampler.has_batch(key.epoch + 1, 0, 0):
         return None
     return BatchKey(key.epoch + 1, 0, 0)
 

@@ -6,11 +6,10 @@ from fastload.sampler.block import BlockOrder, BlockSampler, default_blocks, ord
 from fastload.sampler.keyed import KeyedSampler, SubsetSampler, WeightedSampler
 from fastload.sampler.partition import Partition
 from fastload.sampler.repeated import RepeatedSampler
-from fastload.sampler.sampler import BatchIds, BatchSampler, Sampler, check_position, make_sampler
+from fastload.sampler.sampler import BatchIds, Sampler, check_position, make_sampler
 
 __all__ = [
     "BatchIds",
-    "BatchSampler",
     "BlockOrder",
     "BlockSampler",
     "KeyedSampler",

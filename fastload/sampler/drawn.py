@@ -1,30 +1,34 @@
-"""Orders that a user's own sampler draws, made a function of (seed, epoch).
+"""Orders that a user's own sampler draws.
 
-A sampler is asked once an epoch, under random states (torch's, Python's and NumPy's global ones) derived
-from seed and epoch (its own ``generator``, if it has one, is seeded likewise), so that every rank, and every
-restart, sees the same draw.
+An epoch's draw begins under random states (torch's, Python's and NumPy's global ones, and those of the
+sampler's own generators) that follow from seed and epoch, so a restart sees the same draw. It goes on only
+as far as batches are asked for, as torch's loader does: a sampler may be infinite.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from functools import partial
 from operator import index
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.sampler.order import IdArray
 
-__all__ = ["DrawnBatches", "DrawnOrder"]
+__all__ = ["POOL", "DrawnBatches", "DrawnOrder"]
 
-_MOST = 1 << 27  # draws an epoch
+_MOST = 1 << 27  # draws of an epoch that is asked for to its end
+_WINDOW = 1 << 20  # draws behind the last one that are kept
+_AHEAD = 1 << 16  # draws at once of samplers that only compute
 _DRAW_TAG = 0x64726177  # "draw"
+
+#: A sample's substitutes and partners come from so many draws at an epoch's beginning.
+POOL = 1 << 16
+_POOL_BATCHES = 1 << 10
 
 
 def _draw_seed(seed: int, epoch: int, own: int) -> int:
@@ -33,40 +37,158 @@ def _draw_seed(seed: int, epoch: int, own: int) -> int:
     return int(words[0]) << 31 | int(words[1]) >> 1
 
 
-@contextmanager
-def _python_and_numpy(seed: int) -> Iterator[int]:
-    """Python's and NumPy's global generators under ``seed``, and as they were afterwards."""
-    before = random.getstate(), np.random.get_state()
-    random.seed(seed)
-    np.random.seed(seed % 2**32)
+class _States:
+    """The random states that a sampler may draw from: the process's global ones, and its own generators'."""
+
+    def __init__(self, generators: Sequence[Any]) -> None:
+        import torch
+
+        self._generators = generators
+        self._torch = torch.get_rng_state()
+        self._own = [generator.get_state() for generator in generators]
+        self._python, self._numpy = random.getstate(), np.random.get_state()
+
+    def restore(self, own: bool = True) -> None:
+        """Make them the current ones; ``own``: the generators', too."""
+        import torch
+
+        torch.set_rng_state(self._torch)
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+        for generator, state in zip(self._generators, self._own if own else (), strict=False):
+            generator.set_state(state)
+
+
+class _Pass:
+    """One epoch's draw, as far as anybody has asked for it.
+
+    Args:
+        begin: sets the random states of the epoch's beginning, and gives an iterator of the sampler.
+        generators: the sampler's own.
+        kept: makes of a draw what is kept of it.
+        at_once: draws, at least, whenever there are any.
+        pool: draws at the beginning that stay known; of those behind the last ones do.
+    """
+
+    def __init__(
+        self,
+        begin: Callable[[], Iterator[Any]],
+        generators: Sequence[Any],
+        kept: Callable[[Any], Any],
+        at_once: int,
+        pool: int,
+    ) -> None:
+        self._begin = begin
+        self._generators = generators
+        self._kept = kept
+        self._at_once = at_once
+        self._pool = pool
+        self._iterator: Iterator[Any] | None = None
+        self._states: _States | None = None  # with which the sampler goes on
+        self._head: list[Any] = []
+        self._rest: list[Any] = []
+        self._forgotten = 0
+        self._is_over = False
+        self._error: Exception | None = None
+
+    @property
+    def _count(self) -> int:
+        return len(self._head) + self._forgotten + len(self._rest)
+
+    def reached(self, count: int) -> int:
+        """``count``, or the number of draws where the sampler ends before.
+
+        Raises:
+            Exception: the sampler's own, each time that a draw behind it is asked for.
+        """
+        if count > self._count and not self._is_over:
+            self._draw(max(count - self._count, self._at_once))
+        if count > self._count and self._error is not None:
+            raise _again(self._error)
+        return min(count, self._count)
+
+    def _draw(self, wanted: int) -> None:
+        before = _States(self._generators)
+        try:
+            if self._states is None:
+                self._iterator = self._begin()
+            else:
+                self._states.restore()
+            assert self._iterator is not None
+            for _ in range(wanted):
+                self._keep(self._kept(next(self._iterator)))
+        except StopIteration:
+            self._is_over, self._iterator = True, None
+        except Exception as error:
+            self._is_over, self._iterator, self._error = True, None, error.with_traceback(None)
+        finally:
+            self._states = _States(self._generators)
+            before.restore(own=False)
+
+    def _keep(self, drawn: Any) -> None:
+        if len(self._head) < self._pool:
+            self._head.append(drawn)
+            return
+        self._rest.append(drawn)
+        if len(self._rest) > 2 * _WINDOW:
+            self._forgotten += len(self._rest) - _WINDOW
+            del self._rest[:-_WINDOW]
+
+    def has(self, position: int) -> bool:
+        """Whether the draw at ``position``, which has come, is still known."""
+        return position < len(self._head) or position >= len(self._head) + self._forgotten
+
+    def at(self, position: int) -> Any:
+        """The draw at ``position``, which :meth:`reached` has reached."""
+        if position < len(self._head):
+            return self._head[position]
+        return self._rest[position - len(self._head) - self._forgotten]
+
+
+def _again(error: Exception) -> Exception:
+    """The error for one more raise: what is kept must not hold the frames that it was raised through."""
     try:
-        yield seed
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])
+        return copy(error)
+    except Exception:  # one that cannot be made of its arguments
+        return RuntimeError(f"The sampler failed with {type(error).__name__}: {error}")
 
 
 class _Draws:
-    """What one sampler draws in an epoch; the last two epochs are kept.
+    """What one sampler draws; the passes of the last two epochs are kept.
 
-    ``n`` is the number of samples; None: the sampler may draw what it likes, as for a torch Dataset.
+    Args:
+        sampler: the user's.
+        n: the number of samples; None: the sampler may draw what it likes, as for a torch Dataset.
+        seed: the loader's.
+        pool: see :class:`_Pass`.
+        kept: makes what makes of an epoch's draws what is kept of them.
     """
 
-    def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
-        self._sampler = sampler
+    def __init__(
+        self,
+        sampler: Iterable[Any],
+        n: int | None,
+        seed: int,
+        pool: int = POOL,
+        kept: Callable[[], Callable[[Any], Any]] = lambda: _as_is,
+    ) -> None:
+        self.sampler = sampler
+        self.pool = pool
+        self._kept = kept
         self._n = n
         self._seed = seed
         inner = getattr(sampler, "sampler", sampler)
-        self._setters = [s for s in (sampler, inner) if hasattr(s, "set_epoch")]
+        # Whose epoch cannot be seen is left to the user, who may have set it.
+        self._setters = [s for s in (sampler, inner) if hasattr(s, "set_epoch") and _epoch_of(s) is not None]
         generators = [getattr(s, "generator", None) for s in (sampler, inner)]
         self._generators = {id(g): (g, g.initial_seed()) for g in generators if g is not None}
-        self._told = None if self._epoch_of_sampler() is None else 0
+        self._at_once = _AHEAD if _only_computes(sampler) and _only_computes(inner) else 0
+        self._told = None if not self._setters else 0
         self._noticed: int | None = None  # an epoch that the user set, which the loader does not know yet
-        self.drawn = lru_cache(maxsize=2)(self._draw)
+        self._passes: dict[int, _Pass] = {}
 
     def _epoch_of_sampler(self) -> int | None:
-        found = getattr(self._setters[-1], "epoch", None) if self._setters else None
-        return found if isinstance(found, int) else None
+        return _epoch_of(self._setters[-1]) if self._setters else None
 
     def set_by_user(self) -> int | None:
         """The epoch that the user set on the sampler, as torch's training scripts do; None: nobody has."""
@@ -79,7 +201,7 @@ class _Draws:
         if found != self._told:
             self._told = self._noticed = found
 
-    def _draw(self, epoch: int) -> list[Any]:
+    def _begin(self, epoch: int) -> Iterator[Any]:
         import torch
 
         self._notice()
@@ -88,15 +210,49 @@ class _Draws:
         self._told = self._epoch_of_sampler()
         for generator, own in self._generators.values():
             generator.manual_seed(_draw_seed(self._seed, epoch, own))
-        with torch.random.fork_rng(devices=[]), _python_and_numpy(_draw_seed(self._seed, epoch, 0)) as seed:
-            torch.manual_seed(seed)
-            drawn = list(islice(self._sampler, _MOST))
-        if len(drawn) == _MOST:
+        seed = _draw_seed(self._seed, epoch, 0)
+        torch.default_generator.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed % 2**32)
+        return iter(self.sampler)
+
+    def _pass(self, epoch: int, position: int = 0) -> _Pass:
+        found = self._passes.pop(epoch, None)
+        if found is None or not found.has(position):
+            generators = [generator for generator, _ in self._generators.values()]
+            begin = partial(self._begin, epoch)
+            found = _Pass(begin, generators, self._kept(), self._at_once, self.pool)
+        self._passes[epoch] = found
+        while len(self._passes) > 2:
+            del self._passes[next(iter(self._passes))]
+        return found
+
+    def reached(self, epoch: int, count: int) -> int:
+        """``count``, or the number of draws in the epoch where that is less."""
+        return self._pass(epoch).reached(count)
+
+    def total(self, epoch: int) -> int:
+        """Draws in the epoch.
+
+        Raises:
+            ValueError: the sampler does not come to an end.
+        """
+        found = self.reached(epoch, _MOST)
+        if found == _MOST:
             raise ValueError(
-                f"The sampler drew {_MOST} times in one epoch and has not come to an end. An epoch must be "
-                "finite: end it (itertools.islice), and iterate again for the next."
+                f"The sampler drew {_MOST} times in one epoch and has not come to an end. What was asked "
+                "for here needs a finite epoch: end it (itertools.islice), and iterate again for the next."
             )
-        return drawn
+        return found
+
+    def at(self, epoch: int, positions: Iterable[int]) -> list[Any]:
+        """The draws at ``positions`` of the epoch."""
+        listed = list(positions)
+        if not listed:
+            return []
+        found = self._pass(epoch, min(listed))
+        found.reached(max(listed) + 1)
+        return [found.at(position) for position in listed]
 
     def checked(self, drawn: Iterable[Any]) -> IdArray:
         """Sample ids as an array.
@@ -120,6 +276,21 @@ class _Draws:
             wrong = ids[(ids < 0) | (ids >= self._n)][0]
             raise IndexError(f"The sampler drew sample id {wrong}; legal are 0 to {self._n - 1}.")
         return ids
+
+
+def _as_is(drawn: Any) -> Any:
+    return drawn
+
+
+def _epoch_of(sampler: Any) -> int | None:
+    found = getattr(sampler, "epoch", None)
+    return found if isinstance(found, int) else None
+
+
+def _only_computes(sampler: Any) -> bool:
+    """Whether what a sampler draws depends on nothing that may happen meanwhile: lists, and torch's own."""
+    of_torch = type(sampler).__module__.startswith("torch.utils.data.")
+    return of_torch or isinstance(sampler, (list, tuple, range))
 
 
 def _as_id(drawn: Any) -> int:
@@ -146,28 +317,35 @@ class DrawnOrder:
 
     def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
         self._draws = _Draws(sampler, n, seed)
-        self._array = lru_cache(maxsize=2)(self._make)
         # What says nothing of itself is taken for shuffled.
         listed = isinstance(sampler, (list, tuple, range)) or type(sampler).__name__ == "SequentialSampler"
         self.shuffle = not listed and getattr(sampler, "shuffle", True) is not False
-
-    def _make(self, epoch: int) -> IdArray:
-        return self._draws.checked(self._draws.drawn(epoch))
 
     def set_by_user(self) -> int | None:
         """See :meth:`_Draws.set_by_user`."""
         return self._draws.set_by_user()
 
+    def length(self) -> int:
+        """Positions of an epoch, as the sampler says.
+
+        Raises:
+            TypeError: it has no ``len()``.
+        """
+        return len(self._draws.sampler)  # type: ignore[arg-type]
+
+    def reached(self, epoch: int, position: int) -> int:
+        """``position``, or the epoch's end where that comes before."""
+        return self._draws.reached(epoch, position)
+
     def keys(self, positions: IdArray, epoch: int) -> list[Any]:
         """What was drawn at ``positions``, as it was drawn."""
-        drawn = self._draws.drawn(epoch)
-        return [drawn[position] for position in positions]
+        return self._draws.at(epoch, positions.tolist())
 
     def total(self, epoch: int) -> int:
-        return len(self._array(epoch))
+        return self._draws.total(epoch)
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
-        return self._array(epoch)[positions]
+        return self._draws.checked(self._draws.at(epoch, positions.tolist()))
 
 
 def _listed(batch: Any) -> Iterable[Any]:
@@ -182,32 +360,63 @@ class DrawnBatches:
     is_drawn = True
 
     def __init__(self, sampler: Iterable[Any], n: int | None, seed: int) -> None:
-        self._draws = _Draws(sampler, n, seed)
-        self._arrays = lru_cache(maxsize=2)(self._make)
+        self._draws = _Draws(sampler, n, seed, _POOL_BATCHES, self._counting)
 
-    def _make(self, epoch: int) -> tuple[list[IdArray], npt.NDArray[np.int64]]:
-        batches = [self._draws.checked(_listed(batch)) for batch in self._draws.drawn(epoch)]
-        return batches, np.cumsum([0, *(len(batch) for batch in batches)])
+    def _counting(self) -> Callable[[Any], Any]:
+        """For one epoch: what is kept of a batch, itself, its ids, and the position of its first one."""
+        position = 0
+
+        def kept(batch: Any) -> tuple[Any, IdArray, int]:
+            nonlocal position
+            ids = self._draws.checked(_listed(batch))
+            first, position = position, position + len(ids)
+            return batch, ids, first
+
+        return kept
 
     def set_by_user(self) -> int | None:
         """See :meth:`_Draws.set_by_user`."""
         return self._draws.set_by_user()
 
+    def length(self) -> int:
+        """Batches of an epoch, as the sampler says.
+
+        Raises:
+            TypeError: it has no ``len()``.
+        """
+        return len(self._draws.sampler)  # type: ignore[arg-type]
+
+    def reached(self, epoch: int, count: int) -> int:
+        """``count``, or the number of the epoch's batches where that is less."""
+        return self._draws.reached(epoch, count)
+
     def keys(self, number: int, epoch: int) -> Any:
         """The batch as it was drawn."""
-        return self._draws.drawn(epoch)[number]
+        return self._draws.at(epoch, [number])[0][0]
 
     def count(self, epoch: int) -> int:
         """Batches in the epoch, over all ranks."""
-        return len(self._arrays(epoch)[0])
+        return self._draws.total(epoch)
 
     def batch(self, number: int, epoch: int) -> tuple[IdArray, int]:
         """Ids of a batch, and the position of its first one in the epoch."""
-        batches, firsts = self._arrays(epoch)
-        return batches[number], int(firsts[number])
+        _, ids, first = self._draws.at(epoch, [number])[0]
+        return ids, first
 
     def total(self, epoch: int) -> int:
-        return int(self._arrays(epoch)[1][-1])
+        last = self.count(epoch) - 1
+        return self._end(last, epoch)
+
+    def _end(self, last: int, epoch: int) -> int:
+        ids, first = self.batch(last, epoch) if last >= 0 else ((), 0)
+        return first + len(ids)
+
+    def pool(self, epoch: int) -> int:
+        """Positions at the epoch's beginning, for :meth:`ids`."""
+        return self._end(self.reached(epoch, _POOL_BATCHES) - 1, epoch)
 
     def ids(self, positions: IdArray, epoch: int) -> IdArray:
-        return np.concatenate([np.empty(0, np.int64), *self._arrays(epoch)[0]])[positions]
+        """The ids at positions of :meth:`pool`."""
+        count = self.reached(epoch, _POOL_BATCHES)
+        batches = [ids for _, ids, _ in self._draws.at(epoch, range(count))]
+        return np.concatenate([np.empty(0, np.int64), *batches])[positions]

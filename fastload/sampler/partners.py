@@ -92,7 +92,7 @@ def _places(
     samples as random as any. Of global batches of less than eight they come from everywhere: else a few
     samples would meet again and again.
     """
-    total, size = sampler.total(epoch), sampler.global_batch(epoch)
+    total, size = sampler.pool(epoch), sampler.global_batch(epoch)
     is_near = batch.positions is not None and size >= _GROUP and total >= _LEAST * size
     if batch.positions is None or not is_near or not is_shuffled(sampler.order):
         return high_product(bits.reshape(-1), total).reshape(bits.shape)
@@ -101,8 +101,8 @@ def _places(
     back = (bits >> np.uint64(61)).astype(np.int64) + 1
     within = bits >> np.uint64(58) & np.uint64(_GROUP - 1)
     first = batch.positions[:, None] - place + group
-    found: npt.NDArray[np.int64] = (first + within.astype(np.int64) - back * size) % total
-    return found
+    found: npt.NDArray[np.int64] = first + within.astype(np.int64) - back * size
+    return np.where(found < 0, found % total, found)
 
 
 def _joined(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from operator import index
 from typing import Any, ClassVar, Protocol
 
@@ -12,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import StateError
-from fastload.sampler.drawn import DrawnBatches, DrawnOrder
+from fastload.sampler.drawn import POOL, DrawnBatches, DrawnOrder
 from fastload.sampler.growing import GrowingOrder
 from fastload.sampler.keyed import KeyedSampler
 from fastload.sampler.order import IdArray, shuffled
 from fastload.sampler.partition import PADDING, Partition
 
-__all__ = ["BatchIds", "BatchSampler", "Order", "Sampler", "check_position", "is_shuffled", "make_sampler"]
+__all__ = ["BatchIds", "Order", "Sampler", "check_position", "is_shuffled", "make_sampler"]
 
 
 @dataclass(frozen=True)
@@ -126,12 +127,36 @@ class Sampler:
         return self.order.total(epoch)
 
     def num_batches(self, epoch: int, start: int = 0) -> int:
-        """Batches of every rank from position ``start`` on."""
+        """Batches of every rank from position ``start`` on.
+
+        Raises:
+            TypeError: a user's sampler that does not say.
+        """
         return self.partition.num_batches(self.total(epoch), start)
+
+    def has_batch(self, epoch: int, start: int, step: int) -> bool:
+        """Whether there is a ``step``-th batch after position ``start``."""
+        return step < self.num_batches(epoch, start)
+
+    def is_ready(self, epoch: int, start: int, step: int) -> bool:
+        """Whether there is such a batch, and it can be made now."""
+        return self.has_batch(epoch, start, step)
+
+    def pool(self, epoch: int) -> int:
+        """Positions at an epoch's beginning from which substitutes and partners are chosen: all."""
+        return self.total(epoch)
+
+    def reached(self, epoch: int, position: int) -> int:
+        """``position``, or the epoch's end where that comes before."""
+        return min(position, self.total(epoch))
+
+    def _known(self, epoch: int, start: int, step: int) -> int:
+        """The epoch's end, or more than enough for a batch that lies before it."""
+        return self.total(epoch)
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
         """The ``step``-th batch after position ``start``."""
-        positions = self.partition.positions(self.total(epoch), start, step)
+        positions = self.partition.positions(self._known(epoch, start, step), start, step)
         padded = positions == PADDING
         ids = self.order.ids(np.where(padded, 0, positions), epoch)
         draws = self.draws(positions) if self.order.repeats else None
@@ -155,58 +180,81 @@ class Sampler:
         drawn = getattr(self.order, "keys", None)
         if drawn is None:
             return self.batch(epoch, start, step).ids.tolist()
-        positions = self.partition.positions(self.total(epoch), start, step)
+        positions = self.partition.positions(self._known(epoch, start, step), start, step)
         return drawn(positions[positions != PADDING], epoch)
-
-    def end(self, epoch: int) -> int:
-        """The position after the epoch's last sample."""
-        return self.total(epoch)
 
     def substitute(self, epoch: int, word: int) -> int:
         """The sample id at a position of this epoch's order chosen by a random 64-bit ``word``."""
-        total = self.total(epoch)
-        return int(self.order.ids(np.array([word * total >> 64], dtype=np.int64), epoch)[0])
+        places = self.pool(epoch)
+        return int(self.order.ids(np.array([word * places >> 64], dtype=np.int64), epoch)[0])
 
     def consumed(self, epoch: int, start: int, steps: int) -> int:
         """The epoch's position after ``steps`` batches from ``start``."""
-        return self.partition.consumed(self.total(epoch), start, steps)
+        return self.reached(epoch, start + steps * self.partition.global_batch)
 
     def remainder(self, epoch: int) -> int:
         """Samples of the epoch's last, partial batch over all ranks; 0: there is none, or it is left out."""
         return 0 if self.partition.drop_last else self.total(epoch) % self.partition.global_batch
 
-    def __len__(self) -> int:
-        whole, rest = divmod(self.total(self.epoch), self.partition.global_batch)
+    def _share(self, total: int) -> int:
+        """Samples of this rank in an epoch of ``total``."""
+        whole, rest = divmod(total, self.partition.global_batch)
         partial = 0 if self.partition.drop_last else -(-rest // self.partition.world_size)
         return whole * self.partition.batch_size + partial
 
+    def __len__(self) -> int:
+        return self._share(self.total(self.epoch))
+
     def __iter__(self) -> Iterator[int]:
-        for step in range(self.num_batches(self.epoch)):
+        for step in count():
+            if not self.has_batch(self.epoch, 0, step):
+                return
             yield from self.batch(self.epoch, 0, step).ids.tolist()
 
 
-class BatchSampler:
-    """The view of a :class:`Sampler` that frameworks expect as ``loader.batch_sampler``."""
+class DrawnSampler(Sampler):
+    """Batches of the ids that a user's sampler draws, as far as they are asked for."""
 
-    def __init__(self, sampler: Sampler) -> None:
-        self.sampler = sampler
+    def __init__(self, drawn: DrawnOrder, partition: Partition, share: tuple[int, int] = (0, 1)) -> None:
+        super().__init__(drawn, partition, share)
+        self._drawn = drawn
 
-    @property
-    def batch_size(self) -> int:
-        """Samples a batch of one rank."""
-        return self.sampler.partition.batch_size
+    def num_batches(self, epoch: int, start: int = 0) -> int:
+        return self.partition.num_batches(self._drawn.length(), start)
 
-    @property
-    def drop_last(self) -> bool:
-        """Whether an epoch's last, partial batch is left out."""
-        return self.sampler.partition.drop_last
+    def has_batch(self, epoch: int, start: int, step: int) -> bool:
+        least = self.partition.global_batch if self.partition.drop_last else 1
+        return _there(self._drawn, epoch, start + step * self.partition.global_batch + least)
+
+    def is_ready(self, epoch: int, start: int, step: int) -> bool:
+        end = start + (step + 1) * self.partition.global_batch
+        return self.has_batch(epoch, start, step) and _can_draw(self._drawn, epoch, end)
+
+    def pool(self, epoch: int) -> int:
+        return self._drawn.reached(epoch, POOL)
+
+    def reached(self, epoch: int, position: int) -> int:
+        return self._drawn.reached(epoch, position)
+
+    def _known(self, epoch: int, start: int, step: int) -> int:
+        return self._drawn.reached(epoch, start + (step + 1) * self.partition.global_batch)
 
     def __len__(self) -> int:
-        return self.sampler.num_batches(self.sampler.epoch)
+        return self._share(self._drawn.length())
 
-    def __iter__(self) -> Iterator[list[int]]:
-        for step in range(len(self)):
-            yield self.sampler.batch(self.sampler.epoch, 0, step).ids.tolist()
+
+def _can_draw(drawn: DrawnOrder | DrawnBatches, epoch: int, count: int) -> bool:
+    """Whether the user's sampler draws so far without an error."""
+    try:
+        drawn.reached(epoch, count)
+    except Exception:
+        return False
+    return True
+
+
+def _there(drawn: DrawnOrder | DrawnBatches, epoch: int, count: int) -> bool:
+    """Whether there are so many draws. Where the sampler fails the batch exists, and making it raises."""
+    return not _can_draw(drawn, epoch, count) or drawn.reached(epoch, count) == count
 
 
 class ListedSampler(Sampler):
@@ -219,8 +267,21 @@ class ListedSampler(Sampler):
         self._drawn = drawn
 
     def num_batches(self, epoch: int, start: int = 0) -> int:
-        left = max(0, self._drawn.count(epoch) - start)
+        left = max(0, self._drawn.length() - start)
         return -(-left // self.partition.world_size)
+
+    def has_batch(self, epoch: int, start: int, step: int) -> bool:
+        return _there(self._drawn, epoch, start + step * self.partition.world_size + 1)
+
+    def is_ready(self, epoch: int, start: int, step: int) -> bool:
+        end = start + (step + 1) * self.partition.world_size
+        return self.has_batch(epoch, start, step) and _can_draw(self._drawn, epoch, end)
+
+    def pool(self, epoch: int) -> int:
+        return self._drawn.pool(epoch)
+
+    def reached(self, epoch: int, position: int) -> int:
+        return self._drawn.reached(epoch, position)
 
     def batch(self, epoch: int, start: int, step: int) -> BatchIds:
         ids, first = self._drawn.batch(self._number(epoch, start, step), epoch)
@@ -231,23 +292,21 @@ class ListedSampler(Sampler):
 
     def _number(self, epoch: int, start: int, step: int) -> int:
         """Which of the epoch's batches: those at the end are filled up from its beginning."""
-        part = self.partition
-        return (start + step * part.world_size + part.rank) % self._drawn.count(epoch)
+        wanted = start + step * self.partition.world_size + self.partition.rank
+        known = self._drawn.reached(epoch, wanted + 1)
+        return wanted if known > wanted else wanted % known
 
     def consumed(self, epoch: int, start: int, steps: int) -> int:
-        return min(self._drawn.count(epoch), start + steps * self.partition.world_size)
+        return self._drawn.reached(epoch, start + steps * self.partition.world_size)
 
     def remainder(self, epoch: int) -> int:
         count = self._drawn.count(epoch)
         last = range(count - count % self.partition.world_size, count)
         return sum(len(self._drawn.batch(number, epoch)[0]) for number in last)
 
-    def end(self, epoch: int) -> int:
-        return self._drawn.count(epoch)
-
     @cached_property
     def _size(self) -> int:
-        return sum(len(self.batch(self.epoch, 0, step).ids) for step in range(self.num_batches(self.epoch)))
+        return sum(1 for _ in self)
 
     def __len__(self) -> int:
         return self._size
@@ -259,7 +318,7 @@ def check_position(sampler: Sampler, epoch: int, position: int) -> None:
     Raises:
         StateError: ``position`` is more than the epoch has.
     """
-    end = sampler.end(epoch)
+    end = sampler.reached(epoch, position)
     if position > end:
         raise StateError(
             f"position of a loader state must be at most {end}, the end of epoch {epoch}. Found: {position}. "
@@ -307,7 +366,7 @@ def make_sampler(
         made: Sampler | None = sampler.batches(order, partition)
         return Sampler(order, sampler.divided(partition)) if made is None else made
     if sampler is not None:
-        return Sampler(DrawnOrder(sampler, n, seed), partition, share)
+        return DrawnSampler(DrawnOrder(sampler, n, seed), partition, share)
     if length is not None:
         return Sampler(GrowingOrder(length, shuffle, seed), partition)
     assert n is not None

@@ -100,7 +100,7 @@ def test_positions_are_ids_and_going_on_in_the_middle_is_the_same() -> None:
         assert start == sum(map(len, whole[:steps]))
         assert batches(of, 1, start) == whole[steps:]
         assert of.consumed(1, start, 2) == sum(map(len, whole[: steps + 2]))
-    assert of.end(1) == COUNT
+    assert of.reached(1, COUNT + 5) == COUNT
     assert 0 <= of.substitute(1, 2**63) < COUNT
 
 
@@ -110,7 +110,7 @@ def test_dropped_rests() -> None:
     found = batches(of)
     assert {len(batch) for batch in found} == {6}
     assert len(found) == sum(count // 6 for count in counts.values())
-    assert of.total(0) == of.end(0) == 6 * len(found)
+    assert of.total(0) == of.reached(0, COUNT) == 6 * len(found)
 
 
 def test_a_state_is_of_one_size_of_global_batches(tmp_path: Path) -> None:
