@@ -17,6 +17,7 @@ __all__ = [
     "NotDelivered",
     "ObjectMissing",
     "PackError",
+    "RankWarning",
     "RemoteError",
     "SampleError",
     "ScriptError",
@@ -120,6 +121,10 @@ class WorldError(FastloadError, ValueError):
 
 class LibraryMissing(FastloadError, ImportError):
     """What was asked for needs a library that is not installed."""
+
+
+class RankWarning(UserWarning):
+    """Each of several ranks reads a whole dataset, as with torch's DataLoader; the message says of which."""
 
 
 class SlowPathWarning(UserWarning):

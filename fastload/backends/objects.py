@@ -169,11 +169,11 @@ def warn_of_objects(schema: Schema, groups: Groups, fields: Sequence[Field], pla
     for field in fields:
         kind = field.kind
         if mirrors and isinstance(kind, Keypoints) and kind.points > 1 and not kind.pairs:
-            warnings.warn(_NO_PAIRS.format(field=field.name, points=kind.points), stacklevel=5)
+            warnings.warn(_NO_PAIRS.format(field=field.name, points=kind.points), stacklevel=6)
     followers = Followers(schema, groups, fields)
     if any(followers.is_left(view) for view in plans):
         names = ", ".join(field.name for field in fields if isinstance(field.kind, Boxes))
-        warnings.warn(_NOT_CUT_OFF.format(names=names), stacklevel=5)
+        warnings.warn(_NOT_CUT_OFF.format(names=names), stacklevel=6)
 
 
 _NO_PAIRS = (

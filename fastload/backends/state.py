@@ -11,8 +11,8 @@ from fastload.errors import StateError
 __all__ = ["LoaderState"]
 
 VERSION = 1
-_OPTIONAL = "global_batch"
-_MOST = {"length": 2**63, "seed": 2**64, "epoch": 2**63, "position": 2**63, _OPTIONAL: 2**63}
+_OPTIONAL = ("global_batch", "rank")
+_MOST = dict.fromkeys(("length", "epoch", "position", *_OPTIONAL), 2**63) | {"seed": 2**64}
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,14 @@ class LoaderState:
     version: int = VERSION
     # Samples of a global batch of the run that began the epoch, where others of it are chosen by that.
     global_batch: int | None = None
+    rank: int | None = (
+        None  # that saved it, of several that do not divide the samples: each has its own order
+    )
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able, under 1 kB, always the same keys of the same transform."""
         state = asdict(self)
-        if self.global_batch is None:
-            del state[_OPTIONAL]
-        return state
+        return {name: value for name, value in state.items() if value is not None or name not in _OPTIONAL}
 
     @classmethod
     def divided(cls, state: Any) -> tuple[Any, dict[str, Any]]:
@@ -62,15 +63,15 @@ class LoaderState:
                 f"A loader state is a dict, as state_dict() gives it. Found: {state!r:.200}, of type "
                 f"{type(state).__name__}."
             )
-        if {*state, _OPTIONAL} != names:
-            wanted = sorted(names - {_OPTIONAL})
+        if {*state, *_OPTIONAL} != names:
+            wanted = sorted(names - {*_OPTIONAL})
             found = f"{sorted(map(str, state))}"
             raise StateError(f"Not a loader state: expected the keys {wanted}. Found: {found:.400}.")
         if state["version"] != VERSION:
             raise StateError(f"Loader state version must be {VERSION}. Found: {state['version']!r:.80}.")
         for name, most in _MOST.items():
-            value, least = state.get(name), int(name == _OPTIONAL)
-            if value is None and name in ("seed", _OPTIONAL):
+            value, least = state.get(name), int(name == "global_batch")
+            if value is None and name in ("seed", *_OPTIONAL):
                 continue
             if not isinstance(value, int) or isinstance(value, bool) or not least <= value < most:
                 raise StateError(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ __all__ = [
     "SubsetView",
     "check_unchanged",
     "given_transform",
+    "is_named",
     "open_dataset",
     "read_by",
     "transforms_of",
@@ -111,7 +113,9 @@ def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None)
     """
     dataset = getattr(dataset, "of_packed", dataset)  # pictures and targets of one
     if isinstance(dataset, (str, os.PathLike)):
-        return PackedDataset(dataset, storage_options=storage_options)
+        opened = PackedDataset(dataset, storage_options=storage_options)
+        _opened[id(opened)] = opened
+        return opened
     if storage_options:
         raise ValueError(
             "storage_options are for a URL as the dataset; give an open one its own: PackedDataset(URL, "
@@ -142,6 +146,21 @@ def open_dataset(dataset: Any, storage_options: Mapping[str, Any] | None = None)
     if isinstance(dataset, Subset):
         return SubsetView(dataset, members, ids)
     return ConcatView(dataset, members, ids)
+
+
+# Datasets that a loader opened: frameworks make loaders anew from those.
+_opened: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def is_named(dataset: Any) -> bool:
+    """Whether a loader was given what torch's does not know: a packed set's path or URL, or a mix.
+
+    A loader that is made from another one's attributes has the dataset that this one opened.
+    """
+    dataset = getattr(dataset, "of_packed", dataset)
+    if isinstance(dataset, (str, os.PathLike, MixedFiles)):
+        return True
+    return _opened.get(id(dataset)) is dataset
 
 
 def given_transform(dataset: Any, transform: Any) -> Any:

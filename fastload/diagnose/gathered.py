@@ -19,6 +19,7 @@ from fastload.errors import WorldError
 from fastload.machine.threads import start_beside
 from fastload.ranks.exchange import in_words
 from fastload.ranks.handshake import membership
+from fastload.ranks.world import World
 
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
@@ -80,7 +81,7 @@ def gathered_stats(
     Raises:
         WorldError: there are other ranks, but neither a process group nor a folder.
     """
-    world = loader._arranged.known()[0]
+    world, group = _processes(loader)
     own = clocks_between(since, loader.stats(), world.rank)
     if folder is not None:
         place = Path(folder)
@@ -88,7 +89,7 @@ def gathered_stats(
     elif world.size == 1:
         found = {own.rank: own}
     else:
-        member = membership(world, loader._arranged.given["process_group"])
+        member = membership(world, group)
         if member is None:
             raise WorldError(
                 f"gathered_stats: rank {world.rank} of {world.size} has no process group to ask the others "
@@ -101,6 +102,14 @@ def gathered_stats(
     fresh = {rank: each for rank, each in sorted(clocks.items()) if own.at - each.at < _OLD}
     missing = tuple(rank for rank in range(world.size) if rank not in fresh)
     return Gathered(fresh, missing, silent=found is None)
+
+
+def _processes(loader: DataLoader[Any]) -> tuple[World, Any]:
+    """The ranks that have clocks, and their group: all processes, whichever of them have the same batches."""
+    beginning, group = loader._arranged.beginning, loader._arranged.given["process_group"]
+    if not beginning.is_divided or beginning.world.has_peers:
+        return beginning.processes, None
+    return beginning.world, group
 
 
 def clocks_between(before: Mapping[str, Any] | None, after: Mapping[str, Any], rank: int) -> RankClocks:

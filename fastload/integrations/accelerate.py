@@ -69,6 +69,7 @@ def _asking() -> Any:
 
 def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> None:
     """Do for ``loader`` what Accelerate's own wrapper does for torch's."""
+    _divide(loader)
     _check(loader, accelerator)
     if placed is None:
         placed = accelerator.device_placement
@@ -83,6 +84,16 @@ def _join(loader: DataLoader[Any], accelerator: Any, placed: bool | None) -> Non
     _remember(loader, accelerator)
 
 
+def _divide(loader: DataLoader[Any]) -> None:
+    """Accelerate divides what it prepares, but a sampler that knows its rank has done that already."""
+    arranged = loader._arranged
+    order = arranged.given["sampler"] or arranged.given["batch_sampler"]
+    if arranged.beginning.has_begun or hasattr(getattr(order, "sampler", order), "num_replicas"):
+        return
+    arranged.divide()
+    loader._sampler.remake()
+
+
 def _check(loader: DataLoader[Any], accelerator: Any) -> None:
     if accelerator.dispatch_batches:
         raise ValueError(
@@ -90,25 +101,15 @@ def _check(loader: DataLoader[Any], accelerator: Any) -> None:
             "fastload.DataLoader reads each rank's share on that rank, every sample once an epoch. Found: "
             f"dispatch_batches={accelerator.dispatch_batches}. Leave it out."
         )
-    world, given = loader._arranged.beginning.world, loader._arranged.given
-    if given["rank"] is None and given["process_group"] is None:
-        if (world.rank, world.size) != (accelerator.process_index, accelerator.num_processes):
-            raise ValueError(
-                f"Accelerate says rank {accelerator.process_index} of {accelerator.num_processes}, the "
-                f"loader finds rank {world.rank} of {world.size}. Pass rank= and world_size= to it."
-            )
-        _check_mesh(accelerator)
-
-
-def _check_mesh(accelerator: Any) -> None:
-    """Ranks of one tensor or context parallel group must get the same batches: only the user knows them."""
-    mesh = getattr(accelerator, "torch_device_mesh", None)
-    names = getattr(mesh, "mesh_dim_names", None) or ()
-    shared = {name: mesh[name].size() for name in names if name in ("tp", "cp", "sp") and mesh is not None}
-    if any(size > 1 for size in shared.values()):
+    beginning, given = loader._arranged.beginning, loader._arranged.given
+    world = beginning.world
+    if given["rank"] is not None or given["process_group"] is not None or world.has_peers:
+        return
+    theirs = accelerator.process_index, accelerator.num_processes
+    if beginning.is_divided and (world.rank, world.size) != theirs:
         raise ValueError(
-            f"Accelerate's mesh has dimensions whose ranks share their batches: {shared}. Pass "
-            "process_group= (the group of data-parallel ranks) or rank= and world_size= to the DataLoader."
+            f"Accelerate says rank {accelerator.process_index} of {accelerator.num_processes}, the "
+            f"loader finds rank {world.rank} of {world.size}. Pass rank= and world_size= to it."
         )
 
 
@@ -167,12 +168,16 @@ def warn_unprepared(loader: DataLoader[Any]) -> None:
     if loader._told_accelerate or not state._shared_state or loader._arranged.kind is Kind.STREAM:
         return
     loader._told_accelerate = True
-    if loader._arranged.beginning.world.size == 1:
+    beginning = loader._arranged.beginning
+    if beginning.processes.size == 1:
         return
+    rows = (
+        "its share of the samples is right" if beginning.is_divided else "each rank reads its whole dataset"
+    )
     warnings.warn(
-        "This fastload.DataLoader is iterated over without Accelerator.prepare: its share of the samples is "
-        "right, but gather_for_metrics keeps the rows that fill the last batch, gradient accumulation "
-        "goes on over the epoch's end, and batches stay where they are. Pass it to prepare().",
+        f"This fastload.DataLoader is iterated over without Accelerator.prepare: {rows}, but "
+        "gather_for_metrics keeps the rows that fill the last batch, gradient accumulation goes on over the "
+        "epoch's end, and batches stay where they are. Pass it to prepare().",
         stacklevel=5,
     )
 

@@ -64,5 +64,5 @@ def data_info(loader: DataLoader[Any]) -> Any:
 
     attributes: Any = loader
     attributes.num_batches = len(loader)
-    attributes.num_samples = len(loader.sampler) * loader.sampler.num_replicas  # type: ignore[arg-type, attr-defined]
+    attributes.num_samples = len(loader._sampler) * loader._sampler.core.partition.world_size
     return DataInfo(loader, sampler=loader.sampler)

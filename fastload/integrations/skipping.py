@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import DataLoader as TorchDataLoader
 
 from fastload.loader.rank_sampler import RankBatches
+from fastload.loader.rebuilt import owner_of
 
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
@@ -67,7 +68,7 @@ class _Building(type):
     """Makes torch's loaders, but for the rest of one of ours."""
 
     def __call__(cls, dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
-        found = _rest_of_ours(kwargs.get("batch_sampler"))
+        found = _rest_of_ours(kwargs.get("batch_sampler"), kwargs.get("collate_fn"))
         return TorchDataLoader(dataset, *args, **kwargs) if found is None else found
 
     def __instancecheck__(cls, instance: Any) -> bool:
@@ -78,12 +79,12 @@ class _Built(TorchDataLoader[Any], metaclass=_Building):
     """What Accelerate knows as DataLoader."""
 
 
-def _rest_of_ours(batches: Any) -> SkippingLoader | None:
+def _rest_of_ours(batches: Any, collate_fn: Any) -> SkippingLoader | None:
+    """Of one of our loaders, known by its batches or, where those are the user's, by its collate function."""
     inner, skip = batches, 0
     skipping = sys.modules["accelerate.data_loader"].SkipBatchSampler
     while type(inner) is skipping:
         skip += inner.skip_batches
         inner = inner.batch_sampler
-    if inner is batches or type(inner) is not RankBatches or inner.owner is None:
-        return None
-    return SkippingLoader(inner.owner, skip, batches)
+    owner = inner.owner if type(inner) is RankBatches else owner_of(collate_fn)
+    return None if inner is batches or owner is None else SkippingLoader(owner, skip, batches)

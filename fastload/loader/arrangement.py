@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,19 +23,23 @@ from fastload.dataset.targets import with_field_target, with_targets
 from fastload.dataset.views import (
     check_unchanged,
     given_transform,
+    is_named,
     open_dataset,
     transforms_of,
 )
+from fastload.errors import RankWarning
 from fastload.loader.beginning import Beginning
 from fastload.loader.fitting import check_fit
 from fastload.loader.rank_sampler import RankBatches, RankSampler
 from fastload.loader.resolve import resolve
+from fastload.machine.callers import stacklevel
 from fastload.machine.cpu_budget import ThreadPlan, find_budget
 from fastload.ranks.handshake import Handshake, describe
-from fastload.ranks.world import World, local_ranks
+from fastload.ranks.world import World, local_ranks, warn_of_whole
 from fastload.sampler import (
     BlockOrder,
     BlockSampler,
+    KeyedSampler,
     Partition,
     Sampler,
     check_position,
@@ -42,6 +47,7 @@ from fastload.sampler import (
     make_sampler,
 )
 from fastload.transforms.compiler import compile_plan
+from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
@@ -50,6 +56,8 @@ if TYPE_CHECKING:
     from fastload.sample.captions import Captions
 
 __all__ = ["Arrangement"]
+
+_PLAIN = ("RandomSampler", "SequentialSampler", "WeightedRandomSampler")
 
 
 class Arrangement:
@@ -69,19 +77,40 @@ class Arrangement:
     def __init__(self, given: Mapping[str, Any], site: str) -> None:
         self.given = resolve(_unwrapped(given))
         self.site = site  # where the loader was made
+        self._fixed: tuple[Options, ThreadPlan] | None = None
+        self._said_empty = False
+        self._threads: dict[tuple[int, int], ThreadPlan] = {}
+        self.dataset = open_dataset(self.given["dataset"], self.given["storage_options"])
+        self.kind = kind_of(self.dataset)
         self.beginning = Beginning(
             self.given["rank"],
             self.given["world_size"],
             self.given["process_group"],
             self.given["seed"],
             self.given["generator"],
+            is_divided=self._is_divided(),
         )
-        self._fixed: tuple[Options, ThreadPlan] | None = None
-        self._threads: dict[tuple[int, int], ThreadPlan] = {}
-        self.dataset = open_dataset(self.given["dataset"], self.given["storage_options"])
-        self.kind = kind_of(self.dataset)
+        self._as_given = dict(self.given)
+        self._settle()
+
+    def _is_divided(self) -> bool:
+        """Whether the ranks divide the samples: where the loader is told of ranks, else by torch's rule.
+
+        torch's loader reads all of a Dataset on each rank, and what a sampler draws is its rank's own. What
+        torch does not know is divided: a packed set's path or URL, mixes, and our own samplers.
+        """
+        given = self.given
+        if given["rank"] is not None or given["process_group"] is not None:
+            return True
+        if isinstance(given["sampler"], KeyedSampler):
+            return True
+        has_sampler = given["sampler"] is not None or given["batch_sampler"] is not None
+        return not has_sampler and is_named(given["dataset"])
+
+    def _settle(self) -> None:
+        """What follows from the arguments and the dataset as it is now."""
         self._transforms = transforms_of(self.dataset)
-        self.plan = compile_plan(given_transform(self.dataset, self.given["transform"]))
+        self.plan = self._compiled()
         self._collation: Collation | None = None
         if self.given["collate"] not in (None, "stack", "pad"):
             from fastload.loader.collation import planned_collation
@@ -111,6 +140,12 @@ class Arrangement:
 
             warn_of_fields(self.dataset, self.plan, self._given_options)
         self.make_sampler(World(), None)  # one that does not fit the dataset is refused here
+
+    def _compiled(self) -> Plan:
+        given, plan = self.given, compile_plan(given_transform(self.dataset, self.given["transform"]))
+        of_torch = self.packed and not is_named(given["dataset"]) and not plan.steps
+        # A Dataset without a transform gives its collate function PIL pictures.
+        return replace(plan, picture=True) if of_torch and given["collate_fn"] is not None else plan
 
     def _options(self, prefetch: int) -> Options:
         """The options, with ``prefetch`` batches in work where none are asked for."""
@@ -228,12 +263,35 @@ class Arrangement:
             length=partial(len, self.dataset) if grows else None,
         )
 
+    def gives_lists(self) -> bool:
+        """Whether a batch, or a sample without batches, is [images, labels] that nobody else has made."""
+        if not self.packed or not self._pairs or self.given["collate_fn"] is not None:
+            return False
+        if self._collation is not None or self.given["batch_transform"] is None:
+            return self._collation is None
+        from fastload.transfer.augment import ends_with_own, parts_of
+
+        return ends_with_own(parts_of(self.given["batch_transform"]))
+
     @property
     def is_random(self) -> bool:
         """Whether order or augmentation depend on the seed."""
         given, plan = self.given, self.plan
         drawn = given["shuffle"] or given["sampler"] is not None or given["batch_sampler"] is not None
-        return bool(drawn or plan.is_random or plan.tail or given["batch_transform"] is not None)
+        own = any(callable(given[name]) for name in ("collate_fn", "collate"))  # which may draw
+        own = own or given["batch_transform"] is not None or self._picks_texts()
+        return bool(drawn or plan.is_random or plan.tail or own)
+
+    def _picks_texts(self) -> bool:
+        """Whether one of several texts is drawn for each sample."""
+        if not self._text:
+            return False
+        from fastload.sample.fields import Texts
+
+        schema = self.dataset.schema
+        return any(
+            one.pick == "one" and isinstance(schema[name].kind, Texts) for name, one in self._text.items()
+        )
 
     def start(self, sampler: RankSampler) -> Backend:
         """A back end."""
@@ -269,11 +327,51 @@ class Arrangement:
         Raises:
             WorldError: see :meth:`fastload.loader.beginning.Beginning.fix`.
         """
-        self.check_dataset()
+        self._see_dataset()
         meeting = self.beginning.meeting  # one that a signal's handler left behind, which raised below
         meeting = meeting or self.beginning.fix(partial(self._handshake, sampler), self.is_random)
+        self._say_whole()
         self._fixed = self._now()
         return meeting
+
+    def _see_dataset(self) -> None:
+        """Take the dataset's transforms as they are when the first iteration begins, as torch's loader."""
+        now = transforms_of(self.dataset)
+        if any(one is not before for one, before in zip(now, self._transforms, strict=True)):
+            self.given.update(self._as_given)
+            self._settle()
+        self.check_dataset()
+
+    def _say_whole(self) -> None:
+        """Where there are several ranks, and each reads all of a dataset: say so, once for each loader."""
+        processes, order = self.beginning.processes, self.given["sampler"] or self.given["batch_sampler"]
+        if self.beginning.is_divided or processes.size == 1 or self.kind is Kind.STREAM:
+            return
+        if order is not None and not _is_plain(order):
+            return
+        warn_of_whole(self.dataset, processes, self.site)
+
+    @property
+    def own_rank(self) -> int | None:
+        """This process's rank, if there are others and each reads in an order of its own; else None."""
+        processes = self.beginning.processes
+        return processes.rank if processes.size > 1 and not self.beginning.is_divided else None
+
+    def check_rank(self, saved_by: int | None) -> None:
+        """Say so where a state is another rank's, whose order this rank would have from now on."""
+        own = self.own_rank
+        if own is not None and saved_by is not None and saved_by != own and self.is_random:
+            warnings.warn(
+                f"This state was saved by rank {saved_by} and is loaded by rank {own}: both have the same "
+                "order from now on. The ranks do not divide this loader's samples, so each has a state: save "
+                "and load one for each rank.",
+                RankWarning,
+                stacklevel=stacklevel(),
+            )
+
+    def divide(self) -> None:
+        """Divide the samples among the ranks, as a framework does with torch's loader; before iteration."""
+        self.beginning.is_divided = True
 
     def check_dataset(self) -> None:
         """Before each iteration.
@@ -293,8 +391,14 @@ class Arrangement:
         if position:
             check_position(sampler, epoch, position)
         part = sampler.partition
+        if part.world_size == 1 or part.drop_last:
+            return
         rest = (sampler.total(epoch) - position) % part.global_batch
-        if part.padding != "drop" or part.drop_last or not 0 < rest < part.world_size:
+        if not 0 < rest < part.world_size:
+            return
+        if part.padding == "mark":
+            self._say_empty(rest, part.world_size)
+        if part.padding != "drop":
             return
         options = self._given_options
         if not self.packed or runs_python(self.plan, options) or not makes_empty_batches(options):
@@ -303,6 +407,18 @@ class Arrangement:
                 "some get none. The core makes such batches; Python's collate functions, batch_transform, "
                 f"device= and backend='dali' do not. Choose another batch_size than {part.batch_size}, or "
                 "use fastload.valid(batch) instead of drop_padding."
+            )
+
+    def _say_empty(self, rest: int, ranks: int) -> None:
+        """A batch that is nothing but padding: the mean of no losses is nan."""
+        if self.packed and self._pairs and not self.unbatched and not self._said_empty:
+            self._said_empty = True
+            warnings.warn(
+                f"The epoch's last batch has {rest} samples for {ranks} ranks: on {ranks - rest} of them it "
+                "is nothing but padding, with the labels -100, and cross_entropy's mean of it is nan. Leave "
+                "the padding out with fastload.valid(batch), and count samples instead of batches.",
+                RankWarning,
+                stacklevel=stacklevel(),
             )
 
     def _handshake(self, sampler: RankSampler, world: World) -> Handshake:
@@ -360,6 +476,7 @@ class Arrangement:
         Raises:
             See :class:`fastload.DataLoader`.
         """
+        self._as_given.update(changes)
         self.given.update(resolve({**self.given, **changes}))
         if "generator" in changes:
             self.beginning.draw_from(changes["generator"])
@@ -384,6 +501,12 @@ class Arrangement:
         once = {"handshake": "off", "num_workers": 1, "prefetch_factor": None, "generator": None}
         here = {"dataset": self.dataset, "device": None, "pin_memory": False, "autotune": False}
         return {**self.given, **fixed, **once, **here}
+
+
+def _is_plain(order: Any) -> bool:
+    """Whether a sampler is one of torch's that draw from all of a dataset on each rank."""
+    inner = getattr(order, "sampler", order)
+    return type(inner).__name__ in _PLAIN and type(inner).__module__.startswith("torch.utils.data.")
 
 
 def _unwrapped(given: Mapping[str, Any]) -> dict[str, Any]:

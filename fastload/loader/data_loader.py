@@ -17,6 +17,7 @@ from fastload.backends.place_state import check_kept, keeps_state
 from fastload.backends.state import LoaderState
 from fastload.cache.settings import CacheSetting
 from fastload.dataset.kind import Kind
+from fastload.errors import StateError
 from fastload.loader.arrangement import Arrangement
 from fastload.loader.epochs import EpochIterator, Epochs
 from fastload.loader.frameworks import (
@@ -26,7 +27,7 @@ from fastload.loader.frameworks import (
     lightning_made,
     look_for_accelerate,
 )
-from fastload.loader.rank_sampler import RankBatches, RankSampler
+from fastload.loader.rank_sampler import RankBatches, sampler_class
 from fastload.loader.rebuilt import own_collate, source_of, wraps_ours
 from fastload.loader.told import Told
 from fastload.loader.torch_attributes import Found, set_attributes
@@ -145,7 +146,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
     It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of
     its code. ``docs/guide/drop-in.md`` says what is the same and what is not.
 
-    Iterating gives ``(images, labels)``: images (batch, 3, height, width) in the transform's dtype, with
+    Iterating gives ``[images, labels]``: images (batch, 3, height, width) in the transform's dtype, with
     channels_last strides; labels (batch,) int64. Of sets with other fields, and with ``fields`` or
     ``sizes``, it gives dicts by field name; "valid" says of each position whether it is a sample.
 
@@ -226,23 +227,30 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         if isinstance(num_workers, Found):
             given["num_workers"] = None
         self._arguments: dict[str, Any] = given
-        self._arranged = arranged = Arrangement(given, site_of_loader())
+        self._callbacks = Callbacks()
+        self._arrange(Arrangement(given, site_of_loader()))
+        lightning_made(self)
+
+    def _arrange(self, arranged: Arrangement) -> None:
+        """Become the loader of these arguments."""
+        self._arranged = arranged
         self._number = secrets.token_hex(8)
         source = partial(source_of, weakref.ref(self)) if arranged.packed else None
-        sampler = RankSampler(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
-        single = not arranged.packed and persistent_workers
+        kind = sampler_class(arranged.beginning.is_divided, arranged.given)
+        sampler = kind(arranged.make_sampler, arranged.known, arranged.dataset, arranged.given, source)
+        single = not arranged.packed and arranged.given["persistent_workers"]
         self._epochs = Epochs(
             sampler,  # type: ignore[arg-type]
             Lanes(partial(arranged.start, sampler), movable=arranged.packed, single=single),
             arranged.kind is Kind.STREAM,
             arranged.batch_size,
             partial(arranged.before_iteration, sampler),
+            arranged.gives_lists,
         )
         sampler.upcoming = partial(_upcoming, weakref.ref(self._epochs))
         sampler.meant = partial(epoch_meant, weakref.ref(self._epochs))
-        self._callbacks = Callbacks()
-        set_attributes(self, arranged, sampler)
-        lightning_made(self)
+        self._sampler = sampler
+        set_attributes(self, arranged)
 
     @property
     def _is_accelerate_prepared(self) -> bool:
@@ -254,13 +262,57 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         """Accelerate sets it, too, on what it has prepared."""
 
     @property
-    def batch_sampler(self) -> RankBatches | None:  # type: ignore[override]
-        """This rank's batches of sample ids in the epoch that comes next; None without batches."""
+    def sampler(self) -> Any:
+        """The sampler that was given; else this rank's sample ids in the epoch that comes next.
+
+        A ``DistributedSampler`` where the ranks divide the samples, else a ``RandomSampler`` or a
+        ``SequentialSampler``. Before the first batch a subclass may set it, as it may torch's.
+        """
+        given = None if self._arranged.beginning.is_divided else self._arranged.given["sampler"]
+        return self._sampler if given is None else given
+
+    @sampler.setter
+    def sampler(self, sampler: Any) -> None:
+        self._replace_order("sampler", sampler)
+
+    @property
+    def batch_sampler(self) -> Any:
+        """The batch sampler that was given; else this rank's batches of sample ids in the epoch that comes
+        next; None without batches. Before the first batch a subclass may set it, as it may torch's."""
         arranged = self._arranged
-        if arranged.unbatched:
-            return None
+        given = None if arranged.beginning.is_divided else arranged.given["batch_sampler"]
+        if given is not None or arranged.unbatched:
+            return given
         let_skip()
-        return RankBatches(self.sampler, arranged.batch_size, bool(self.drop_last), owner=self)
+        return RankBatches(self._sampler, arranged.batch_size, bool(self.drop_last), owner=self)
+
+    @batch_sampler.setter
+    def batch_sampler(self, batch_sampler: Any) -> None:
+        self._replace_order("batch_sampler", batch_sampler)
+
+    def _replace_order(self, name: str, value: Any) -> None:
+        """Let ``value`` say which samples come, as subclasses of torch's loader do (timm's
+        ``MultiEpochsDataLoader``, Ultralytics' ``InfiniteDataLoader``). It may go over the former order.
+
+        Raises:
+            StateError: iteration has begun.
+        """
+        before = self._arranged
+        if value is self._sampler or (type(value) is RankBatches and value.sampler is self._sampler):
+            return
+        if before.beginning.has_begun:
+            raise StateError(
+                f"loader.{name} was set after the first batch: its samples would begin anew. Set it when the "
+                "loader is made, or make a new DataLoader."
+            )
+        begin_before = self._sampler.detach(before.begin)
+        none: dict[str, Any] = {"shuffle": None, "sampler": None, "batch_sampler": None, "drop_last": False}
+        if name == "batch_sampler":
+            none["batch_size"] = 1
+        arguments = {**self._arguments, **none, "shuffle_block": None, "shuffle_window": None}
+        arguments |= {"dataset": before.dataset, "storage_options": None, name: value}
+        self._arrange(Arrangement(arguments, before.site))
+        self._arranged.beginning.go_with(before.beginning, begin_before)
 
     def __repr__(self) -> str:
         return self._arranged.described_in_words()
@@ -273,6 +325,10 @@ class DataLoader(Told, TorchDataLoader[T_co]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The batches of the next epoch. Nothing starts before the first ``next()``."""
+        return self._iterate()
+
+    def _get_iterator(self) -> Iterator[Any]:  # type: ignore[override]
+        """What subclasses of torch's loader call for a new iterator."""
         return self._iterate()
 
     def _iterate(self, skip: int | None = None) -> Iterator[Any]:
@@ -301,8 +357,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         It describes the iteration that was asked for a batch last. Where a torch Dataset knows its own place
         and torchdata is installed, the state has torchdata's keys besides, and workers begin for it.
         """
-        keeps = not self._arranged.packed and keeps_state(self._arranged.dataset)
-        kept = self._epochs.place_state() if keeps else {}
+        kept = self._epochs.place_state() if self._keeps_state else {}
         place = self._epochs.place
         place = place if self._companion is None else self._companion.place(*place)
         return {**self._state(*place).to_dict(), **kept}
@@ -316,6 +371,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         """
         own, kept = (state, {}) if self._arranged.packed else LoaderState.divided(state)
         loaded = LoaderState.from_dict(own)
+        self._arranged.check_rank(loaded.rank)
         check_kept(self.dataset, kept)
         if loaded.seed is not None and self._arranged.adopt_seed(loaded.seed):
             self._epochs.lanes.restart()
@@ -351,11 +407,21 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"arguments": self._arguments, "state": self.state_dict()}
+        """A copy begins where a new iteration of this loader would, not in the middle of one that is left."""
+        kept = self._epochs.pending_state() if self._keeps_state else {}
+        return {
+            "arguments": self._arguments,
+            "state": {**self._state(*self._epochs.upcoming()).to_dict(), **kept},
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state["arguments"])  # type: ignore[misc]
         self.load_state_dict(state["state"])
+
+    @property
+    def _keeps_state(self) -> bool:
+        """Whether the dataset may know its place."""
+        return not self._arranged.packed and keeps_state(self._arranged.dataset)
 
     def _fetch(self, key: BatchKey) -> Any:
         """The batch ``key``, for a loader that a framework built from this one's attributes."""
@@ -373,12 +439,13 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         arranged, sampler = self._arranged, self._sampler
         return LoaderState(
             dataset=arranged.dataset.id if arranged.packed else "",
-            length=sampler.total(0) if arranged.packed else 0,
+            length=len(arranged.dataset) if arranged.packed else 0,
             seed=arranged.beginning.seed,
             shuffle=order_name(sampler.order, arranged.shuffle),
             epoch=epoch,
             position=position,
             global_batch=sampler.global_batch(epoch) if arranged.plan.puts_together else None,
+            rank=arranged.own_rank,
         )
 
 

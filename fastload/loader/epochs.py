@@ -38,6 +38,7 @@ class Epochs:
         stream: the dataset decides itself when an epoch ends.
         batch_size: samples in a batch whose length cannot be seen.
         begin: called before each iteration; gives the handshake with the other ranks the first time.
+        lists: batches that are tuples reach the consumer as lists, which torch's collate function makes.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class Epochs:
         stream: bool,
         batch_size: int,
         begin: Callable[[], Handshake | None],
+        lists: Callable[[], bool] = lambda: False,
     ) -> None:
         self._sampler = sampler
+        self._lists = lists
         self.lanes = lanes
         self._stream = stream
         self._batch_size = batch_size
@@ -97,6 +100,10 @@ class Epochs:
             self._handshake = self._begin() or self._handshake
         asked = self._asked() if self._asked is not None else None
         return self.lanes.place_state(asked, self._cursor or BatchKey(*self.upcoming(), 0))
+
+    def pending_state(self) -> dict[str, Any]:
+        """That part of a loaded state which no iteration has taken yet."""
+        return dict(self._place_state)
 
     def resume_at(self, epoch: int, position: int, place_state: dict[str, Any]) -> None:
         """Let the next iteration begin there, with a state of :meth:`place_state` or without."""
@@ -147,10 +154,13 @@ class Epochs:
         self._cursor, self._asked = key, weakref.ref(iterator)
         self._meet(key)
         # A torch loader's iterator, which has workers to end, finds out by itself.
-        if self.lanes.movable and key.step >= self._sampler.num_batches(key.epoch, key.start):
+        if self.lanes.movable and not self._sampler.has_batch(*key):
             raise StopIteration
         with profiled(_LABEL), self.clock.waiting():
-            return self.lanes.take(iterator, key)
+            return self._shown(self.lanes.take(iterator, key))
+
+    def _shown(self, batch: Any) -> Any:
+        return list(batch) if type(batch) is tuple and self._lists() else batch
 
     def _meet(self, key: BatchKey) -> None:
         with self._lock.held():
@@ -164,8 +174,8 @@ class Epochs:
                 self._handshake = self._begin() or self._handshake
             self._fetched = key[:2]
         self._meet(key)
-        batch = self.lanes.take(self._outside, key)
-        is_last = key.step + 1 >= self._sampler.num_batches(key.epoch, key.start)
+        batch = self._shown(self.lanes.take(self._outside, key))
+        is_last = not self._sampler.has_batch(*key._replace(step=key.step + 1))
         if is_last:
             self.lanes.release(self._outside)
             self._fetched = None

@@ -44,7 +44,7 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
         if slow:
             from fastload.loader.explain import warn_slow_path
 
-            warn_slow_path(slow, stacklevel=5)
+            warn_slow_path(slow, stacklevel=6)
         no_workers = not runs_python(plan, options)
         warn_ignored(
             {
@@ -64,7 +64,7 @@ def check_fit(dataset: Any, kind: Kind, plan: Plan, options: Options, given: Map
         warnings.warn(
             f"DataLoader ignores cache={given['cache']!r}: it keeps records of packed datasets, and a "
             "torch Dataset reads what it likes. Pack the images ('fastload pack') to use it.",
-            stacklevel=4,
+            stacklevel=5,
         )
     _check_order(dataset, kind, given)
 

@@ -1,18 +1,22 @@
 """``loader.sampler`` and ``loader.batch_sampler``: this rank's sample ids, as frameworks look for them.
 
-Frameworks leave a loader alone whose sampler is a ``DistributedSampler``, and rebuild others from their
-attributes, as ``torch.utils.data.DataLoader(loader.dataset, batch_sampler=..., collate_fn=...)``. So that
-such a loader, too, gets its batches from the engine, ids of packed datasets know which batch they belong to
-(:mod:`fastload.shard.tickets`).
+Frameworks leave a loader alone whose sampler is a ``DistributedSampler``, and divide others by giving them
+one. So it is one where the ranks divide the samples; else it is what torch's loader would have there.
+Frameworks also rebuild loaders from their attributes, as ``torch.utils.data.DataLoader(loader.dataset,
+batch_sampler=..., collate_fn=...)``. So that such a loader, too, gets its batches from the engine, ids of
+packed datasets know which batch they belong to (:mod:`fastload.shard.tickets`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from torch.utils.data import BatchSampler as TorchBatchSampler
+from torch.utils.data import RandomSampler, SequentialSampler
+from torch.utils.data import Sampler as TorchSampler
 from torch.utils.data.distributed import DistributedSampler
 
 from fastload.prefetch.feeder import BatchKey
@@ -21,15 +25,14 @@ from fastload.sampler import Sampler
 from fastload.sampler.sampler import is_shuffled
 from fastload.shard.tickets import SampleId, Source, Ticket
 
-__all__ = ["RankBatches", "RankSampler"]
+__all__ = ["DividedSampler", "RankBatches", "RankSampler", "sampler_class"]
 
 
-class RankSampler(DistributedSampler[int]):
+class RankSampler(TorchSampler[int]):
     """The sample ids of this rank, batch by batch, and the epoch that comes next.
 
-    It has the attributes of torch's ``DistributedSampler``; and those of :class:`fastload.sampler.Sampler`,
-    to which it leads. That is made when it is asked for, and anew for another rank, world size or seed, until
-    iteration has begun.
+    It has the attributes of :class:`fastload.sampler.Sampler`, to which it leads. That is made when it is
+    asked for, and anew for another rank, world size or seed, until iteration has begun.
 
     Args:
         make: makes it.
@@ -56,6 +59,7 @@ class RankSampler(DistributedSampler[int]):
         self._padding: str | None = None  # instead of the loader's
         self._own_padding = ""
         self._is_even = True
+        self._goes_on = False
         self.dataset = dataset
         #: Epoch and position at which the loader's next iteration begins; None when the loader is gone.
         self.upcoming: Callable[[], tuple[int, int] | None] = lambda: None
@@ -74,6 +78,18 @@ class RankSampler(DistributedSampler[int]):
             self._own_padding = made.partition.padding
             self._pad_core()
         return self._core
+
+    def detach(self, begin: Callable[[RankSampler], Any]) -> Callable[[], None]:
+        """Go through the epochs by itself from now on, for a sampler that somebody puts around this one.
+
+        Args:
+            begin: fixes rank, world size and seed.
+
+        Returns:
+            Calls it, once.
+        """
+        self._source, self._goes_on = None, True
+        return lambda: begin(self).meet(self.core.epoch, 0)
 
     def remake(self) -> None:
         """The loader's arguments have changed: make the sampler anew when it is asked for."""
@@ -139,13 +155,45 @@ class RankSampler(DistributedSampler[int]):
         self.core.begun = begun
 
     def set_epoch(self, epoch: int) -> None:
-        """Run ``epoch`` next. Not needed: epochs advance by themselves."""
+        """Run ``epoch`` next. Not needed: epochs advance by themselves. A sampler that was given hears it."""
+        own = getattr(self._given["sampler"], "set_epoch", None)
+        if own is not None:
+            own(epoch)
         self.core.set_epoch(epoch if self.meant is None else self.meant(epoch))
 
     @property
     def place(self) -> tuple[int, int]:
         """Epoch and position at which the next iteration begins."""
         return self.upcoming() or (self.epoch, 0)
+
+    def __len__(self) -> int:
+        self.core.epoch = self.epoch
+        return len(self.core)
+
+    def __iter__(self) -> Iterator[int]:
+        for batch in self.batches():
+            yield from batch
+
+    def batches(self) -> Iterator[list[int]]:
+        """This rank's batches of sample ids in the epoch that comes next."""
+        epoch, start = (self.core.epoch, 0) if self._goes_on else self.place
+        core = self.core
+        if self._goes_on:
+            core.epoch = epoch + 1
+        source = self._source() if self._source is not None else None
+        for step in count():
+            if not core.has_batch(epoch, start, step):
+                return
+            ids = core.batch(epoch, start, step).ids.tolist()
+            if source is None:
+                yield ids
+                continue
+            ticket = Ticket(source, BatchKey(epoch, start, step), len(ids))
+            yield [SampleId.of(sample, ticket, place) for place, sample in enumerate(ids)]
+
+
+class DividedSampler(RankSampler, DistributedSampler[int]):
+    """What the ranks divide among them, with the attributes of torch's ``DistributedSampler``."""
 
     @property
     def num_replicas(self) -> int:  # type: ignore[override]
@@ -182,26 +230,40 @@ class RankSampler(DistributedSampler[int]):
         """The loader's seed; 0 until it is drawn."""
         return self._known()[1] or 0
 
-    def __len__(self) -> int:
-        self.core.epoch = self.epoch
-        return len(self.core)
 
-    def __iter__(self) -> Iterator[int]:
-        for batch in self.batches():
-            yield from batch
+class _Random(RankSampler, RandomSampler):
+    """All samples in a new order every epoch, with the attributes of torch's ``RandomSampler``."""
 
-    def batches(self) -> Iterator[list[int]]:
-        """This rank's batches of sample ids in the epoch that comes next."""
-        epoch, start = self.place
-        core = self.core
-        source = self._source() if self._source is not None else None
-        for step in range(core.num_batches(epoch, start)):
-            ids = core.batch(epoch, start, step).ids.tolist()
-            if source is None:
-                yield ids
-                continue
-            ticket = Ticket(source, BatchKey(epoch, start, step), len(ids))
-            yield [SampleId.of(sample, ticket, place) for place, sample in enumerate(ids)]
+    replacement = False
+    generator = None
+
+    @property
+    def data_source(self) -> Any:
+        """The loader's dataset."""
+        return self.dataset
+
+    @property
+    def num_samples(self) -> int:
+        """Samples in an epoch."""
+        return len(self)
+
+
+class _Sequential(RankSampler, SequentialSampler):
+    """All samples in order, with the attributes of torch's ``SequentialSampler``."""
+
+    @property
+    def data_source(self) -> Any:  # type: ignore[override]
+        """The loader's dataset."""
+        return self.dataset
+
+
+def sampler_class(is_divided: bool, given: Mapping[str, Any]) -> type[RankSampler]:
+    """Which sampler a loader with these arguments shows to frameworks."""
+    if is_divided:
+        return DividedSampler
+    if given["sampler"] is not None or given["batch_sampler"] is not None:
+        return RankSampler
+    return _Random if given["shuffle"] else _Sequential
 
 
 class RankBatches(TorchBatchSampler):

@@ -19,7 +19,7 @@ from fastload.shard.tickets import Delivered
 if TYPE_CHECKING:
     from fastload.loader.data_loader import DataLoader
 
-__all__ = ["CollateGuard", "LoaderSource", "own_collate", "source_of", "wraps_ours"]
+__all__ = ["CollateGuard", "LoaderSource", "own_collate", "owner_of", "source_of", "wraps_ours"]
 
 
 class CollateGuard:
@@ -29,8 +29,9 @@ class CollateGuard:
     is that function's, because training loops switch things on it (timm's ``mixup_enabled``).
     """
 
-    def __init__(self, function: Callable[[list[Any]], Any] | None) -> None:
+    def __init__(self, function: Callable[[list[Any]], Any] | None, owner: Any = None) -> None:
         object.__setattr__(self, "__wrapped__", function)
+        object.__setattr__(self, "__owner__", None if owner is None else weakref.ref(owner))
 
     def __call__(self, samples: Any) -> Any:
         if isinstance(samples, Delivered):
@@ -54,6 +55,12 @@ class CollateGuard:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return CollateGuard, (object.__getattribute__(self, "__wrapped__"),)
+
+
+def owner_of(collate_fn: Any) -> Any:
+    """The loader whose guard this is; None: it is no guard, or the loader is gone."""
+    known = object.__getattribute__(collate_fn, "__owner__") if type(collate_fn) is CollateGuard else None
+    return None if known is None else known()
 
 
 def own_collate(given: Any) -> Any:

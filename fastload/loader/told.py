@@ -22,7 +22,7 @@ class Told:
 
     _arranged: Arrangement
     _epochs: Epochs
-    sampler: Any
+    _sampler: RankSampler
 
     @property
     def errors(self) -> list[SampleReport]:
@@ -69,7 +69,3 @@ class Told:
             CacheError: an explicit ``cache`` that cannot be had.
         """
         return self._arranged.plan_memory(self._sampler.core)
-
-    @property
-    def _sampler(self) -> RankSampler:
-        return self.sampler  # type: ignore[no-any-return]

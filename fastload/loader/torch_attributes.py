@@ -10,7 +10,6 @@ from torch.utils.data import IterableDataset
 from torch.utils.data.dataloader import _DatasetKind
 
 from fastload.loader.arrangement import Arrangement
-from fastload.loader.rank_sampler import RankSampler
 from fastload.loader.rebuilt import CollateGuard
 
 __all__ = ["Found", "set_attributes"]
@@ -20,7 +19,7 @@ class Found(int):
     """A number of threads that nobody gave: a loader made from this one's attributes looks for it anew."""
 
 
-def set_attributes(loader: Any, arranged: Arrangement, sampler: RankSampler) -> None:
+def set_attributes(loader: Any, arranged: Arrangement) -> None:
     """Give ``loader`` every argument as an attribute, under its name, as torch's constructor does.
 
     Lightning and Fabric call ``type(loader)(**attributes)`` where they want another sampler: what lies here
@@ -34,11 +33,11 @@ def set_attributes(loader: Any, arranged: Arrangement, sampler: RankSampler) -> 
     given["drop_last"] = bool(given["drop_last"])
     if arranged.given["batch_sampler"] is not None:
         given["batch_size"] = None  # as torch's
-    given["collate_fn"] = _collate(arranged)
+    given["collate_fn"] = _collate(arranged, loader)
     if not arranged.packed and given["num_workers"] and given["prefetch_factor"] is None:
         given["prefetch_factor"] = 2  # torch's default
     loader.__dict__.update(given)
-    loader.sampler = sampler
+    loader.__dict__["sampler"] = loader.sampler  # for who looks at vars(loader)
     context = arranged.given["multiprocessing_context"]
     if arranged.packed:
         loader._DataLoader__multiprocessing_context = context
@@ -66,10 +65,10 @@ def _num_workers(arranged: Arrangement) -> int:
     return Found(arranged.threads.threads) if arranged.packed else 0
 
 
-def _collate(arranged: Arrangement) -> Any:
+def _collate(arranged: Arrangement, loader: Any) -> Any:
     own = arranged.given["collate_fn"]
     if own is None and arranged.unbatched and not arranged.packed:
         return torch.utils.data.default_convert
     if arranged.packed:
-        return CollateGuard(own)
+        return CollateGuard(own, loader)
     return torch.utils.data.default_collate if own is None else own

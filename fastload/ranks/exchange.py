@@ -115,13 +115,15 @@ class Exchange:
                 until = min(until, time.monotonic() + _GATHER_SECONDS)
             if not self.missing or time.monotonic() > until:
                 self._write(json.dumps([text, list(words.values()), self.proposal]), self.word, "verdict")
-                if text:
-                    self._let_read([self.members.index(rank) for rank in words])
+                self._let_read([self.members.index(rank) for rank in words])
                 self.agreed, self.verdict = self.proposal, text
                 return
 
     def _let_read(self, readers: list[int]) -> None:
-        """Wait until the others know: this process may host the store, and is about to fail."""
+        """Wait until the others know: this process may host the store, and fail or end before they have read.
+
+        They all begin at the same time anyway.
+        """
         until = time.monotonic() + _GATHER_SECONDS
         while time.monotonic() < until and readers:
             readers = [index for index in readers if self._read(self.word, "read", index) is None]

@@ -23,7 +23,9 @@ import numpy as np
 from fastload._version import __version__
 from fastload.backends.options import Options
 from fastload.errors import WorldError
+from fastload.machine.callers import stacklevel
 from fastload.machine.threads import start_beside
+from fastload.ranks.mesh import is_mesh
 from fastload.ranks.world import World
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
@@ -37,6 +39,10 @@ WAIT_SECONDS = 60.0  # for the other ranks; less if the process group's own time
 _LOOK_SECONDS = 0.1  # how often a waiting rank looks whether another one was given no seed
 _LOOKED_AT = 64  # positions of the order
 _LONGEST_KEY = 160  # characters; longer ones are hashed
+
+_ALONE = "Where one rank alone makes it, pass rank=0, world_size=1: it gets all samples then."
+
+Membership = tuple[Any, list[int], int]  # a store, global ranks, and which of them is this one's
 
 _met: Counter[str] = Counter()  # handshakes of this process by the place where the loader was made
 
@@ -80,7 +86,7 @@ def describe(
 
 def _order(sampler: Sampler, epoch: int) -> str:
     """A hash of some sample ids of the epoch: a user's sampler may draw others on each rank."""
-    total = sampler.total(epoch)
+    total = sampler.pool(epoch)
     if total == 0:
         return ""
     positions = np.unique(np.linspace(0, total - 1, _LOOKED_AT).astype(np.int64))
@@ -138,7 +144,7 @@ class Handshake:
         self._site = site
         self._exchange: Exchange | None = None
         self._seeds: Exchange | None = None  # which of the ranks were given a seed
-        self._settled = policy == "off" or world.size == 1
+        self._settled = policy == "off" or (world.size == 1 and not world.has_peers)
         self._refused = ""  # why this loader gives no batches
 
     def meet(self, epoch: int, position: int) -> None:
@@ -163,8 +169,17 @@ class Handshake:
         if self._exchange.done.is_set():
             self._settle(self._exchange)
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether this process is the only one that the loader is for."""
+        return self._world.size == 1 and not self._world.has_peers and self._group is None
+
     def agree(self, given: int | None, drawn: Callable[[], int]) -> int | None:
-        """The seed of the group's first rank, on all its ranks; None where there is no group to ask.
+        """The seed of the first rank of all, on all ranks; None where there is nobody to ask, or nobody shall
+        be asked.
+
+        All ranks of the default group agree, whichever group shares the data: ranks of other dimensions of a
+        mesh get the same batches.
 
         Args:
             given: the seed where one was given, to this loader or by a state. All ranks have the same then.
@@ -175,10 +190,13 @@ class Handshake:
                 process group's store fails.
         """
         proposal = drawn() if given is None else given
-        if self._world.size == 1 or (given is not None and self._policy == "off"):
+        if self.is_alone:
             return proposal
+        if self._policy == "off":
+            return given
         described = {"seed=": "not given" if given is None else "given"}
-        exchange = self._seeds = self._exchanging("seed", described, proposal)
+        everybody = membership(self._world, self._group, whole=True)
+        exchange = self._seeds = self._exchanging("seed", described, proposal, everybody)
         if exchange is None or given is not None:
             return given  # the handshake that follows compares
         exchange.done.wait(_limit(exchange))
@@ -190,17 +208,18 @@ class Handshake:
         who = exchange.missing_in_words if exchange.missing else "the process group's store"
         raise WorldError(
             f"The ranks could not agree on a seed for the loader made in {self._site}: {who} did not answer "
-            f"within {_limit(exchange):g} s. Pass seed=, the same on all ranks, or process_group=, the group "
-            "of those that make this loader."
+            f"within {_limit(exchange):g} s. Where only some ranks make this loader, pass seed=, the same on "
+            f"all of them, and process_group=, their group. {_ALONE}"
         )
 
     def _begin(self, epoch: int, position: int) -> Exchange | None:
         described = {**self._description(epoch), "epoch": epoch, "position": position}
-        return self._exchanging("", described, None)
+        return self._exchanging("", described, None, membership(self._world, self._group))
 
-    def _exchanging(self, subject: str, description: dict[str, Any], proposal: Any) -> Exchange | None:
+    def _exchanging(
+        self, subject: str, description: dict[str, Any], proposal: Any, found: Membership | None
+    ) -> Exchange | None:
         """An exchange that has begun; None where there is nobody to exchange with."""
-        found = membership(self._world, self._group)
         if found is None:
             return None
         store, members, own = found
@@ -234,9 +253,9 @@ class Handshake:
             self._refused = f"{text}Look for what stopped them in their own output."
             raise WorldError(self._refused)
         warnings.warn(
-            f"{text}Going on without them. Where not all ranks make this loader, pass process_group= (the "
-            'group of those that do) or handshake="off".',
-            stacklevel=5,
+            f"{text}Going on without them, with this rank's share of the samples, one of {self._world.size}. "
+            f"Where only some ranks make this loader, pass process_group=, their group. {_ALONE}",
+            stacklevel=stacklevel(),
         )
 
     def _settle(self, exchange: Exchange) -> None:
@@ -260,20 +279,29 @@ def _limit(exchange: Exchange) -> float:
     return min(WAIT_SECONDS, float(exchange.store.timeout.total_seconds()))
 
 
-def membership(world: World, group: Any) -> tuple[Any, list[int], int] | None:
-    """The store, the group's global ranks and this process's place among them; None: nothing to compare."""
+def membership(world: World, group: Any, whole: bool = False) -> Membership | None:
+    """The store, the global ranks that compare, and this process's place among them; None: nobody does.
+
+    Args:
+        world: a loader's.
+        group: the one that it was given, or None.
+        whole: all ranks of the default group, also where they share the data in groups.
+    """
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
-    group = distributed.group.WORLD if group is None else group
-    members = list(distributed.get_process_group_ranks(group))
-    if len(members) != world.size or members[world.rank] != distributed.get_rank():
+    given = None if group is None or is_mesh(group) else group
+    members = list(distributed.get_process_group_ranks(given or distributed.group.WORLD))
+    own = distributed.get_rank()
+    if not world.has_peers and (len(members) != world.size or members[world.rank] != own):
         return None  # a world of the user's own
-    if distributed.get_backend(group) == "fake":
+    if distributed.get_backend(given) == "fake":
         return None
+    if whole:
+        members = list(distributed.get_process_group_ranks(distributed.group.WORLD))
     find_store = getattr(distributed.distributed_c10d, "_get_default_store", None)
     store = find_store() if find_store is not None else None
-    return (store, members, world.rank) if hasattr(store, "check") else None
+    return (store, members, members.index(own)) if hasattr(store, "check") else None
 
 
 def site_of_loader() -> str:

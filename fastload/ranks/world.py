@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fastload.errors import WorldError
+from fastload.errors import RankWarning, WorldError
+from fastload.machine.callers import stacklevel
+from fastload.ranks.mesh import find_place, is_mesh, place_in
 
-__all__ = ["World", "check_given", "find_world", "local_ranks"]
+__all__ = ["World", "check_given", "find_processes", "find_world", "local_ranks"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,7 @@ class World:
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
+    has_peers: bool = False  # there are ranks of other dimensions of a mesh, which get the same batches
 
     def __post_init__(self) -> None:
         if self.size < 1 or not 0 <= self.rank < self.size:
@@ -41,6 +45,8 @@ def _process_group(group: Any) -> tuple[int, int] | None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return None
+    if is_mesh(group):
+        return place_in(group)
     rank = int(distributed.get_rank(group))
     if rank < 0:
         raise WorldError(
@@ -104,17 +110,62 @@ def find_world(
 ) -> World:
     """Arguments, else the process group, else torchrun's variables, else SLURM's, else one process.
 
-    ``group`` is a process group of torch.distributed to take instead of the default one. Variables are looked
-    at only where neither arguments nor a process group say it: some launchers set half of them.
+    ``group`` is a process group or a DeviceMesh of torch.distributed to take instead of the default group. In
+    place of that, too, come the ranks of data parallelism where a mesh has other dimensions besides; see
+    :mod:`fastload.ranks.mesh`. Variables are looked at only where neither arguments nor a process group say
+    it: some launchers set half of them.
 
     Raises:
-        WorldError: only one of rank and world size is known, they contradict each other, or this process is
-            not in ``group``.
+        WorldError: only one of rank and world size is known, they contradict each other, this process is
+            not in ``group``, or a mesh does not say which ranks have different data.
     """
     environ = os.environ if environ is None else environ
     check_given(rank, world_size, group)
-    place = (rank, world_size) if rank is not None and world_size is not None else _process_group(group)
-    return World(*(place or _launched(environ) or (0, 1)), *local_ranks(environ))
+    if rank is not None and world_size is not None:
+        return World(rank, world_size, *local_ranks(environ))
+    processes = _process_group(None)
+    place = processes if group is None else _process_group(group)
+    if processes is not None and group is None and processes[1] > 1:
+        place = find_place(processes[1]) or processes
+    has_peers = place != processes and (group is None or is_mesh(group))
+    return World(*(place or _launched(environ) or (0, 1)), *local_ranks(environ), has_peers)
+
+
+def find_processes(environ: Mapping[str, str] | None = None) -> World:
+    """Which process this is, of how many: by the default process group, else by the launcher's variables.
+
+    Raises:
+        WorldError: variables are half set.
+    """
+    environ = os.environ if environ is None else environ
+    return World(*(_process_group(None) or _launched(environ) or (0, 1)), *local_ranks(environ))
+
+
+_said: set[tuple[str, str]] = set()
+
+
+def warn_of_whole(dataset: Any, processes: World, site: str) -> None:
+    """Say once for a place of a program that each rank's loader reads the whole dataset, as torch's does.
+
+    Args:
+        dataset: what is read.
+        processes: the ranks there are.
+        site: where the loader is made.
+    """
+    name = type(dataset).__name__
+    if (name, site) in _said:
+        return
+    _said.add((name, site))
+    count = f"all {len(dataset)} samples" if hasattr(dataset, "__len__") else "all samples"
+    warnings.warn(
+        f"The loader made in {site} reads {count} of its {name} on each of {processes.size} ranks, as "
+        "torch's DataLoader does. That is right where each rank has a dataset of its own. To divide one "
+        "among the ranks pass sampler=DistributedSampler(dataset), or "
+        "process_group=torch.distributed.group.WORLD, or the path of the packed set instead of an opened "
+        "dataset.",
+        RankWarning,
+        stacklevel=stacklevel(),
+    )
 
 
 def check_given(rank: int | None, world_size: int | None, group: Any) -> None:

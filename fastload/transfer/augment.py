@@ -30,7 +30,7 @@ from fastload.transforms.batch import (
 )
 from fastload.transforms.plan import Erasing
 
-__all__ = ["Augmenter", "check_parts", "host_seeded", "needs", "parameters_of", "parts_of"]
+__all__ = ["Augmenter", "check_parts", "ends_with_own", "host_seeded", "needs", "parameters_of", "parts_of"]
 
 Seeded = Callable[[int], AbstractContextManager[None]]
 
@@ -68,6 +68,11 @@ def needs(parts: tuple[Any, ...]) -> tuple[bool, bool]:
 def _planned(part: Any) -> Any:
     """Erasing in one form: what a transform's became stands beside that of ``batch_transform``."""
     return part.planned if isinstance(part, RandomErasing) else part
+
+
+def ends_with_own(parts: tuple[Any, ...]) -> bool:
+    """Whether the batch comes from one of our specs, not from a callable."""
+    return not parts or isinstance(known(parts[-1]), (*BATCH_SPECS, Erasing))
 
 
 def check_parts(parts: tuple[Any, ...], dtype: str | None) -> None:

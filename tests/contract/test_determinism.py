@@ -126,6 +126,7 @@ def train_in_epoch(folder: Path, epoch: int) -> DataLoader:
     return loader
 
 
+@pytest.mark.filterwarnings("ignore:The epoch's last batch")
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_ranks_come_and_go_within_an_epoch(tmp_path: Path, shuffle: bool) -> None:
     """A step on each number of ranks in turn, the global batch with it; three take the uneven rest."""

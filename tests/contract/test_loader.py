@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import inspect
 import pickle
@@ -198,12 +199,24 @@ def test_an_error_in_a_callable_names_the_sample(folder: Path) -> None:
         next(iter(DataLoader(folder, 4, transform=T.Compose([EVAL, fails]))))
 
 
-def test_pickles_as_configuration_and_state(folder: Path) -> None:
+@pytest.mark.parametrize("copied", [lambda one: pickle.loads(pickle.dumps(one)), copy.copy, copy.deepcopy])
+def test_a_copy_begins_where_a_new_iteration_would(folder: Path, copied: Any) -> None:
+    """Somebody has looked at a batch before mp.spawn gets the loader: the copy's first epoch is whole."""
     loader = DataLoader(PackedDataset(folder), 8, shuffle=True, transform=CROP)
+    next(iter(loader))
+    other = copied(loader)
+    assert sum(len(labels) for _, labels in other) == 52
+    other = copied(loader)
+    assert same(all_batches(other), all_batches(loader))
+
+
+def test_a_copy_of_a_resumed_loader_goes_on_with_it(folder: Path) -> None:
+    loader = DataLoader(folder, 8, shuffle=True, transform=CROP, seed=1)
     iterator = iter(loader)
     next(iterator)
-    copy = pickle.loads(pickle.dumps(loader))
-    assert same(all_batches(copy), all_batches(iterator))
+    resumed = DataLoader(folder, 8, shuffle=True, transform=CROP, seed=1)
+    resumed.load_state_dict(loader.state_dict())
+    assert same(all_batches(pickle.loads(pickle.dumps(resumed))), all_batches(iterator))
 
 
 def test_memory_plan(folder: Path) -> None:

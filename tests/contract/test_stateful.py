@@ -198,6 +198,7 @@ def test_another_number_of_threads_is_no_matter(kind: str, threads: int, sets: l
     assert same(all_batches(resumed), batches[2:])
 
 
+@pytest.mark.filterwarnings("ignore:The epoch's last batch")
 @pytest.mark.parametrize(
     "kind", ["shuffled", "mixed", "weighted", "subset", "torch_sampler", "global_random"]
 )

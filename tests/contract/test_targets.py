@@ -80,11 +80,13 @@ def test_padding_and_skipped_samples_stay_marked(folder: Path) -> None:
 
 
 def test_a_transform_that_is_changed_later_is_an_error(folder: Path) -> None:
-    dataset = PackedDataset(folder)
+    dataset = PackedDataset(folder, transform=EVAL)
     loader = load(dataset, transform=None, collate_fn=len)
-    dataset.transform = EVAL
+    next(iter(loader))
+    dataset.transform = T.CenterCrop(3)
     with pytest.raises(errors.StateError, match="transform or target_transform was changed after"):
         next(iter(loader))
+    dataset.transform = EVAL
     loader = load(dataset[:9], transform=None)
     assert len(all_batches(loader)) == 2
     dataset.target_transform = even

@@ -75,7 +75,7 @@ def test_the_loader_uses_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_loader_from_before_the_process_group_has_its_rank(packed: PackedDataset, tmp_path: Path) -> None:
     """As in mp.spawn and Lightning's ddp_spawn: the loader comes with the arguments."""
-    labels = plain_pack(tmp_path / "numbered", jpegs(21), range(21))
+    labels = plain_pack(tmp_path / "numbered", jpegs(21), range(21)).folder
     loader = DataLoader(labels, 4, shuffle=True, num_workers=1, transform=T.CenterCrop(8), drop_padding=True)
     assert len(loader) == 6
     arguments = (loader, str(tmp_path / "store"), str(tmp_path / "found"))

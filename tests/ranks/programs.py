@@ -7,6 +7,8 @@ programs.py --fork RANKS PORT PROGRAM ARGUMENTS...   so many ranks, with torchru
 from __future__ import annotations
 
 import datetime
+import hashlib
+import itertools
 import json
 import os
 import sys
@@ -19,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import fastload
 from fastload import DataLoader, errors
 from fastload import transforms as T
 from fastload.ranks import exchange, handshake
@@ -53,6 +56,10 @@ def write(folder: str, rank: int, result: Any) -> None:
 
 def labels_of(batches: Any) -> list[list[int]]:
     return [labels.tolist() for _, labels in batches]
+
+
+def flat(batches: list[list[int]]) -> list[int]:
+    return [label for batch in batches for label in batch]
 
 
 def everything(data: str, folder: str) -> None:
@@ -125,15 +132,18 @@ def handshakes(data: str, copy: str, other: str, folder: str) -> None:
     """Loaders that are equal, and that differ on the last rank, one after the other."""
     rank = join()
     last = rank == dist.get_world_size() - 1
+    divided = {"process_group": dist.group.WORLD}  # which torch's rule does not do
     found = {
         "equal": first_batch(data, num_workers=1 + rank, prefetch_factor=1 + rank),
         "copy": first_batch(copy if last else data),
         "dataset": first_batch(other if last else data),
-        "order": first_batch(data, shuffle=None, sampler=list(range(53))[:: -1 if last else 1]),
+        "order": first_batch(data, shuffle=None, sampler=list(range(53))[:: -1 if last else 1], **divided),
         "seed": first_batch(data, seed=5 if last else 0),
         "batch_size": first_batch(data, batch_size=3 if last else 2),
         "transform": first_batch(data, transform=T.RandomResizedCrop(9) if last else CROP),
-        "torch": first_batch(torch.utils.data.TensorDataset(torch.zeros(9 + last)), transform=None),
+        "torch": first_batch(
+            torch.utils.data.TensorDataset(torch.zeros(9 + last)), transform=None, **divided
+        ),
     }
     loader = DataLoader(data, 2, num_workers=1, transform=CROP, seed=0)
     next(iterator := iter(loader))
@@ -231,6 +241,136 @@ def groups(data: str, folder: str) -> None:
     dist.all_reduce(value)
     write(folder, rank, {"labels": labels, "refused": refused, "alone": alone})
     dist.destroy_process_group()
+
+
+def rows(data: str, folder: str, share: str, seed: str, joins: str) -> None:
+    """Rows beside torch's loader, form by form; the ranks know of each other by a group or by variables."""
+    from row_table import differences
+
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if joins == "group":
+        join()
+    looked_at, found = differences(data, rank, world, float(share), int(seed))
+    write(folder, rank, {"looked at": looked_at, "differences": found, "own": own_rows(data)})
+    if joins == "group":
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def own_rows(data: str) -> dict[str, Any]:
+    """What fastload's own names of data give a rank: paths and mixes, which torch does not know."""
+    sequential = torch.utils.data.SequentialSampler(range(30))
+    warnings.simplefilter("ignore")
+    options: Any = {"batch_size": 4, "num_workers": 1, "transform": CROP, "seed": 0}
+    packed = fastload.PackedDataset(data)
+    made = {
+        "path": DataLoader(data, **options),
+        "path, shuffled": DataLoader(data, **options, shuffle=True),
+        "mix": DataLoader(fastload.mix([data]), **options),
+        "own sampler": DataLoader(
+            packed, **options, sampler=fastload.SubsetSampler(range(30), shuffle=False)
+        ),
+        "path, sampler of torch's": DataLoader(data, **options, sampler=sequential),
+        "made from another's dataset": DataLoader(DataLoader(data).dataset, **options),
+    }
+    if dist.is_initialized():
+        group = dist.group.WORLD
+        made["told of a group"] = DataLoader(packed, **options, process_group=group)
+        made["sampler, told of a group"] = DataLoader(
+            packed, **options, process_group=group, sampler=sequential
+        )
+    return {name: flat(labels_of(loader)) for name, loader in made.items()}
+
+
+def hashes(loader: Any, most: int = 100) -> list[str]:
+    """Each batch's pixels and labels, as a word."""
+    found = []
+    for images, labels in itertools.islice(loader, most):
+        found.append(hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()[:12])
+    return found
+
+
+def meshes(data: str, folder: str) -> None:
+    """Eight ranks, 2 x 2 x 2: which batches each one gets, however it is seeded and told of the mesh."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    rank = join()
+    mesh = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("pp", "dp", "tp"))
+    mine, options = mesh["dp"].get_group(), {"num_workers": 1, "transform": CROP, "shuffle": True}
+    generator = torch.Generator().manual_seed(100 + rank)
+    found, labels = {}, {}
+    ways: Any = {
+        "found": {},
+        "a generator of each rank": {"generator": generator},
+        "a seed": {"seed": 7},
+        "group": {"process_group": mine},
+        "mesh of one dimension": {"process_group": mesh["dp"]},
+        "whole mesh": {"process_group": mesh},
+    }
+    for name, given in ways.items():
+        torch.manual_seed(rank)  # as many programs do, for dropout
+        found[name] = hashes(DataLoader(data, 4, **options, **given))
+        labels[name] = labels_of(
+            DataLoader(data, 4, **{**options, "transform": CROP}, **{"seed": 7, **given})
+        )
+    stopped = DataLoader(data, 4, **options, seed=3)
+    begun = hashes(stopped, 2)
+    rest = rows_left(data, stopped.state_dict(), 4, options, mesh)
+    other = init_device_mesh("cpu", (4, 2), mesh_dim_names=("dp_shard", "cp"))
+    wider = rows_left(data, stopped.state_dict(), 2, options, other)
+    place = mesh.get_coordinate()
+    write(folder, rank, {"place": place, "found": found, "labels": labels, "begun": begun, "rest": rest,
+                         "wider": wider, "wide place": other.get_coordinate()})  # fmt: skip
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def rows_left(data: str, state: Any, batch_size: int, options: Any, mesh: Any) -> list[list[int]]:
+    """The labels of what is left of an epoch, on the ranks of ``mesh``."""
+    resumed = DataLoader(data, batch_size, **options, seed=3, process_group=mesh)
+    resumed.load_state_dict(state)
+    return labels_of(resumed)
+
+
+def odd_meshes(data: str, folder: str) -> None:
+    """Four ranks whose mesh does not say which of them have different data, and what they shall write."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    rank = join()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))
+    found = {"nothing said": first_batch(data), "mesh": first_batch(data, process_group=mesh)}
+    told = DataLoader(data, 4, num_workers=1, transform=CROP, process_group=mesh.get_group("a"))
+    whole = DataLoader(fastload.PackedDataset(data), 4, num_workers=1, transform=CROP)
+    warnings.simplefilter("ignore")
+    found["told"], found["a Dataset"] = labels_of(told), labels_of(whole)
+    write(folder, rank, {**found, "place": mesh.get_coordinate()})
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def validates_alone(data: str, folder: str) -> None:
+    """Rank 0 validates, in each way that there is; the other one waits for it."""
+    rank = join(patience=0.5)
+    found: dict[str, Any] = {}
+    if rank == 0:
+        options: Any = {"batch_size": 4, "num_workers": 1, "transform": T.CenterCrop(8)}
+        for name, dataset, given in (
+            ("a Dataset", fastload.PackedDataset(data), {}),
+            ("a path", data, {}),
+            ("a path, no handshake", data, {"handshake": "off"}),
+            ("a path, drawn", data, {"shuffle": True}),
+            ("a world of its own", data, {"rank": 0, "world_size": 1, "shuffle": True}),
+        ):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                try:
+                    rows: Any = flat(labels_of(DataLoader(dataset, **options, **given)))
+                except errors.WorldError as error:
+                    rows = str(error)
+            found[name] = [rows, [str(one.message) for one in caught]]
+    write(folder, rank, found)
+    wait_for(*(Path(folder, f"rank{other}.json") for other in range(2)))
+    os._exit(0)
 
 
 def steps(data: str, folder: str, timeout: str = "60") -> None:

@@ -144,7 +144,7 @@ def test_python_callables_and_collate_functions(tiny: PackedDataset, on: Make) -
 
     for options in (
         {"transform": T.Compose([T.ToDtype("uint8"), bright])},
-        {"collate_fn": collate},
+        {"transform": T.ToDtype("uint8"), "collate_fn": collate},
         {"transform": T.CenterCrop(4), "collate_fn": collate},
     ):
         gpu = SimulatedGpu(1)

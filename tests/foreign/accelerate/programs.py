@@ -322,6 +322,17 @@ def others() -> dict[str, Any]:
     return results
 
 
+def meshes() -> dict[str, Any]:
+    """The mesh of a ParallelismConfig, made as an Accelerator does; its ranks along cp share their batches."""
+    from accelerate.parallelism_config import ParallelismConfig
+
+    mesh = ParallelismConfig(dp_shard_size=2, cp_size=2).build_device_mesh("cpu")
+    torch.manual_seed(torch.distributed.get_rank())
+    loader = fastload.DataLoader(PACKED, 4, shuffle=True, transform=AUGMENTED, num_workers=1)
+    found = [[*labels.tolist(), float(images.double().sum())] for images, labels in loader]
+    return {"place": mesh["dp_shard"].get_local_rank(), "batches": found}
+
+
 if __name__ == "__main__":
     faulthandler.dump_traceback_later(200)
     torch.set_num_threads(1)

@@ -137,3 +137,15 @@ def test_what_cannot_be_honoured_says_so_and_the_rest_is_honoured(ranks: list[An
         assert rank["ends"] == ["F"] * (len(rank["ends"]) - 1) + ["T"]
     rows = sorted(row for rank in found for batch in rank["stream"] for row in batch)
     assert rows == list(range(20))
+
+
+def test_ranks_of_a_mesh_that_share_their_batches(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate.parallelism_config")
+    packed = make_numbered_set(tmp_path / "packed")
+    program = Path(__file__).with_name("programs.py")
+    found = of(run_program(program, tmp_path / "out", "meshes", packed, ranks=4), "meshes")
+    shares = {rank["place"]: rank["batches"] for rank in found}
+    assert sorted(shares) == [0, 1]
+    assert all(rank["batches"] == shares[rank["place"]] for rank in found)
+    rows = [int(label) for share in shares.values() for batch in share for label in batch[:-1]]
+    assert set(rows) == set(range(ROWS))

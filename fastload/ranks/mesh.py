@@ -1,0 +1,181 @@
+"""Which ranks have different data where data parallelism is one dimension of several.
+
+Ranks of a ``torch.distributed.device_mesh.DeviceMesh`` that differ only in tensor, context, pipeline or
+expert dimensions work on the same samples. The names of the dimensions say which those are.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from typing import Any
+
+from fastload.errors import WorldError
+
+__all__ = ["find_place", "forget", "is_mesh", "place_in"]
+
+# Words that names of dimensions are made of: torchtitan's, FSDP2's, HSDP's, Accelerate's, DTensor's, NeMo's.
+_DATA = {"dp", "ddp", "data", "fsdp", "efsdp", "hsdp", "replicate", "shard", "batch"}
+_SHARED = {"tp", "etp", "cp", "pp", "ep", "sp", "mp", "tensor", "context", "pipeline", "pipe", "expert",
+           "experts", "sequence", "seq", "model", "ulysses", "ring"}  # fmt: skip
+_EXPERT = {"ep", "etp", "efsdp", "expert", "experts"}
+
+_Place = tuple[int, int]  # rank and number of ranks that have different data
+
+_found: tuple[Any, _Place | None] | None = None  # of live meshes, and when that was
+
+
+def is_mesh(value: Any) -> bool:
+    """Whether ``value`` is a DeviceMesh; imports nothing."""
+    kind = getattr(sys.modules.get("torch.distributed.device_mesh"), "DeviceMesh", None)
+    return kind is not None and isinstance(value, kind)
+
+
+def place_in(mesh: Any) -> _Place:
+    """This process's place among the ranks of ``mesh`` that have different data.
+
+    A mesh of one dimension is taken for these ranks. Of several dimensions those of data parallelism count.
+
+    Raises:
+        WorldError: this process is not in the mesh, or its dimensions have names that say nothing.
+    """
+    if mesh.get_coordinate() is None:
+        raise WorldError(
+            f"process_group={_shown(mesh)} does not include this process. Make the loader on the mesh's "
+            "ranks only."
+        )
+    if mesh.ndim == 1:
+        return int(mesh.get_coordinate()[0]), int(mesh.mesh.numel())
+    found = _by_names(mesh)
+    if found is None:
+        raise WorldError(_unknown(mesh, "process_group is"))
+    return found
+
+
+def find_place(world_size: int) -> _Place | None:
+    """This process's place by the meshes that are alive, or by Megatron's groups; None: there are neither.
+
+    Looks through the interpreter's objects, which takes some ten milliseconds, and keeps what it finds for as
+    long as no process group is made; see :func:`forget`.
+
+    Args:
+        world_size: of the default process group.
+
+    Raises:
+        WorldError: a mesh of several dimensions, whose names do not say which of them is of data.
+    """
+    global _found
+    known = _groups()
+    if _found is None or known is None or _found[0] != known:
+        _found = known, _megatron() or _of_meshes(_live(), world_size)
+    return _found[1]
+
+
+def forget() -> None:
+    """Look anew the next time."""
+    global _found
+    _found = None
+
+
+def _groups() -> Any:
+    """Changes when process groups are made: the default one, and how many there have been; None: unknown."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    world = getattr(c10d, "_world", None)
+    count = getattr(world, "group_count", None)
+    return None if count is None else (id(world.default_pg), count)
+
+
+def _live() -> list[Any]:
+    kind: Any = getattr(sys.modules.get("torch.distributed.device_mesh"), "DeviceMesh", None)
+    if kind is None:
+        return []
+    found = [one for one in gc.get_objects() if issubclass(type(one), kind)]
+    return [mesh for mesh in found if mesh.get_coordinate() is not None]
+
+
+def _megatron() -> _Place | None:
+    state: Any = sys.modules.get("megatron.core.parallel_state")
+    ready = getattr(state, "model_parallel_is_initialized", None)
+    if ready is None or not ready():
+        return None
+    return int(state.get_data_parallel_rank()), int(state.get_data_parallel_world_size())
+
+
+def _of_meshes(meshes: list[Any], world_size: int) -> _Place | None:
+    """Where all ranks are in one mesh, its names decide; of several such meshes those that say most."""
+    whole = [mesh for mesh in meshes if mesh.mesh.numel() == world_size]
+    wide = [mesh for mesh in whole if len(_wide(mesh)) > 1]
+    if not wide:
+        if any(_kind(name) == "shared" for mesh in whole for name, _ in _wide(mesh)):
+            return 0, 1
+        _check_parts([] if whole else meshes)
+        return None
+    # A mesh that is made for loading data; else one without experts, which are placed on ranks of others.
+    wide = [mesh for mesh in wide if _names(mesh) & {"batch"}] or wide
+    wide = [mesh for mesh in wide if not _names(mesh) & _EXPERT] or wide
+    places = {_by_names(mesh): mesh for mesh in wide}
+    unknown = places.pop(None, None)
+    if len(places) != 1:
+        raise WorldError(_unknown(unknown or wide[0], "This program uses"))
+    return next(iter(places))
+
+
+def _check_parts(meshes: list[Any]) -> None:
+    """Refuse meshes of a part of the ranks that say that there is more than data parallelism."""
+    for mesh in meshes:
+        if len(_wide(mesh)) > 1 or any(_kind(name) == "shared" for name, _ in _wide(mesh)):
+            raise WorldError(_unknown(mesh, "This program uses"))
+
+
+def _wide(mesh: Any) -> list[tuple[str | None, int]]:
+    """Names and sizes of the dimensions along which there is more than one rank."""
+    names = mesh.mesh_dim_names or (None,) * mesh.ndim
+    return [(name, size) for name, size in zip(names, mesh.mesh.shape, strict=True) if size > 1]
+
+
+def _names(mesh: Any) -> set[str]:
+    """The words of its dimensions' names."""
+    return {word for name, _ in _wide(mesh) for word in _words(name)}
+
+
+def _words(name: str | None) -> set[str]:
+    return set(re.split(r"[^a-z0-9]+", (name or "").lower()))
+
+
+def _kind(name: str | None) -> str:
+    """Whether ranks along a dimension have different data ("data"), the same ("shared"); "": not known."""
+    # torchtitan's names of what experts borrow from data parallelism.
+    words = _words(re.sub(r"_(mod|in)_ep$", "", name or ""))
+    if bool(words & _DATA) == bool(words & _SHARED):
+        return ""
+    return "data" if words & _DATA else "shared"
+
+
+def _by_names(mesh: Any) -> _Place | None:
+    """The place along the dimensions of data; None: a name says nothing."""
+    names = mesh.mesh_dim_names or (None,) * mesh.ndim
+    rank, size = 0, 1
+    for name, length, own in zip(names, mesh.mesh.shape, mesh.get_coordinate(), strict=True):
+        kind = _kind(name) if length > 1 else "shared"
+        if not kind:
+            return None
+        if kind == "data":
+            rank, size = rank * length + own, size * length
+    return rank, size
+
+
+def _shown(mesh: Any) -> str:
+    sizes = " x ".join(map(str, mesh.mesh.shape))
+    names = mesh.mesh_dim_names
+    return f"a DeviceMesh of {sizes} ranks{f' with the dimensions {tuple(names)}' if names else ''}"
+
+
+def _unknown(mesh: Any, begin: str) -> str:
+    names = mesh.mesh_dim_names
+    first = repr(names[0]) if names else "0"
+    return (
+        f"{begin} {_shown(mesh)}, and it is not known which ranks have different data. Name their group: "
+        f"DataLoader(..., process_group=mesh.get_group({first})), if they are the ranks along {first}. For "
+        "several dimensions flatten them first (mesh[...]._flatten()), or pass rank= and world_size=."
+    )
