@@ -1,46 +1,344 @@
-"""Image folders by torchvision's ImageFolder rules, so that sample ids and labels are the same."""
+"""What a folder is, by its name and what lies in it: a class, a split, or nothing; the images of class folders.
+
+All that decides so is here, for folders of this machine, keys of a store, and names of tables and tars.
+Images and their order are torchvision's ImageFolder's, so that sample ids and labels are the same.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-__all__ = ["IMG_EXTENSIONS", "Problem", "class_names", "has_images", "walk_images"]
+from fastload.errors import PackError
+from fastload.machine.sizes import counted
+from fastload.packing.names import printable
+
+__all__ = [
+    "FOLDERS_ARE",
+    "IMG_EXTENSIONS",
+    "Folders",
+    "Ignored",
+    "Problem",
+    "SplitsWithin",
+    "folders_in",
+    "has_image_below",
+    "ignored_words",
+    "is_hidden",
+    "is_image",
+    "is_split",
+    "split_folders",
+    "splits_among",
+    "walk_images",
+]
 
 # torchvision.datasets.folder.IMG_EXTENSIONS
 IMG_EXTENSIONS = (b".jpg", b".jpeg", b".png", b".ppm", b".bmp", b".pgm", b".tif", b".tiff", b".webp")
+#: What ``--as`` says of the folders of a source, where their names do not.
+FOLDERS_ARE = ("classes", "splits")
 Problem = tuple[bytes, str]  # path below the root, reason
 Found = tuple[bytes, int, int]  # path below the root, bytes, modification time in ns
 
+# Folders of programs, not of people: archives of macOS, thumbnails of a NAS, compiled Python.
+_OF_PROGRAMS = ("__MACOSX", "@eaDir", "__pycache__")
+_SPLIT_WORD = (
+    r"train(?:ing)?|train[ _-]?val|val(?:id(?:ation)?)?|minival|test(?:ing)?|dev(?:elopment)?|eval(?:uation)?"
+)
+# train, Train, val2017, test-dev2017, training_set, test images, valid_02
+_SPLIT = re.compile(
+    rf"(?:{_SPLIT_WORD})(?:[ _.-]?(?:dev|std|set|split|data|images?|imgs?))?(?:[ _.-]?\d+)?",
+    re.IGNORECASE | re.ASCII,
+)
+_SHOWN = 5  # names in a message
+# What is listed by name, and its words: one of them, and what is said behind it.
+_NAMED = {
+    "beside": ("image", "left out beside the folders, without a class"),
+    "classes": ("class", "without images"),
+    "empty": ("folder", "without images left out"),
+    "hidden": ("hidden folder", "left out"),
+}
+_SUFFIXES_KEPT = 1000  # that are told apart
 
-def class_names(root: bytes) -> list[bytes]:
-    """The names of the folders in ``root``, sorted as ImageFolder sorts them (by code point)."""
+
+def is_hidden(name: str) -> bool:
+    """Whether a folder of this name is left out: hidden, or a program's own."""
+    return name.startswith(".") or name in _OF_PROGRAMS
+
+
+def is_image(name: bytes) -> bool:
+    """Whether a file of this name is an image, as ImageFolder decides."""
+    return name.lower().endswith(IMG_EXTENSIONS)
+
+
+def is_split(name: str) -> bool:
+    """Whether a name is that of a split: train, val, test and the like, in any case, with a year or number or
+    a word as ``set`` behind it."""
+    return _SPLIT.fullmatch(name) is not None
+
+
+def splits_among(names: Sequence[str], where: object, asked: str | None = None, advice: str = "") -> bool:
+    """Whether folders (or files) of these names are splits: all of them, or none.
+
+    Names with a common beginning or end, as ``seg_train`` and ``seg_test``, are looked at without it.
+
+    Args:
+        names: of what counts, so neither hidden nor without images.
+        where: what holds them, for messages.
+        asked: what ``--as`` says, one of :data:`FOLDERS_ARE` or something else; it decides.
+        advice: what to do where two readings are possible; "": what folders of images take.
+
+    Raises:
+        PackError: some look like splits and others do not.
+    """
+    if asked in FOLDERS_ARE:
+        return asked == "splits"
+    named = [name for name in names if is_split(name)]
+    if not named:
+        inner = _without_common(names)
+        return len(set(inner)) > 1 and all(map(is_split, inner))
+    if len(named) == len(names):
+        return True
+    others = [name for name in names if name not in named]
+    raise PackError(
+        f"{where} can be read in two ways: {_shown(named)} {'look' if len(named) > 1 else 'looks'} like "
+        f"{'splits' if len(named) > 1 else 'a split'}, {_shown(others)} like "
+        f"{'classes' if len(others) > 1 else 'a class'}. "
+        + (
+            advice
+            or "Say which: --as splits makes a dataset of each folder, --as classes a class of each (in "
+            "Python as_=); or give one folder, or move what does not belong there."
+        )
+    )
+
+
+def split_folders(root: bytes, asked: str | None = None) -> list[str]:
+    """The splits in a folder of annotated images; none: it is one set.
+
+    Raises:
+        PackError: some of its folders look like splits and others do not, or images lie beside the splits.
+    """
+    names, where = list(map(os.fsdecode, folders_in(root).full)), printable(root)
+    if not splits_among(names, where, asked, "Move what is no split to another place, or rename it."):
+        return []
+    with os.scandir(root) as entries:
+        beside = next((entry.name for entry in entries if is_image(entry.name) and entry.is_file()), None)
+    if beside is not None:
+        raise PackError(
+            f"{where} has the splits {_shown(names)} and images beside them, as {printable(beside)}. Move "
+            "those into one of the splits, or away."
+        )
+    return names
+
+
+class SplitsWithin:
+    """Refuses class folders that have splits within, which would be packed together.
+
+    Args:
+        where: the folder of the class folders, for messages.
+        asked: what ``--as`` says; where it says what folders are, nothing is refused.
+        split: whether that folder is a split itself.
+    """
+
+    def __init__(self, where: object, asked: str | None, split: bool = False) -> None:
+        self._where, self._asked = where, asked
+        self._take = "splits" if split else "classes"  # what --as must say to take all
+        self._seen: set[str] = set()
+
+    def check(self, folder: str, inside: str) -> None:
+        """Look at an image: its class folder, and its path inside of that.
+
+        Raises:
+            PackError: it lies in a split.
+        """
+        first, nested, _ = inside.partition("/")
+        if not nested or self._asked in FOLDERS_ARE or first in self._seen:
+            return
+        if is_split(first):
+            raise PackError(
+                f"{self._where} has a folder {folder!r} with {first!r} in it: either a class with splits, "
+                f"which would be packed together, or a folder around them. Give '{self._where}/{folder}' to "
+                f"pack its splits apart, or --as {self._take} (in Python as_='{self._take}') to take all that "
+                f"is in it for the class {folder!r}."
+            )
+        self._seen.add(first)
+
+
+def _without_common(names: Sequence[str]) -> list[str]:
+    """The names without what all begin and end with, up to a separator."""
+    if len(names) < 2:
+        return list(names)
+    begin = re.sub(r"[^ _.-]*$", "", os.path.commonprefix(list(names)))
+    rest = [name[len(begin) :] for name in names]
+    end = re.sub(r"[^ _.-]*$", "", os.path.commonprefix([name[::-1] for name in rest]))
+    return [name[: len(name) - len(end)] for name in rest]
+
+
+def _shown(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(map(repr, names[:_SHOWN])) + more
+
+
+@dataclass
+class Ignored:
+    """What lies in a source and is not packed, though it is no error: it is said.
+
+    Args:
+        hidden: folders that are hidden or programs' own, by their paths.
+        empty: folders without images.
+        classes: class folders without images, which are classes as they are to ImageFolder.
+        files: other files than images, by suffix.
+        beside: images beside class folders or splits, which have no class.
+    """
+
+    hidden: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    classes: list[str] = field(default_factory=list)
+    files: Counter[str] = field(default_factory=Counter)
+    beside: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def folders(self, found: Folders, as_classes: bool) -> None:
+        """The folders in one that do not count."""
+        for why, names in (("hidden", found.hidden), ("classes" if as_classes else "empty", found.empty)):
+            for name in names:
+                self.folder(name, why)
+
+    def folder(self, path: bytes, why: str) -> None:
+        """A folder that is ``"hidden"``, ``"empty"``, or of ``"classes"`` an empty one."""
+        self._name(why, path)
+
+    def hide(self, paths: Iterable[str]) -> None:
+        """Hidden folders."""
+        for path in sorted(paths):
+            self.folder(path.encode(), "hidden")
+
+    def image(self, path: bytes) -> None:
+        """An image that has no class."""
+        self._name("beside", path)
+
+    def file(self, name: bytes) -> None:
+        """A file that is no image by its name."""
+        suffix = printable(os.path.splitext(name)[1].lower()) or "no suffix"
+        if suffix in self.files or len(self.files) < _SUFFIXES_KEPT:
+            self.files[suffix] += 1
+        else:
+            self.files["others"] += 1
+
+    def _name(self, what: str, path: bytes) -> None:
+        self.counts[what] += 1
+        self._keep(what, [printable(path)])
+
+    def _keep(self, what: str, paths: Sequence[str]) -> None:
+        """The first in order, whichever is found first."""
+        kept: list[str] = getattr(self, what)
+        kept[:] = sorted([*kept, *paths])[:_SHOWN]
+
+    def add(self, other: Ignored) -> None:
+        """What another one has, too."""
+        for what in _NAMED:
+            self._keep(what, getattr(other, what))
+        self.counts.update(other.counts)
+        self.files.update(other.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the manifest has of it; nothing where nothing was left out."""
+        found: dict[str, Any] = {
+            what: {"count": self.counts[what], "examples": getattr(self, what)}
+            for what in _NAMED
+            if self.counts[what]
+        }
+        if self.files:
+            found["files"] = dict(sorted(self.files.items(), key=lambda one: (-one[1], one[0])))
+        return found
+
+
+def ignored_words(facts: Any) -> list[str]:
+    """What :meth:`Ignored.to_json` says, in words."""
+    lines = []
+    for what, (name, rest) in _NAMED.items():
+        if what in facts:
+            examples, count = ", ".join(facts[what]["examples"]), int(facts[what]["count"])
+            more = ", ..." if count > len(facts[what]["examples"]) else ""
+            lines.append(f"{counted(count, name)} {rest}".rstrip() + f" ({examples}{more})")
+    if "files" in facts:
+        kinds = ", ".join(f"{suffix} {count}" for suffix, count in facts["files"].items())
+        count = counted(sum(facts["files"].values()), "file")
+        lines.append(f"{count} without an image's suffix left out ({kinds})")
+    return lines
+
+
+@dataclass(frozen=True)
+class Folders:
+    """The folders in one, sorted as ImageFolder sorts them (by code point).
+
+    Args:
+        full: those that count: neither hidden nor without an image below them.
+        empty: those without.
+        hidden: hidden ones, and programs' own.
+    """
+
+    full: list[bytes]
+    empty: list[bytes]
+    hidden: list[bytes]
+
+    @property
+    def classes(self) -> list[bytes]:
+        """What they are as class folders: to ImageFolder, one without images is a class like the others."""
+        return sorted([*self.full, *self.empty], key=os.fsdecode) if self.full else []
+
+
+def folders_in(root: bytes) -> Folders:
+    """The folders in ``root``."""
+    found = Folders([], [], [])
     with os.scandir(root) as entries:
         names = [
             entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(b".fastload")
         ]
-    return sorted(names, key=os.fsdecode)
+    for name in sorted(names, key=os.fsdecode):
+        if is_hidden(os.fsdecode(name)):
+            found.hidden.append(name)
+        else:
+            (found.full if has_image_below(os.path.join(root, name)) else found.empty).append(name)
+    return found
 
 
-def has_images(root: bytes) -> bool:
-    """Whether ``root`` itself holds a file with an image's extension."""
-    with os.scandir(root) as entries:
-        return any(_is_image(entry.name) and entry.is_file() for entry in entries)
+def has_image_below(folder: bytes) -> bool:
+    """Whether there is an image below a folder; also if it cannot be looked into, which packing reports."""
+    stack: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(folder, frozenset())]
+    while stack:
+        path, parents = stack.pop()
+        try:
+            status = os.stat(path)
+            identity = (status.st_dev, status.st_ino)
+            if identity in parents:
+                continue
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if _is_folder(entry):
+                        if not is_hidden(os.fsdecode(entry.name)):
+                            stack.append((entry.path, parents | {identity}))
+                    elif is_image(entry.name):
+                        return True
+        except OSError:
+            return True
+    return False
 
 
-def _is_image(name: bytes) -> bool:
-    return name.lower().endswith(IMG_EXTENSIONS)
-
-
-def walk_images(root: bytes, below: bytes, problems: list[Problem], nested: bool = True) -> Iterator[Found]:
+def walk_images(
+    root: bytes, below: bytes, problems: list[Problem], nested: bool = True, ignored: Ignored | None = None
+) -> Iterator[Found]:
     """The image files of ``root/below`` in ImageFolder's order: by folder, then by name.
 
     Links are followed, as ImageFolder follows them, but not into a folder that contains them.
-    Folders that cannot be read go to ``problems``; a file that cannot be examined has size 0.
+    Folders that cannot be read go to ``problems``; a file that cannot be examined has size 0. Hidden folders
+    are left out.
     """
-    for folder in sorted(_walk_folders(root, below, problems, nested), key=os.fsdecode):
+    for folder in sorted(_walk_folders(root, below, problems, nested, ignored), key=os.fsdecode):
         try:
-            entries = _image_entries(os.path.join(root, folder))
+            entries = _image_entries(os.path.join(root, folder), ignored)
         except OSError as error:
             problems.append((folder, f"cannot read the folder: {error.strerror}"))
             continue
@@ -48,11 +346,15 @@ def walk_images(root: bytes, below: bytes, problems: list[Problem], nested: bool
             yield os.path.join(folder, name) if folder else name, size, mtime_ns
 
 
-def _image_entries(folder: bytes) -> list[Found]:
+def _image_entries(folder: bytes, ignored: Ignored | None) -> list[Found]:
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            if not _is_image(entry.name) or _is_folder(entry):
+            if _is_folder(entry):
+                continue
+            if not is_image(entry.name):
+                if ignored is not None:
+                    ignored.file(entry.name)
                 continue
             try:
                 status = entry.stat()
@@ -69,7 +371,9 @@ def _is_folder(entry: os.DirEntry[bytes]) -> bool:
         return False
 
 
-def _walk_folders(root: bytes, below: bytes, problems: list[Problem], nested: bool) -> Iterator[bytes]:
+def _walk_folders(
+    root: bytes, below: bytes, problems: list[Problem], nested: bool, ignored: Ignored | None
+) -> Iterator[bytes]:
     """``below`` and all folders under it; a link to a folder that contains it is left out."""
     stack: list[tuple[bytes, frozenset[tuple[int, int]]]] = [(below, frozenset())]
     while stack:
@@ -84,8 +388,11 @@ def _walk_folders(root: bytes, below: bytes, problems: list[Problem], nested: bo
         if identity in parents:
             continue
         yield folder
-        if nested:
-            stack += [(os.path.join(folder, name), parents | {identity}) for name in _folders_in(path)]
+        for name in _folders_in(path) if nested else ():
+            if not is_hidden(os.fsdecode(name)):
+                stack.append((os.path.join(folder, name), parents | {identity}))
+            elif ignored is not None:
+                ignored.folder(os.path.join(folder, name), "hidden")
 
 
 def _folders_in(path: bytes) -> list[bytes]:

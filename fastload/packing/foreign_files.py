@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fastload.errors import FormatError
 from fastload.machine.there import exists, is_dir, is_file
-from fastload.packing.source import SPLITS
+from fastload.packing.folders import is_split
 from fastload.shard.mds import INDEX, shards_of
 from fastload.shard.tar_members import BLOCK, is_tar
 
@@ -19,7 +19,6 @@ __all__ = ["braced", "by_split", "find_shards", "format_of_file"]
 _SUFFIXES = (".arrow", ".lmdb", ".mdb", ".h5", ".hdf5", ".tar", ".mds", ".parquet")
 _BRACES = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{},]*(?:,[^{},]*)+))\}")
 _MOST_BRACED = 1_000_000
-_SPLITS = frozenset(map(os.fsdecode, SPLITS))
 _LMDB_MAGIC = b"\xde\xc0\xef\xbe"
 _COMPRESSED_TARS = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _COMPRESSED = {
@@ -86,7 +85,7 @@ def find_shards(path: Path) -> list[Path]:
             f"{first}); index the files of each apart."
         )
     if not found:
-        parts = sorted(p.name for p in path.iterdir() if is_dir(p) and p.name in _SPLITS)
+        parts = sorted(p.name for p in path.iterdir() if is_dir(p) and is_split(p.name))
         if parts:
             raise FormatError(f"{path} holds several splits; index {path / parts[0]} and the others apart.")
         packed = sorted(p.name for p in path.iterdir() if p.name.lower().endswith(_COMPRESSED_TARS))
@@ -114,7 +113,7 @@ def by_split(paths: Sequence[Path]) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for path in paths:
         words = re.split(r"[^a-z]+", path.name.partition(".")[0].lower())
-        found.setdefault(next((word for word in words if word in _SPLITS), ""), []).append(path)
+        found.setdefault(next(filter(is_split, words), ""), []).append(path)
     return found if len(found.keys() - {""}) > 1 else {"": list(paths)}
 
 

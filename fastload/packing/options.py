@@ -11,12 +11,13 @@ from fastload.errors import PackError
 from fastload.machine.sizes import parse_size
 from fastload.packing.coefficients import FORMS
 from fastload.packing.entries import DEFAULT_SPACING
+from fastload.packing.folders import FOLDERS_ARE
 from fastload.sample.schema import Schema
 from fastload.shard.formats import FORMATS
 
 __all__ = ["EXIF", "LAYOUTS", "PackOptions", "parse_bytes", "parse_pixels"]
 
-LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds")  # of annotated pictures; see packing/annotations
+LAYOUTS = ("coco", "yolo", "voc", "pairs", "wds", *FOLDERS_ARE)  # but for the last, see packing/annotations
 EXIF = ("refuse", "ignore")
 MIN_SHARD = 4096
 MAX_SIDE = 65500  # libjpeg's limit of a picture's side
@@ -71,7 +72,8 @@ class PackOptions:
         schema: of a table: all of its fields, each from the column of its name; other columns are left out.
         storage_options: of the stores that URLs name: credentials, endpoint and so on.
         entries: pixels between the JPEGs' entry points, 0: one for each row of MCUs, None: make none.
-        layout: what the source is, one of :data:`LAYOUTS`; None: found by what lies in it.
+        layout: what the source is, one of :data:`LAYOUTS`; None: found by what lies in it. "classes" and
+            "splits" say what the folders of a folder of images are, where their names do not.
         annotations: files of annotations, where the source is a folder of pictures; (): found.
         masks: the folder of masks that go with a folder of pictures.
         exif: pictures that EXIF turns, in sets whose annotations may be of the turned ones: "refuse", or
@@ -145,8 +147,13 @@ class PackOptions:
 
     @property
     def says_what(self) -> str:
-        """The first of the options that only annotated pictures have; "": none is given."""
+        """The first of the options that only a folder of images has; "": none is given."""
         return next((name for name in ("layout", "annotations", "masks") if getattr(self, name)), "")
+
+    @property
+    def says_annotated(self) -> bool:
+        """Whether an option is given that only annotated pictures have."""
+        return bool(self.annotations or self.masks or self.layout not in (None, *FOLDERS_ARE))
 
     @property
     def transcodes(self) -> bool:

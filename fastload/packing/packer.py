@@ -99,7 +99,7 @@ def pack(
             pack_given(samples, Path(output) / split, samples.schema, options, observer)
             for split, samples in known
         ]
-    sources = open_sources(source, options.storage_options)
+    sources = open_sources(source, options)
     folder = Path(output).absolute()
     refuse_nesting(source, folder)
     results = []
@@ -154,7 +154,7 @@ def dry_run(
     if known:
         return [_dry_samples(samples, Path(output).absolute() / split, options) for split, samples in known]
     plans = []
-    for part in open_sources(source, options.storage_options):
+    for part in open_sources(source, options):
         target = Path(output).absolute() / part.split
         with tempfile.TemporaryDirectory(prefix="fastload-") as work:
             plan = make_plan(part, options, target.name, Path(work))

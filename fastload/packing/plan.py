@@ -7,7 +7,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fastload.errors import PackError
 from fastload.machine.sizes import counted
 from fastload.machine.there import exists
 from fastload.packing.files import publish, remove, sync_folder, temporary_of
+from fastload.packing.folders import IMG_EXTENSIONS, Ignored, ignored_words
 from fastload.packing.listing import Listing, ListingWriter, Totals
 from fastload.packing.names import encode_key, printable
 from fastload.packing.options import PackOptions
@@ -51,6 +52,7 @@ class PackPlan:
     classes: tuple[str, ...]
     shards: tuple[ShardPlan, ...]
     problems: tuple[tuple[str, str], ...] = ()  # unreadable folders: key, reason
+    ignored: Mapping[str, Any] = field(default_factory=dict)  # Ignored.to_json(): what is no image, or hidden
 
     @functools.cached_property
     def digest(self) -> str:
@@ -80,7 +82,10 @@ class PackPlan:
                 raise ValueError(f"version {body['version']}")
             shards = tuple(ShardPlan(**shard) for shard in body["shards"])
             problems = tuple((str(key), str(reason)) for key, reason in body["problems"])
-            return cls(body["identity"], Totals(**body["totals"]), tuple(body["classes"]), shards, problems)
+            ignored = body.get("ignored", {})
+            return cls(
+                body["identity"], Totals(**body["totals"]), tuple(body["classes"]), shards, problems, ignored
+            )
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError) as error:
@@ -103,8 +108,9 @@ def make_plan(
     """
     size = options.size
     listing = ListingWriter(folder, options.shard_size, size[0] * size[1] * 3 if size else None)
+    ignored = Ignored()
     with contextlib.closing(listing):
-        for path, length, mtime_ns, label in source.files():
+        for path, length, mtime_ns, label in source.files(ignored):
             listing.add(path, length, mtime_ns, label)
             if found is not None and listing.files % 2048 == 0:
                 found(listing.files)
@@ -118,7 +124,7 @@ def make_plan(
             f"--on-error skip goes on."
         )
     if not totals.files:
-        raise PackError(f"no images in {printable(source.root)}: no file has an image's extension.")
+        raise PackError(_no_images(source, ignored))
     count, suffix = len(listing.shards), FORMATS[options.format].suffix
     shards = tuple(
         ShardPlan(f"{stem}-{i:05d}-of-{count:05d}{suffix}", start, stop, length)
@@ -127,7 +133,15 @@ def make_plan(
     wrong = names_fit(source.classes, [shard.name for shard in shards])
     if wrong:
         raise PackError(wrong)
-    return PackPlan(options.identity(), totals, source.classes, shards, problems)
+    return PackPlan(options.identity(), totals, source.classes, shards, problems, ignored.to_json())
+
+
+def _no_images(source: Source, ignored: Ignored) -> str:
+    """What to say of a source without images, with what lies there instead."""
+    known = ", ".join(suffix.decode() for suffix in IMG_EXTENSIONS)
+    there = "; ".join(ignored_words(ignored.to_json()))
+    said = f"no images in {printable(source.root)}: no file has an image's extension ({known})."
+    return said + (f" There are: {there}." if there else "")
 
 
 def listed(problems: Sequence[tuple[str, str]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +88,7 @@ def publish_dataset(output: Path, plan: PackPlan) -> tuple[Manifest, Summary]:
         (size, digest),
         {**plan.identity, **facts},
         len(skipped),
+        ignored=plan.ignored,
     )
     manifest.write(output)
     return manifest, summary
@@ -119,6 +120,7 @@ def make_manifest(
     skipped: int,
     fields: Entries = (),
     left_out: int = 0,
+    ignored: Mapping[str, Any] | None = None,
 ) -> Manifest:
     """The manifest of records that ``summary`` has seen; ``index`` is the index's size and digest."""
     return Manifest(
@@ -135,6 +137,7 @@ def make_manifest(
         writer=f"fastload {__version__}",
         fields=fields,
         left_out=left_out,
+        ignored=ignored or {},
     )
 
 

@@ -94,6 +94,7 @@ class Manifest:
     writer: str = ""
     fields: Entries = ()  # version 1.1: the fields; (): an image and a label, version 1.0
     left_out: int = 0
+    ignored: Mapping[str, Any] = field(default_factory=dict)  # what lay in the source and is no image, or hidden
     index: str = ""  # the index's file, unless it is index.fli
     same_as: tuple[str, ...] = ()  # ids of sets of the same samples, pixels and order: of before recoding
 
@@ -147,7 +148,7 @@ class Manifest:
         if wrong:
             raise FormatError(wrong)
         body = {"fastload": list(self.version), "id": self.id, **asdict(self)}
-        for name in ("fields", "left_out", "index", "same_as"):
+        for name in ("fields", "left_out", "ignored", "index", "same_as"):
             if not body[name]:
                 del body[name]
         temporary = folder / f".tmp-{MANIFEST_NAME}"
@@ -227,6 +228,7 @@ class Manifest:
                 writer=str(body["writer"]),
                 fields=tuple(body.get("fields", ())),
                 left_out=_whole(body.get("left_out", 0)),
+                ignored=dict(body.get("ignored", {})),
                 index=str(body.get("index", "")),
                 same_as=tuple(str(one) for one in body.get("same_as", ())),
             )

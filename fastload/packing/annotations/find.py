@@ -15,9 +15,10 @@ from fastload.packing.annotations.panoptic import is_panoptic, panoptic_files, p
 from fastload.packing.annotations.voc import voc_places, voc_sets
 from fastload.packing.annotations.wds import wds_sources
 from fastload.packing.annotations.yolo import YAML_NAMES, has_labels, is_data_yaml, yolo_sets
+from fastload.packing.folders import folders_in, is_split
+from fastload.packing.looks import said_later
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.given import AnnotatedSource
-from fastload.packing.source import SPLITS
 from fastload.remote.location import is_url
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema, field_of
@@ -44,17 +45,25 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
         PackError: a place that is several things, or not what ``options`` say it is.
     """
     if is_url(source):
-        if options.says_what:
+        if options.says_annotated:
             raise PackError(f"{source} is in a store; annotated pictures are packed from this machine.")
+        return []
+    if options.layout == "classes":
         return []
     if options.layout == "wds":
         return [*wds_sources(os.fspath(source), options)]
     place = Path(source).absolute()
-    if options.says_what and not exists(place):
+    if options.says_annotated and not exists(place):
         raise PackError(f"{place} does not exist.")
     if exists(place / MANIFEST_NAME):
         return []
-    finds = [find for find in _finds(place, options) if options.layout in (None, find.layout)]
+    finds = _finds(place, options)
+    if options.layout == "splits" and finds:
+        raise PackError(
+            f"{place} is a set of the layout {finds[0].layout!r} ({finds[0].what}), which says its splits "
+            "itself. Leave --as splits out; --as classes packs the pictures alone."
+        )
+    finds = [find for find in finds if options.layout in (None, find.layout)]
     if len(finds) > 1:
         listed = "\n".join(f"  {find.layout}: {find.what}" for find in finds)
         raise PackError(
@@ -71,7 +80,7 @@ def annotated_sources(source: str | os.PathLike[str], options: PackOptions) -> S
             samples.schema = schema_asked(samples.schema, options)
         return found
     found = _splits(place, options)
-    if options.says_what and not found:
+    if options.says_annotated and not found:
         raise PackError(f"{place} is no set of this kind. {_expected(options.layout)}")
     return found
 
@@ -174,11 +183,23 @@ def _splits(place: Path, options: PackOptions) -> Sources:
     """A parent of train/ and val/ each of which is a set of its own, without splits."""
     if not is_dir(place):
         return []
-    names = sorted(os.fsdecode(name) for name in SPLITS if is_dir(place / os.fsdecode(name)))
+    try:
+        names = list(map(os.fsdecode, folders_in(os.fsencode(place)).full))
+    except OSError as error:
+        said_later(place, error)
+        return []
+    if options.layout != "splits":
+        names = [name for name in names if is_split(name)]
     opened = {name: annotated_sources(place / name, replace(options, layout=None)) for name in names}
     found: Sources = []
     for name, sources in opened.items():
         found += [(f"{name}-{split}" if split else name, samples) for split, samples in sources]
+    without = [name for name, sources in opened.items() if not sources]
+    if found and without:
+        raise PackError(
+            f"{place} has annotated pictures in {found[0][0]!r} and none in {without[0]!r}, which would be "
+            "left out. Pack them one by one, or --as classes (in Python as_='classes') for the pictures alone."
+        )
     return found
 
 

@@ -11,19 +11,28 @@ from fastload.errors import PackError
 from fastload.machine.regular import open_regular
 from fastload.machine.there import is_dir
 from fastload.packing.annotations.listed import FileSamples, Paths, pictures_below, stem_of
+from fastload.packing.folders import split_folders
 from fastload.packing.looks import said_later
 from fastload.packing.names import printable
 from fastload.packing.samples.given import Sample
-from fastload.packing.source import SPLITS
 from fastload.sample.fields import Image, Kind, Mask
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["Pairing", "pairing_of", "pairings_below", "pairs_source"]
+__all__ = [
+    "CITIES",
+    "FINE",
+    "MASKS",
+    "PICTURES",
+    "Pairing",
+    "pairing_of",
+    "pairings_below",
+    "pairs_source",
+]
 
 #: Names of folders that are looked for. ADE20K's are images and annotations.
-_PICTURES = ("images", "image", "imgs", "img")
-_MASKS = ("masks", "mask", "annotations", "labels", "segmentation", "segmentations")
-_CITIES, _FINE = "leftImg8bit", ("gtFine", "gtCoarse")  # Cityscapes'
+PICTURES = ("images", "image", "imgs", "img")
+MASKS = ("masks", "mask", "annotations", "labels", "segmentation", "segmentations")
+CITIES, FINE = "leftImg8bit", ("gtFine", "gtCoarse")  # Cityscapes'
 #: What Cityscapes writes behind a name, and the fields that become of it.
 _ENDINGS = {"mask": "labelIds", "train_ids": "labelTrainIds", "instances": "instanceIds"}
 _LOOKED_AT = 16  # masks whose bits are looked at
@@ -60,17 +69,17 @@ def pairing_of(pictures: Path, masks: Path) -> Pairing:
             raise PackError(f"{folder} is no folder; images and masks must lie in a folder each.")
     root = os.path.commonpath([os.fsencode(pictures.absolute()), os.fsencode(masks.absolute())])
     one, two = (os.path.relpath(os.fsencode(folder.absolute()), root) for folder in (pictures, masks))
-    cities = os.fsencode(masks.name) if pictures.name == _CITIES and masks.name in _FINE else b""
+    cities = os.fsencode(masks.name) if pictures.name == CITIES and masks.name in FINE else b""
     return Pairing(root, b"" if one == b"." else one, b"" if two == b"." else two, cities)
 
 
 def pairings_below(place: Path) -> list[tuple[str, Pairing]]:
     """What is known by the names of two folders in ``place``; more than one: it must be said which."""
-    pictures = [name for name in _PICTURES if is_dir(place / name)]
-    masks = [name for name in _MASKS if pictures and is_dir(place / name) and _has_pictures(place / name)]
+    pictures = [name for name in PICTURES if is_dir(place / name)]
+    masks = [name for name in MASKS if pictures and is_dir(place / name) and _has_pictures(place / name)]
     pairs = [(one, two) for one in pictures for two in masks]
-    if is_dir(place / _CITIES):
-        pairs += [(_CITIES, name) for name in _FINE if is_dir(place / name)]
+    if is_dir(place / CITIES):
+        pairs += [(CITIES, name) for name in FINE if is_dir(place / name)]
     return [(f"{one} and {two}", pairing_of(place / one, place / two)) for one, two in pairs]
 
 
@@ -80,19 +89,12 @@ def pairs_source(pairing: Pairing, limit: int | None = None) -> list[tuple[str, 
     Raises:
         PackError: no pictures, or folders that cannot be read.
     """
-    names = [
-        {os.fsdecode(entry.name) for entry in os.scandir(os.path.join(pairing.root, folder))}
-        for folder in (pairing.pictures, pairing.masks)
-    ]
-    splits = sorted(names[0])
-    if splits and SPLITS.issuperset(map(os.fsencode, splits)):
-        missing = sorted(names[0] - names[1])
-        if missing:
-            where = printable(os.path.join(pairing.root, pairing.masks))
-            raise PackError(f"{where} has no folder {missing[0]!r}, as the pictures have.")
-        parts = {name: pairing.below(name) for name in splits}
-    else:
-        parts = {"": pairing}
+    splits = split_folders(os.path.join(pairing.root, pairing.pictures))
+    masks = os.path.join(pairing.root, pairing.masks)
+    missing = next((name for name in splits if not is_dir(Path(os.fsdecode(masks)) / name)), None)
+    if missing is not None:
+        raise PackError(f"{printable(masks)} has no folder {missing!r}, as the pictures have.")
+    parts = {name: pairing.below(name) for name in splits} if splits else {"": pairing}
     listed = {name: _matched(part) for name, part in parts.items()}
     kinds = _kinds(pairing.root, [paths for _, paths in listed.values()])
     return [
@@ -162,7 +164,7 @@ def _matched(pairing: Pairing) -> tuple[Paths, dict[str, Paths]]:
                 _add(masks[name], _inside(pairing.masks, stem.removesuffix(ending)), path)
     masks = {name: found for name, found in masks.items() if found}
     pictures: dict[bytes, bytes] = {}
-    ending = b"_" + _CITIES.encode() if pairing.cities else b""
+    ending = b"_" + CITIES.encode() if pairing.cities else b""
     for path in pictures_below(pairing.root, pairing.pictures):
         stem = stem_of(path)
         if stem.endswith(ending):

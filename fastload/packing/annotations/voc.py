@@ -22,14 +22,14 @@ from fastload.packing.samples.pictures import read_picture
 from fastload.sample.fields import Array, Boxes, Image, Json, Labels, Mask
 from fastload.sample.schema import Field, Schema
 
-__all__ = ["MASKS", "VOC_CLASSES", "voc_places", "voc_sets"]
+__all__ = ["MASKS", "VOC_CLASSES", "XML", "YEAR", "voc_places", "voc_sets"]
 
 VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow", "diningtable",
     "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor",
 )  # fmt: skip
-_YEAR = re.compile(r"VOC20[0-9][0-9]")
-_XML, _PICTURES = "Annotations", ("JPEGImages", "images", "Images")
+YEAR = re.compile(r"VOC20[0-9][0-9]")
+XML, _PICTURES = "Annotations", ("JPEGImages", "images", "Images")
 #: Folders of masks by field.
 MASKS = {"mask": "SegmentationClass", "instances": "SegmentationObject"}
 _LISTS = ("train", "val", "test")
@@ -47,10 +47,10 @@ class _Split:
 def voc_places(place: Path) -> list[Path]:
     """The folders with ``Annotations`` that a place may mean: itself, or those in it, as VOC2007 and
     VOC2012."""
-    if _has_xml(place / _XML):
+    if _has_xml(place / XML):
         return [place]
-    below = [place / name for name in names_in(place) if _YEAR.fullmatch(name)]
-    return [folder for folder in below if _has_xml(folder / _XML)]
+    below = [place / name for name in names_in(place) if YEAR.fullmatch(name)]
+    return [folder for folder in below if _has_xml(folder / XML)]
 
 
 def _has_xml(folder: Path) -> bool:
@@ -70,7 +70,7 @@ def voc_sets(
         PackError: no pictures, or lists that cannot be read.
     """
     root = os.fsencode(place)
-    folder = _XML.encode() if is_dir(place / _XML) else b""
+    folder = XML.encode() if is_dir(place / XML) else b""
     pictures = _pictures(place)
     names = _lists(place, folder, lists)
     found = {split: _split(place, pictures, some) for split, some in names.items()}

@@ -13,12 +13,13 @@ from typing import Any
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.there import exists, is_dir
+from fastload.packing.folders import is_hidden, splits_among
 from fastload.packing.foreign_files import braced, by_split
+from fastload.packing.looks import names_in
 from fastload.packing.options import PackOptions
 from fastload.packing.samples.encode import Encoder, Failed, Lessened
 from fastload.packing.samples.given import Sample, at_least
 from fastload.packing.samples.guess import picture_kind
-from fastload.packing.source import SPLITS
 from fastload.sample.fields import Image
 from fastload.sample.kind_words import kind_of
 from fastload.sample.schema import Field, Schema
@@ -79,11 +80,11 @@ def _tars_below(place: Path) -> dict[str, list[Path]]:
                 "'NAME-{000..099}.tar'."
             )
         return found
-    names = sorted(map(os.fsdecode, SPLITS))
-    splits = {name: below for name in names if (below := _tars_of(place / name))}
-    if not splits:
-        raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files.")
-    return splits
+    found = {name: tars for name in names_in(place) if not is_hidden(name) and (tars := _tars_of(place / name))}
+    if not found or not splits_among(list(found), place, advice="Give the folder of one set."):
+        advice = f" itself; give {place / next(iter(found))}" if found else ""
+        raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files{advice}.")
+    return found
 
 
 def _tars_of(place: Path) -> list[Path]:

@@ -14,13 +14,12 @@ from fastload.errors import PackError
 from fastload.machine.there import exists, is_dir, is_file
 from fastload.packing.annotations.data_yaml import DataYaml, read_data_yaml
 from fastload.packing.annotations.listed import FileSamples, Paths, facts_of, pictures_below, read_text
-from fastload.packing.folders import IMG_EXTENSIONS
+from fastload.packing.folders import IMG_EXTENSIONS, split_folders
 from fastload.packing.looks import said_later, unreadable, walk
 from fastload.packing.names import printable
 from fastload.packing.samples.encode import Lessened
 from fastload.packing.samples.given import Sample
 from fastload.packing.samples.pictures import read_picture
-from fastload.packing.source import SPLITS
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Boxes, Image, Keypoints, Labels, Polygons
 from fastload.sample.schema import Field, Schema
@@ -278,10 +277,8 @@ def _said_sets(said: DataYaml) -> dict[str, _Set]:
 
 def _found_sets(place: Path) -> dict[str, _Set]:
     images = place / "images"
-    names = sorted(entry.name for entry in os.scandir(images))
-    if names and SPLITS.issuperset(map(os.fsencode, names)):
-        return {name: _set(os.fsencode(place), (images / name,)) for name in names}
-    return {"": _set(os.fsencode(place), (images,))}
+    names = split_folders(os.fsencode(images)) or [""]
+    return {name: _set(os.fsencode(place), (images / name,)) for name in names}
 
 
 def _set(root: bytes, places: Sequence[Path]) -> _Set:

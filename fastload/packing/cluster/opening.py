@@ -75,7 +75,7 @@ def sources_of(
 ) -> list[Source]:
     """The sources at a path or URL; a URL whose plan is known is not listed again."""
     planned = planned_source(source, known.classes, options.storage_options) if known is not None else None
-    return [planned] if planned is not None else open_sources(source, options.storage_options)
+    return [planned] if planned is not None else open_sources(source, options)
 
 
 @contextmanager

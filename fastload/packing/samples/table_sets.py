@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastload.errors import PackError
 from fastload.machine.there import exists, is_dir
-from fastload.packing.folders import IMG_EXTENSIONS
+from fastload.packing.folders import IMG_EXTENSIONS, splits_among
 from fastload.packing.looks import walk
 from fastload.packing.samples.table_file import TableFile
-from fastload.packing.source import SPLITS
 from fastload.remote.location import Location, is_url
 from fastload.shard.manifest import MANIFEST_NAME
 
@@ -29,6 +28,7 @@ _IMAGES = tuple(extension.decode() for extension in IMG_EXTENSIONS)
 # train-00000-of-00004.parquet, as datasets writes them, perhaps with a hash; 0000.parquet of the Hub's own
 _NUMBERED = re.compile(r"(?:(.+?)[-_])?(\d{5}-of-\d{5}(?:-[0-9a-f]{16})?|\d+)")
 _UNNAMED = ("", "data", "dataset")  # before a number: the folder's name says which split it is
+_ONE_SET = "Give the tables of one set: a folder of them alone, or a URL with * in its last part."
 _NO_FOLDER = b"/dev/null"  # no relative path leads from there to a file
 
 
@@ -121,9 +121,8 @@ def split_sets(where: str, files: Mapping[str, TableFile], root: bytes) -> list[
     groups: dict[str, list[str]] = {}
     for name in sorted(files):
         groups.setdefault(_split_of(name), []).append(name)
-    known = {split.decode() for split in SPLITS}
     numbered = all("-of-" in name for name in files)
-    if len(groups) > 1 and not numbered and not known.issuperset(groups):
+    if len(groups) > 1 and not numbered and not splits_among(list(groups), where, advice=_ONE_SET):
         groups = {"": sorted(files)}  # parts of one table, each with a name of its own
     for names in groups.values():
         folders = sorted({name.rpartition("/")[0] for name in names})
