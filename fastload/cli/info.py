@@ -8,7 +8,7 @@ from typing import Any
 from fastload.cli.arguments import add_storage_options, options_for, place
 from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.field_rows import field_rows
-from fastload.cli.output import human_bytes, print_json, print_table, sides_row
+from fastload.cli.output import classes_row, human_bytes, ignored_rows, print_json, print_table, sides_row
 from fastload.cli.progress import LookProgress
 from fastload.packing.coefficients import said_of
 from fastload.packing.entry_facts import entry_facts
@@ -63,23 +63,24 @@ def run(arguments: argparse.Namespace) -> int:
                 "sides": summary.sides(),
                 "entries": entry_json(entries),
                 "skipped": manifest.skipped,
+                "ignored": dict(manifest.ignored),
                 "options": dict(manifest.options),
                 "writer": manifest.writer,
             }
         )
         return 0
     sizes = [shard.size for shard in manifest.shards]
-    shown = ", ".join(manifest.classes[:5]) + (", ..." if len(manifest.classes) > 5 else "")
     rows = [
         ("id", dataset.id),
         ("records", f"{manifest.num_records}, {human_bytes(manifest.data_bytes)}"),
-        ("classes", f"{len(manifest.classes)}: {shown}" if manifest.classes else "none"),
+        classes_row(dataset.schema, summary.unlabelled),
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in codecs.items())),
         ("sizes", ("" if runs.whole else "about ") + sides_row(summary.sides())),
         *said_of(manifest.options),
         *entry_rows(entries),
         *field_rows(fields, not runs.whole),
+        *ignored_rows(manifest.ignored),
         ("skipped", str(manifest.skipped)),
         ("writer", manifest.writer),
     ]

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fastload.machine.sizes import counted, human_bytes
+from fastload.packing.folders import ignored_words
 from fastload.shard.manifest import Manifest
 
+if TYPE_CHECKING:
+    from fastload.sample.schema import Schema
+
 __all__ = [
+    "classes_row",
     "contents_json",
     "contents_rows",
     "counted",
     "human_bytes",
+    "ignored_rows",
     "print_json",
     "print_lines",
     "print_table",
     "sides_row",
 ]
+
+
+_SHOWN = 5  # names of classes
 
 
 def print_json(body: Any) -> None:
@@ -50,11 +59,42 @@ def print_lines(lines: Iterable[str]) -> None:
     sys.stdout.write("".join(line.encode("utf-8", "backslashreplace").decode() + "\n" for line in lines))
 
 
-def contents_rows(manifest: Manifest, container: str) -> list[tuple[str, str]]:
-    """Table rows: what a dataset holds; ``container``: what one of its files is called."""
+def classes_row(schema: Schema, unlabelled: int = 0) -> tuple[str, str]:
+    """A table row: how many classes there are, and what the first are called; where samples have none, those
+    of their objects.
+
+    Args:
+        unlabelled: samples without a label.
+    """
+    label, of = schema.label_field, ""
+    if label is None:
+        label = next((field for field in schema if field.kind.name == "labels"), None)
+        of = "" if label is None else f" (of objects: {label.name})"
+    names: Sequence[str] = () if label is None else label.kind.classes  # type: ignore[attr-defined]
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    said = f"{len(names)}{of}: {shown}" if names else "none"
+    if unlabelled and names:
+        said += f"; {counted(unlabelled, 'sample')} without (label -1)"
+    return "classes", said
+
+
+def ignored_rows(ignored: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Table rows: what lay in the source and was not packed, though it was no error."""
+    return [("source" if number == 0 else "", line) for number, line in enumerate(ignored_words(ignored))]
+
+
+def contents_rows(manifest: Manifest, container: str, unlabelled: int = 0) -> list[tuple[str, str]]:
+    """Table rows: what a dataset holds.
+
+    Args:
+        container: what one of its files is called.
+        unlabelled: samples without a label.
+    """
     files = counted(len(manifest.shards), f"{manifest.format} {container}")
+    classes = f" in {counted(len(manifest.classes), 'class')}" if manifest.classes else ""
     return [
-        ("records", f"{manifest.num_records} in {counted(len(manifest.classes), 'class')}"),
+        ("records", f"{manifest.num_records}{classes}"),
+        classes_row(manifest.schema, unlabelled),
         ("bytes", f"{human_bytes(manifest.data_bytes)} in {files}"),
         ("codecs", ", ".join(f"{name} {count}" for name, count in manifest.codecs.items())),
     ]

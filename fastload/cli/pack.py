@@ -9,11 +9,14 @@ from fastload.cli.arguments import add_storage_options, field_argument, options_
 from fastload.cli.entry_rows import ENTRIES_HELP, entry_json, entry_rows, spacing_argument
 from fastload.cli.on_ray import words_to_stderr
 from fastload.cli.output import (
+    classes_row,
     contents_json,
     contents_rows,
     counted,
     human_bytes,
+    ignored_rows,
     print_json,
+    print_lines,
     print_table,
     sides_row,
 )
@@ -133,6 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"datasets": [_facts(result) for result in results]})
         return 0
+    if len(results) > 1:
+        splits = ", ".join(result.output.name for result in results)
+        print_lines([f"{arguments.output}: {len(results)} splits ({splits}), a dataset each"])
     for result in results:
         print_table(_title(result), _rows(result))
     return 0
@@ -152,7 +158,8 @@ def _title(result: PackResult) -> str:
 
 def _rows(result: PackResult) -> list[tuple[str, str]]:
     manifest = result.manifest
-    rows = contents_rows(manifest, "shard")
+    unlabelled = 0 if result.summary is None else result.summary.unlabelled
+    rows = contents_rows(manifest, "shard", unlabelled) + ignored_rows(manifest.ignored)
     if manifest.fields:
         rows.append(("schema", str(manifest.schema)))
     if result.summary is not None:
@@ -191,6 +198,7 @@ def _facts(result: PackResult) -> dict[str, Any]:
         FACTS: manifest.options.get(FACTS),
         "entries": entry_json(result.entries),
         "skipped": manifest.skipped,
+        "ignored": dict(manifest.ignored),
         "left_out": manifest.left_out,
         "skip_reasons": dict(result.skip_reasons()),
         "was_complete": result.was_complete,
@@ -208,6 +216,8 @@ def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
             "classes": found.classes,
             "shards": found.shards,
             "schema": str(found.schema),
+            "columns": list(found.notes),
+            "ignored": dict(found.ignored),
             "needed_bytes": found.needed_bytes,
             "free_bytes": found.free_bytes,
         }
@@ -216,12 +226,15 @@ def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
     if as_json:
         print_json({"dry_run": facts})
         return 0
-    for fact in facts:
+    for fact, plan in zip(facts, plans, strict=True):
         rows = [
-            ("records", f"{fact['records']} in {counted(fact['classes'], 'class')}"),
+            ("records", str(fact["records"]) + (f" in {counted(plan.classes, 'class')}" * bool(plan.classes))),
+            classes_row(plan.schema),
+            *ignored_rows(plan.ignored),
             ("bytes", human_bytes(fact["bytes"])),
             ("shards", str(fact["shards"])),
             ("schema", fact["schema"]),
+            *(("", note) for note in plan.notes),
             (
                 "disk",
                 f"about {human_bytes(fact['needed_bytes'])} needed, {human_bytes(fact['free_bytes'])} free",

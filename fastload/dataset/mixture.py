@@ -192,15 +192,15 @@ Packed: TypeAlias = PackedFiles | MixedFiles | Selection
 
 def _joined_classes(parts: Sequence[PackedFiles]) -> tuple[list[str], list[list[int]]]:
     """All class names, and for each part the label that stands for each of its own ([]: the same)."""
-    first = parts[0].classes
-    if all(part.classes == first for part in parts):
-        return first, [[] for _ in parts]
-    for part in parts:
-        if not part.classes and (part.labels >= 0).any():
+    found = [list(part.manifest.classes) for part in parts]
+    if all(names == found[0] for names in found):
+        return parts[0].classes, [[] for _ in parts]  # the classes of objects are the same in all
+    for part, own in zip(parts, found, strict=True):
+        if not own and (part.labels >= 0).any():
             raise ValueError(
                 f"{part.where} has labels but no class names, others have names: their labels cannot be "
                 "joined. Pack it with classes."
             )
-    names = list(dict.fromkeys(name for part in parts for name in part.classes))
+    names = list(dict.fromkeys(name for own in found for name in own))
     numbers = {name: number for number, name in enumerate(names)}
-    return names, [[numbers[name] for name in part.classes] for part in parts]
+    return names, [[numbers[name] for name in own] for own in found]

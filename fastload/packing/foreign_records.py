@@ -32,7 +32,7 @@ class LabelTable:
     """Labels by key, from a CSV or JSONL file."""
 
     def __init__(self, path: Path) -> None:
-        labels = Labels(label for _, label in read_table(path))
+        labels = Labels((label for _, label in read_table(path)), path)
         self.path, self.classes = path, labels.classes
         self._numbers = {key: labels.number(label) for key, label in read_table(path)}
 

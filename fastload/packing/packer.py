@@ -6,8 +6,10 @@ import functools
 import os
 import tempfile
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from fastload.errors import FastloadError, PackError
 from fastload.machine.sizes import counted
@@ -69,6 +71,8 @@ class DryRun:
     needed_bytes: int
     free_bytes: int
     schema: Schema
+    ignored: Mapping[str, Any] = field(default_factory=dict)  # what lies in the source and is not packed
+    notes: tuple[str, ...] = ()  # what became of a table's columns
 
 
 def pack(
@@ -161,7 +165,7 @@ def dry_run(
             needed = planned_bytes(plan, Path(work))
         totals, classes = plan.totals, len(plan.classes)
         counts = (totals.files, totals.bytes, classes, len(plan.shards), needed, _free(target))
-        plans.append(DryRun(target, *counts, Schema.plain(plan.classes)))
+        plans.append(DryRun(target, *counts, Schema.plain(plan.classes), plan.ignored))
     return plans
 
 

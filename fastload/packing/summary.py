@@ -15,10 +15,11 @@ _SIDES = 1 << 16
 
 
 class Summary:
-    """Counts of codecs and a histogram of picture sides, fed with index entries."""
+    """Counts of codecs and of records without a label, and a histogram of picture sides, fed with index
+    entries."""
 
     def __init__(self) -> None:
-        self.records = self.bytes = 0
+        self.records = self.bytes = self.unlabelled = 0
         self._codecs = np.zeros(256, np.int64)
         self._sides = {"width": np.zeros(_SIDES, np.int64), "height": np.zeros(_SIDES, np.int64)}
 
@@ -26,6 +27,7 @@ class Summary:
         """More entries, (n,) ``RECORD``."""
         self.records += len(records)
         self.bytes += int(records["length"].sum(dtype=np.uint64))
+        self.unlabelled += int(np.count_nonzero(records["label"] < 0))
         self._codecs += np.bincount(records["codec"], minlength=256)
         for name, histogram in self._sides.items():
             histogram += np.bincount(records[name], minlength=_SIDES)

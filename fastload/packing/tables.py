@@ -5,58 +5,105 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
 from fastload.errors import PackError
+from fastload.packing.folders import IMG_EXTENSIONS
 from fastload.shard.manifest import MAX_NUMBERED
 
-__all__ = ["LABEL_NAMES", "PATH_NAMES", "Labels", "read_table", "table_path"]
+__all__ = [
+    "LABEL_NAMES",
+    "NUMBER",
+    "PATH_NAMES",
+    "WHOLE",
+    "Labels",
+    "has_header",
+    "has_number_labels",
+    "read_table",
+    "table_path",
+]
 
 PATH_NAMES = ("path", "file", "filename", "file_name", "image")
 LABEL_NAMES = ("label", "class", "target")
 MAX_LABEL = 10_000_000
+#: Texts that are whole numbers, and those that are any number: none begins with a zero that says nothing.
+WHOLE = re.compile(r"0|[-+]?[1-9]\d*", re.ASCII)
+NUMBER = re.compile(
+    r"[-+]?((0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf)", re.IGNORECASE | re.ASCII
+)
+_IMAGES = tuple(extension.decode() for extension in IMG_EXTENSIONS)
 
-Row = tuple[str, str | int | None]
+Row = tuple[str, str | int | float | None]
 
 
-def read_table(path: Path) -> Iterator[Row]:
-    """Path and label (a name, an integer or None) of each line.
+def read_table(path: Path, is_file: Callable[[str], bool] | None = None) -> Iterator[Row]:
+    """Path and label of each line: a name, a number, a truth (JSONL) or None.
+
+    Args:
+        is_file: whether a path is a file's; None: paths are keys of something else.
 
     Raises:
-        PackError: not CSV or JSONL, naming the line.
+        PackError: not CSV or JSONL, naming the line; a first line that looks like a header of other names.
     """
-    reader = {".csv": _read_csv, ".jsonl": _read_jsonl}.get(path.suffix.lower())
-    if reader is None:
+    suffix = path.suffix.lower()
+    if suffix not in (".csv", ".jsonl"):
         raise PackError(f"{path} is neither a folder nor a .csv or .jsonl file of paths and labels.")
-    return reader(path)
+    return _read_jsonl(path) if suffix == ".jsonl" else _read_csv(path, is_file)
 
 
-def _read_csv(path: Path) -> Iterator[Row]:
+def _read_csv(path: Path, is_file: Callable[[str], bool] | None) -> Iterator[Row]:
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         rows = _rows(path, file)
         first = next(rows, None)
         if first is None:
             raise PackError(f"{path} is empty; expected lines of path,label.")
-        names = [name.strip().lower() for name in first]
-        columns = [
-            next((names.index(n) for n in known if n in names), None) for known in (PATH_NAMES, LABEL_NAMES)
-        ]
-        where, what = columns
+        where, what = _columns(first, is_file)
         if where is None:
             if len(first) > 2:
                 raise PackError(
                     f"{path}: the first line has {len(first)} columns and none is called path. "
                     f"Write a header with path and label, or exactly two columns."
                 )
-            where, what, rows = 0, 1 if len(first) == 2 else None, chain([first], rows)  # type: ignore[assignment]
+            second = next(rows, None)
+            if is_file is not None and second and _is_header(first[0], second[0], is_file):
+                fields = zip(first, ("image", "label"), strict=False)
+                said = " ".join(f"--field {name}={kind}" for name, kind in fields)
+                raise PackError(
+                    f"{path}: the first line, {','.join(first)!r:.200}, looks like a header, because there is no "
+                    f"such file. Call its columns path and label, or say what they are: {said}."
+                )
+            where, what = 0, 1 if len(first) == 2 else None
+            rows = chain([first], [] if second is None else [second], rows)
         for number, row in enumerate(rows, 1):
             if not row:
                 continue
             if len(row) <= max(where, what or 0):
                 raise PackError(f"{path}: record {number} has {len(row)} columns: {row!r}.")
             yield row[where], None if what is None else row[what].strip()
+
+
+def _columns(first: list[str], is_file: Callable[[str], bool] | None) -> tuple[int | None, int | None]:
+    """Where a header has paths and labels; None: it does not say, and perhaps is none."""
+    names = [name.strip().lower() for name in first]
+    where, what = (
+        next((names.index(name) for name in known if name in names), None)
+        for known in (PATH_NAMES, LABEL_NAMES)
+    )
+    if where is None and what is not None and len(names) == 2 and not (is_file and is_file(first[1 - what])):
+        where = 1 - what  # image_id,label
+    return where, what if where is not None else None
+
+
+def _is_header(first: str, second: str, is_file: Callable[[str], bool]) -> bool:
+    """Whether the first of two paths is rather the name of a column."""
+
+    def named(text: str) -> bool:
+        return text.lower().endswith(_IMAGES)
+
+    return not is_file(first) and (is_file(second) or (named(second) and not named(first)))
 
 
 def _rows(path: Path, file: Iterable[str]) -> Iterator[list[str]]:
@@ -75,8 +122,8 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
             try:
                 body = json.loads(line)
                 label = body.get("label")
-                if not isinstance(body["path"], str) or not isinstance(label, str | int | None):
-                    raise TypeError("path must be a string, label a string or an integer")
+                if not isinstance(body["path"], str) or not isinstance(label, str | int | float | None):
+                    raise TypeError("path must be a string, label a string or a number")
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise PackError(
                     f'{path}, line {number}: {error!r}; expected {{"path": "a.jpg", "label": "cat"}}.'
@@ -84,21 +131,63 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
             yield body["path"], label
 
 
+def has_header(path: Path) -> bool:
+    """Whether a table of paths and labels says which column is what; JSONL always does."""
+    if path.suffix.lower() != ".csv":
+        return True
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        return _columns(next(csv.reader(file), []), None)[0] is not None
+
+
+def has_number_labels(path: Path) -> bool:
+    """Whether the labels of a table of paths and labels are no classes: numbers with fractions, or truths.
+
+    What is wrong with the table is said where it is read.
+    """
+    found = False
+    try:
+        for _, label in read_table(path):
+            if isinstance(label, str):
+                if not label or WHOLE.fullmatch(label):
+                    continue
+                if not NUMBER.fullmatch(label):
+                    return False
+                found = True
+            elif isinstance(label, (bool, float)):
+                found = True
+    except PackError:
+        return False
+    return found
+
+
 class Labels:
     """Class names and label numbers of a table: names sorted, or the integers as they are.
 
-    Integers are their own class names up to a million of them, above that there are no class names.
+    Integers are their own class names up to a million of them, above that there are no class names. A text is
+    an integer if it is written as one: ``007`` is a name.
 
     Args:
         values: every label of the table; all integers (also as text), or names.
+        path: the table, for messages.
 
     Raises:
-        PackError: an integer label outside [-1, 10^7].
+        PackError: an integer label outside [-1, 10^7]; a number that is none; a first label that looks like
+            a column's name.
     """
 
-    def __init__(self, values: Iterator[str | int | None]) -> None:
-        distinct = set(values) - {None, ""}
-        self._numeric = all(isinstance(v, int) or v.removeprefix("-").isdecimal() for v in distinct)  # type: ignore[union-attr]
+    def __init__(self, values: Iterator[str | int | float | None], path: Path | None = None) -> None:
+        first = next(values, None)
+        others = set(values) - {None, ""}
+        distinct = others | ({first} - {None, ""})
+        wrong = next((v for v in distinct if isinstance(v, (bool, float))), None)
+        if wrong is not None:
+            raise PackError(f"a label must be a name or a whole number. Found: {wrong}.")
+        self._numeric = all(map(_is_whole, distinct))
+        if others and not self._numeric and path is not None and all(map(_is_whole, others)):
+            raise PackError(
+                f"{path}: the first line has the label {first!r:.80} and all others have numbers, so it looks "
+                "like a header. Call its columns path and label."
+            )
         if self._numeric:
             numbers = sorted(int(v) for v in distinct)  # type: ignore[arg-type]
             if numbers and not (numbers[0] >= -1 and numbers[-1] <= MAX_LABEL):
@@ -111,11 +200,15 @@ class Labels:
             self.classes = tuple(sorted(str(v) for v in distinct))
         self._index = {name: i for i, name in enumerate(self.classes)}
 
-    def number(self, value: str | int | None) -> int:
+    def number(self, value: str | int | float | None) -> int:
         """The label of one value; -1 for none."""
         if value is None or value == "":
             return -1
         return int(value) if self._numeric else self._index[str(value)]
+
+
+def _is_whole(value: str | int | float | None) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and WHOLE.fullmatch(value) is not None)
 
 
 def table_path(folder: bytes, text: str) -> bytes:

@@ -239,13 +239,18 @@ class PackedFiles:
 
     @property
     def classes(self) -> list[str]:
-        """Class names; a label is an index into this list."""
-        return list(self.manifest.classes)
+        """Class names; a label is an index into this list. Where samples have no label but objects have, as in
+        COCO's sets, the names of the objects' classes."""
+        names = self.manifest.classes
+        if not names and not self.is_plain and self.schema.label_field is None:
+            of_objects = (field.kind for field in self.schema if field.kind.name == "labels")
+            names = next((kind.classes for kind in of_objects), ())  # type: ignore[attr-defined]
+        return list(names)
 
     @cached_property
     def class_to_idx(self) -> dict[str, int]:
         """Label by class name."""
-        return {name: label for label, name in enumerate(self.manifest.classes)}
+        return {name: label for label, name in enumerate(self.classes)}
 
     @property
     def records(self) -> npt.NDArray[np.void]:

@@ -40,11 +40,12 @@ def look_at(
         timeline = timeline_part(alone.moments, "A second loader of the same arguments, without a step:")
     dataset: Any = loader.dataset
     mixing, costs = measure_mixing(loader), measure_costs(dataset)
+    has_classes = bool(dataset.classes) and dataset.schema.label_field is not None
     return own_verdict(stats, alone), [
         timeline,
         waterfall_part(clocks, whose),
         costs_part(costs),
-        None if mixing is None else mixing_part(mixing, bool(dataset.classes)),
+        None if mixing is None else mixing_part(mixing, has_classes),
         read_part(clocks),
     ]
 

@@ -22,7 +22,7 @@ from fastload.packing.samples.guess import picture_kind
 from fastload.packing.samples.object_checks import without_bad
 from fastload.packing.samples.pictures import path_of
 from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
-from fastload.packing.tables import LABEL_NAMES, PATH_NAMES
+from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
 from fastload.sample.fields import Image, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
 
@@ -33,7 +33,8 @@ _LOOKED_AT = 16  # values of a large column
 
 
 def has_fields(path: Path) -> bool:
-    """Whether a table has more than paths and labels; those alone are what ``source.py`` packs."""
+    """Whether a table has more than paths and labels that are classes; those alone are what ``source.py``
+    packs."""
     suffix = table_suffix(path)
     if suffix in (".parquet", ".arrow") or (suffix and exists(schema_file(path))):
         return True
@@ -42,11 +43,15 @@ def has_fields(path: Path) -> bool:
             if suffix == ".csv":
                 names = {name.strip().lower() for name in next(csv.reader(file), [])}
                 known = names & {*PATH_NAMES, *LABEL_NAMES}
-                return len(names) > len(known) and (bool(known & {*PATH_NAMES}) or len(names) > 2)
-            first = json.loads(next((line for line in file if line.strip()), "null"))
+                if len(names) > len(known) and (bool(known & {*PATH_NAMES}) or len(names) > 2):
+                    return True
+            elif suffix == ".jsonl":
+                rows = (json.loads(line) for line in file if line.strip())
+                if any(isinstance(row, dict) and not set(row) <= {"path", "label"} for row in rows):
+                    return True
+        return suffix in (".csv", ".jsonl") and has_header(path) and has_number_labels(path)
     except (ValueError, RecursionError, csv.Error):
         return False  # said where it is read
-    return suffix == ".jsonl" and isinstance(first, dict) and not set(first) <= {"path", "label"}
 
 
 def schema_file(path: Path) -> Path:
