@@ -198,7 +198,7 @@ def _texts(dataset: Packed, name: str, sample: int) -> list[str]:
         return []
     part, own = dataset.locate(sample)
     found = part.value(name, own)
-    return [found] if isinstance(found, str) else found
+    return [found] if isinstance(found, str) else found or []
 
 
 def _made(dataset: Packed, name: str, captions: Captions, seed: int, key: BatchKey, batch: BatchIds) -> Any:

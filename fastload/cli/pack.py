@@ -162,6 +162,7 @@ def _rows(result: PackResult) -> list[tuple[str, str]]:
     rows = contents_rows(manifest, "shard", unlabelled) + ignored_rows(manifest.ignored)
     if manifest.fields:
         rows.append(("schema", str(manifest.schema)))
+        rows += [("", note) for note in result.notes]
     if result.summary is not None:
         rows.append(("sizes", sides_row(result.summary.sides())))
         rate = result.written_bytes / max(result.seconds, 1e-9)
@@ -199,6 +200,7 @@ def _facts(result: PackResult) -> dict[str, Any]:
         "entries": entry_json(result.entries),
         "skipped": manifest.skipped,
         "ignored": dict(manifest.ignored),
+        "columns": list(result.notes),
         "left_out": manifest.left_out,
         "skip_reasons": dict(result.skip_reasons()),
         "was_complete": result.was_complete,
@@ -228,7 +230,10 @@ def _print_dry_runs(plans: list[DryRun], as_json: bool) -> int:
         return 0
     for fact, plan in zip(facts, plans, strict=True):
         rows = [
-            ("records", str(fact["records"]) + (f" in {counted(plan.classes, 'class')}" * bool(plan.classes))),
+            (
+                "records",
+                str(fact["records"]) + (f" in {counted(plan.classes, 'class')}" * bool(plan.classes)),
+            ),
             classes_row(plan.schema),
             *ignored_rows(plan.ignored),
             ("bytes", human_bytes(fact["bytes"])),

@@ -1,4 +1,4 @@
-"""What a folder is, by its name and what lies in it: a class, a split, or nothing; the images of class folders.
+"""What a folder is, by its name and what lies in it: a class, a split, or nothing; images of class folders.
 
 All that decides so is here, for folders of this machine, keys of a store, and names of tables and tars.
 Images and their order are torchvision's ImageFolder's, so that sample ids and labels are the same.
@@ -160,8 +160,8 @@ class SplitsWithin:
             raise PackError(
                 f"{self._where} has a folder {folder!r} with {first!r} in it: either a class with splits, "
                 f"which would be packed together, or a folder around them. Give '{self._where}/{folder}' to "
-                f"pack its splits apart, or --as {self._take} (in Python as_='{self._take}') to take all that "
-                f"is in it for the class {folder!r}."
+                f"pack its splits apart, or --as {self._take} (in Python as_='{self._take}') to take all of "
+                f"it for the class {folder!r}."
             )
         self._seen.add(first)
 
@@ -170,10 +170,20 @@ def _without_common(names: Sequence[str]) -> list[str]:
     """The names without what all begin and end with, up to a separator."""
     if len(names) < 2:
         return list(names)
-    begin = re.sub(r"[^ _.-]*$", "", os.path.commonprefix(list(names)))
-    rest = [name[len(begin) :] for name in names]
-    end = re.sub(r"[^ _.-]*$", "", os.path.commonprefix([name[::-1] for name in rest]))
-    return [name[: len(name) - len(end)] for name in rest]
+    begin = _common_beginning(names)
+    rest = [name[begin:] for name in names]
+    end = _common_beginning([name[::-1] for name in rest])
+    return [name[: len(name) - end] for name in rest]
+
+
+def _common_beginning(names: Sequence[str]) -> int:
+    """Letters up to the last separator before which all names are the same."""
+    same = 0
+    for letters in zip(*names, strict=False):
+        if len(set(letters)) > 1:
+            break
+        same += 1
+    return len(re.sub(r"[^ _.-]*$", "", names[0][:same]))
 
 
 def _shown(names: Sequence[str]) -> str:
@@ -260,13 +270,13 @@ def ignored_words(facts: Any) -> list[str]:
     lines = []
     for what, (name, rest) in _NAMED.items():
         if what in facts:
-            examples, count = ", ".join(facts[what]["examples"]), int(facts[what]["count"])
-            more = ", ..." if count > len(facts[what]["examples"]) else ""
-            lines.append(f"{counted(count, name)} {rest}".rstrip() + f" ({examples}{more})")
+            examples, count = facts[what]["examples"], int(facts[what]["count"])
+            shown = ", ".join(examples) + (", ..." if count > len(examples) else "")
+            lines.append(f"{counted(count, name)} {rest} ({shown})")
     if "files" in facts:
         kinds = ", ".join(f"{suffix} {count}" for suffix, count in facts["files"].items())
-        count = counted(sum(facts["files"].values()), "file")
-        lines.append(f"{count} without an image's suffix left out ({kinds})")
+        files = counted(sum(facts["files"].values()), "file")
+        lines.append(f"{files} without an image's suffix left out ({kinds})")
     return lines
 
 

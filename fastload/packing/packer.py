@@ -100,7 +100,10 @@ def pack(
         if not all(isinstance(samples, Table) for _, samples in known):
             refuse_nesting(source, Path(output).absolute())
         return [
-            pack_given(samples, Path(output) / split, samples.schema, options, observer)
+            replace(
+                pack_given(samples, Path(output) / split, samples.schema, options, observer),
+                notes=_notes(samples),
+            )
             for split, samples in known
         ]
     sources = open_sources(source, options)
@@ -118,6 +121,10 @@ def pack(
                 raise
             raise PackError(f"cannot pack into {target}: {error}.") from error
     return results
+
+
+def _notes(samples: AnnotatedSource) -> tuple[str, ...]:
+    return samples.notes if isinstance(samples, Table) else ()
 
 
 def known_samples(source: str | os.PathLike[str], options: PackOptions) -> list[tuple[str, AnnotatedSource]]:
@@ -181,7 +188,8 @@ def _dry_samples(samples: AnnotatedSource, target: Path, options: PackOptions) -
     label = schema.label_field
     classes = len(label.kind.classes) if label is not None else 0  # type: ignore[attr-defined]
     shards = -(-size // options.shard_size)
-    return DryRun(target, len(samples), size, classes, shards, size + (1 << 20), _free(target), schema)
+    counts = (len(samples), size, classes, shards, size + (1 << 20), _free(target))
+    return DryRun(target, *counts, schema, notes=_notes(samples))
 
 
 def refuse_nesting(given: str | os.PathLike[str], output: Path) -> None:

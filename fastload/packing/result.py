@@ -60,6 +60,9 @@ class PackResult:
     entries_seconds: float
     written_bytes: int  # source bytes packed by this run
     skipped_lines: tuple[str, ...] = ()  # of ``skipped.jsonl``, where it went into a store
+    notes: tuple[
+        str, ...
+    ] = ()  # what became of a table's columns whose values are not in fields as they were
 
     @property
     def was_complete(self) -> bool:

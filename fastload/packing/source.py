@@ -206,8 +206,8 @@ def _table(path: Path) -> Source:
 
     if has_number_labels(path):
         raise PackError(
-            f"{path}: labels with fractions are numbers, and no classes. Write path,label as its first line, so "
-            "that they become a field of numbers."
+            f"{path}: labels with fractions are numbers, and no classes. Write path,label as its first line, "
+            "and they become a field of numbers."
         )
     labels = Labels((label for _, label in read_table(path, is_there)), path)
     scan: Scan = lambda *_: _listed(path, root, labels)  # noqa: E731

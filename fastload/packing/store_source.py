@@ -183,7 +183,7 @@ def _rows(
 
 
 def _without_hidden(names: Names, top: bool = False) -> tuple[Names, set[str]]:
-    """The files that lie in no hidden folder, and the hidden ones; ``top``: only the uppermost are looked at."""
+    """The files that lie in no hidden folder, and the hidden folders; ``top``: only the uppermost count."""
     kept: Names = []
     hidden: set[str] = set()
     for name, size in names:

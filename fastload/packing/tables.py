@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ __all__ = [
     "Labels",
     "has_header",
     "has_number_labels",
+    "is_beyond_floats",
     "read_table",
     "table_path",
 ]
@@ -72,7 +74,7 @@ def _read_csv(path: Path, is_file: Callable[[str], bool] | None) -> Iterator[Row
                 fields = zip(first, ("image", "label"), strict=False)
                 said = " ".join(f"--field {name}={kind}" for name, kind in fields)
                 raise PackError(
-                    f"{path}: the first line, {','.join(first)!r:.200}, looks like a header, because there is no "
+                    f"{path}: the first line, {','.join(first)!r:.200}, looks like a header: there is no "
                     f"such file. Call its columns path and label, or say what they are: {said}."
                 )
             where, what = 0, 1 if len(first) == 2 else None
@@ -131,6 +133,14 @@ def _read_jsonl(path: Path) -> Iterator[Row]:
             yield body["path"], label
 
 
+def is_beyond_floats(text: str) -> bool:
+    """Whether a number is too large or too small for a float64, which would be infinite or 0."""
+    number, digits = float(text), text.lower().partition("e")[0]
+    return (math.isinf(number) and digits[-1:] in "0123456789.") or (
+        number == 0 and any(digit in "123456789" for digit in digits)
+    )
+
+
 def has_header(path: Path) -> bool:
     """Whether a table of paths and labels says which column is what; JSONL always does."""
     if path.suffix.lower() != ".csv":
@@ -185,7 +195,7 @@ class Labels:
         self._numeric = all(map(_is_whole, distinct))
         if others and not self._numeric and path is not None and all(map(_is_whole, others)):
             raise PackError(
-                f"{path}: the first line has the label {first!r:.80} and all others have numbers, so it looks "
+                f"{path}: the first line has the label {first!r:.80}, all others have numbers, so it looks "
                 "like a header. Call its columns path and label."
             )
         if self._numeric:

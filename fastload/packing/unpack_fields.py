@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -21,6 +23,7 @@ from fastload.packing.png_file import png_file
 from fastload.packing.samples.pictures import NUMPY_SUFFIX
 from fastload.packing.samples.table import SCHEMA_SUFFIX
 from fastload.packing.unpacked_files import safe_path, write_new, written
+from fastload.sample.fields import Text
 from fastload.sample.plain import plain_value
 from fastload.sample.schema import Field
 from fastload.shard.chunk import Chunk
@@ -155,6 +158,11 @@ def _csv(path: Path, dataset: PackedFiles) -> Iterator[Add]:
         writer.writerow(dataset.schema.names)
 
         def cell(field: Field, value: Any) -> Any:
+            if value == "" and isinstance(field.kind, Text) and field.kind.null:
+                raise PackError(
+                    f"the field {field.name!r} has empty texts and may have none, and a CSV cannot tell them "
+                    "apart. Unpack to --table jsonl or parquet."
+                )
             if isinstance(value, (list, dict, bool)) or (field.kind.name == "json" and value is not None):
                 return json.dumps(value)
             return value
@@ -169,24 +177,58 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    from fastload.shard.arrow_fields import array_of, type_of
+    from fastload.shard.arrow_fields import array_of, type_named, type_of
+
+    def type_in_table(field: Field) -> Any:
+        """Of its pictures' paths; the type that its column had; or its kind's own."""
+        if field.storage == "record":
+            return pa.string()
+        words = field.source.get("arrow") if isinstance(field.source, Mapping) else None
+        wanted = type_named(words) if isinstance(words, str) else None
+        return wanted if wanted is not None and is_kept(wanted) else type_of(field)
+
+    def is_kept(kind: Any) -> bool:
+        """Whether Parquet gives a type back: seconds become milliseconds there, and days of 64 bits of 32."""
+        table = io.BytesIO()
+        try:
+            parquet.ParquetWriter(table, pa.schema([("x", kind)])).close()
+        except (pa.ArrowException, OSError):
+            return False
+        found = parquet.read_schema(io.BytesIO(table.getvalue())).field("x").type
+        return bool(found == kind)
 
     fields = dataset.schema.fields
-    kinds = [pa.string() if field.storage == "record" else type_of(field) for field in fields]
+    kinds = [type_in_table(field) for field in fields]
     schema = pa.schema(list(zip(dataset.schema.names, kinds, strict=True)))
     rows: list[Row] = []
 
-    def column(field: Field) -> Any:
+    def column(field: Field, kind: Any) -> Any:
         values = [row[field.name] for row in rows]
-        return (
-            pa.array(values, pa.string()) if field.storage == "record" else array_of(field, Chunk.of(values))
-        )
+        if field.storage == "record":
+            return pa.array(values, pa.string())
+        if kind == type_of(field):
+            return array_of(field, Chunk.of(values))
+        return restored([plain_value(field, value) for value in values], kind)
+
+    def restored(values: list[Any], kind: Any) -> Any:
+        """Values as plain ones are, as the type that they came from."""
+        if pa.types.is_decimal(kind):
+            return pa.array([None if value is None else Decimal(value) for value in values], kind)
+        if pa.types.is_temporal(kind):
+            narrow = pa.types.is_date32(kind) or pa.types.is_time32(kind)
+            return pa.array(values, pa.int32() if narrow else pa.int64()).cast(kind)
+        if pa.types.is_map(kind):  # pairs are tuples to it
+            values = [None if value is None else [*map(tuple, value)] for value in values]
+        if pa.types.is_fixed_size_binary(kind):
+            values = [None if value is None else base64.b64decode(value) for value in values]
+        return pa.array(values, kind)
 
     with parquet.ParquetWriter(path, schema) as writer:
 
         def flush() -> None:
             if rows:
-                writer.write_table(pa.table([column(field) for field in fields], schema=schema))
+                columns = [column(field, kind) for field, kind in zip(fields, kinds, strict=True)]
+                writer.write_table(pa.table(columns, schema=schema))
                 rows.clear()
 
         def add(row: Row) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fastload.sample.kind import DTYPES, MAX_VALUE_BYTES, Kind, Storage
+from fastload.sample.kind import DTYPES, MAX_VALUE_BYTES, Kind, Storage, optional
 from fastload.sample.object_fields import Boxes, Keypoints, Labels, Polygons, Texts
 
 __all__ = [
@@ -185,9 +185,17 @@ class Array(Kind):
 
 @dataclass(frozen=True)
 class Text(Kind):
-    """A str."""
+    """A str.
+
+    Args:
+        null: whether a sample may have none, which is None in a batch, and no ``""``.
+    """
 
     name: ClassVar[str] = "text"
+    null: bool = optional(False)
+
+    def __post_init__(self) -> None:
+        self._check_choice("null", (False, True))
 
 
 @dataclass(frozen=True)

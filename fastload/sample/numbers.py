@@ -7,7 +7,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["as_numbers"]
+__all__ = ["MISSING", "as_numbers", "is_missing"]
+
+# The quiet NaN with R's payload for "not available", 0x7A2 (of float16 0x1A2): a NaN to all arithmetic, and
+# by its bits a value that is missing, not one that is not a number.
+_MISSING_BITS = {"float16": 0x7FA2, "float32": 0x7FC007A2, "float64": 0x7FF80000000007A2}
+#: The missing value of each dtype that has one.
+MISSING = {
+    name: np.array([bits], f"u{np.dtype(name).itemsize}").view(name)[0]
+    for name, bits in _MISSING_BITS.items()
+}
+
+
+def is_missing(values: Any) -> npt.NDArray[np.bool_]:
+    """Which numbers are missing ones; of dtypes without such a value none."""
+    found = np.ascontiguousarray(values)
+    if found.dtype.name not in _MISSING_BITS:
+        return np.zeros(found.shape, np.bool_)
+    bits: npt.NDArray[np.bool_] = found.view(f"u{found.dtype.itemsize}") == _MISSING_BITS[found.dtype.name]
+    return bits
 
 
 def as_numbers(value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
@@ -30,8 +48,10 @@ def as_numbers(value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]
         ) from None
     if found.size == 0:
         return np.zeros(found.shape, dtype)
+    if found.dtype.kind == "f" and dtype.kind in "iu" and not hasattr(value, "dtype"):
+        found = np.asarray(value, object)  # NumPy rounds integers of which some need uint64
     if found.dtype.kind == "O":  # integers beyond 64 bits among them
-        found = _integers(found, value, where)
+        found = _integers(found, value, dtype, where)
     if found.dtype.kind not in "buif":
         raise TypeError(f"{where} must be numbers ({dtype.name}). Found: {_shown(value)} ({found.dtype}).")
     if dtype.kind == "f":
@@ -45,15 +65,20 @@ def as_numbers(value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]
     return found.astype(dtype)
 
 
-def _integers(found: npt.NDArray[Any], value: Any, where: str) -> npt.NDArray[Any]:
+def _integers(found: npt.NDArray[Any], value: Any, dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:
+    """Integers of Python's, exactly; ``dtype``: what they are to be."""
     flat = found.ravel().tolist()
-    whole = [isinstance(part, int) for part in flat]
-    if not all(whole):
-        raise TypeError(
-            f"{where} must be numbers. Found: {_shown(flat[whole.index(False)])} in {_shown(value)}."
-        )
-    extreme = max(flat, key=abs)
-    raise ValueError(f"{where} must be numbers of at most 64 bits. Found: {extreme}.")
+    wrong = [part for part in flat if not isinstance(part, int)]
+    if wrong and all(isinstance(part, (int, float)) for part in flat):
+        raise TypeError(f"{where} must be integers ({dtype.name}). Found: {_shown(value)} (float64).")
+    if wrong:
+        raise TypeError(f"{where} must be numbers. Found: {_shown(wrong[0])} in {_shown(value)}.")
+    low, high = min(flat), max(flat)
+    if low >= 0 and high < 1 << 64:
+        return found.astype(np.uint64)
+    if low >= -(1 << 63) and high < 1 << 63:
+        return found.astype(np.int64)
+    raise ValueError(f"{where} must be numbers of at most 64 bits. Found: {max(flat, key=abs)}.")
 
 
 def _as_floats(found: npt.NDArray[Any], dtype: np.dtype[Any], where: str) -> npt.NDArray[Any]:

@@ -7,20 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from fastload.sample.fields import Image, Label, Labels, Polygons
+from fastload.sample.fields import Image, Label, Labels, Polygons, Scalar
+from fastload.sample.numbers import is_missing
 from fastload.sample.schema import Field
 
 __all__ = ["is_file", "plain_value"]
 
 
 def plain_value(field: Field, data: bytes) -> Any:
-    """The value of a field's bytes: numbers, str, lists and dicts; bytes as base64, names of labels.
+    """The value of a field's bytes: numbers, str, lists and dicts; bytes as base64, names of labels; None for
+    a text or a float that is missing.
 
     Raises:
         FormatError: bytes that are no value's.
     """
     value = field.decode(data)
     kind = field.kind
+    if isinstance(kind, Scalar):
+        return None if is_missing(value).item() else value.item()
     if isinstance(kind, Polygons):
         return [
             one if isinstance(one, dict) else [part.reshape(-1).tolist() for part in one] for one in value

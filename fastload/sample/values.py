@@ -1,7 +1,7 @@
 """Values of fields as canonical little-endian bytes, and back. The bytes are normative in FORMAT.md.
 
 Equal values have equal bytes, so that the same data pack to the same files. No rows and no objects are no
-bytes: ``b""`` is ``""``, ``b""``, ``[]``, or None.
+bytes: ``b""`` is ``""``, ``b""``, ``[]``, or JSON's None.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload.errors import FormatError
-from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label, Labels
+from fastload.sample.fields import MAX_VALUE_BYTES, Boxes, Keypoints, Kind, Label, Labels, Text
 from fastload.sample.numbers import as_numbers
 from fastload.sample.outlines import (
     decode_mixed,
@@ -26,9 +26,11 @@ from fastload.sample.outlines import (
     encode_rle,
 )
 
-__all__ = ["check_bytes", "decode", "encode", "row_count", "wrong_rows"]
+__all__ = ["NO_TEXT", "check_bytes", "decode", "encode", "row_count", "wrong_rows"]
 
 _NONE = -1  # a label
+#: The bytes of a text that is null: no UTF-8.
+NO_TEXT = b"\xff"
 
 
 def encode(kind: Kind, value: Any, name: str = "value") -> bytes:
@@ -40,7 +42,8 @@ def encode(kind: Kind, value: Any, name: str = "value") -> bytes:
             (n, points, 3) or (n, 3 * points)); a label: index, class name, or None for none; labels: a list
             of these; polygons: of each object a list of polygons, or of run lengths ``{"size", "counts"}``;
             text: str; texts: a list of str; bytes; JSON: what ``json`` takes, with str keys and finite
-            numbers; pictures: the bytes of the file. None is nothing (no rows, no text) for ragged kinds.
+            numbers; pictures: the bytes of the file. None is no rows, or no objects, for kinds that have
+            such, and no text where the kind is ``Text(null=True)``.
         name: the field's, for messages.
 
     Raises:
@@ -188,8 +191,10 @@ def _decode_numbers(kind: Kind, data: bytes) -> Any:
 
 
 def _encode_text(kind: Kind, value: Any, where: str) -> bytes:
-    if value is None:
-        return b""
+    if value is None and isinstance(kind, Text):
+        if kind.null:
+            return NO_TEXT
+        raise TypeError(f"{where} must be a str. Found: None, which text(null=True) keeps.")
     if not isinstance(value, str):
         raise TypeError(f"{where} must be a str. Found: {value!r:.80} ({type(value).__name__}).")
     try:
@@ -203,9 +208,9 @@ def _encode_texts(kind: Kind, value: Any, where: str) -> bytes:
         return b""
     if isinstance(value, (str, bytes)) or not isinstance(value, (list, tuple)):
         raise TypeError(f"{where} must be a list of str. Found: {value!r:.80} ({type(value).__name__}).")
-    texts = [_encode_text(kind, text, f"{where}, text {number}") for number, text in enumerate(value)]
     if any(text is None for text in value):
         raise TypeError(f"{where} must be a list of str. Found: None in it.")
+    texts = [_encode_text(kind, text, f"{where}, text {number}") for number, text in enumerate(value)]
     if not texts:
         return b""
     return np.array([len(texts), *map(len, texts)], "<u4").tobytes() + b"".join(texts)
@@ -226,9 +231,11 @@ def _decode_texts(kind: Kind, data: bytes) -> list[str]:
     return texts
 
 
+def _decode_text(kind: Text, data: bytes) -> str | None:
+    return None if kind.null and data == NO_TEXT else data.decode()
+
+
 def _encode_bytes(kind: Kind, value: Any, where: str) -> bytes:
-    if value is None:
-        return b""
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"{where} must be bytes. Found: {value!r:.80} ({type(value).__name__}).")
     return bytes(value)
@@ -320,7 +327,7 @@ _CODECS: dict[str, _Codec] = {
     "boxes": _NUMBERS,
     "polygons": _Codec(_encode_outlines, _decode_outlines),
     "keypoints": _NUMBERS,
-    "text": _Codec(_encode_text, lambda kind, data: data.decode()),
+    "text": _Codec(_encode_text, _decode_text),
     "bytes": _Codec(_encode_bytes, lambda kind, data: data),
     "json": _Codec(_encode_json, _decode_json),
     "labels": _NUMBERS,

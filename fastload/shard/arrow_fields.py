@@ -5,6 +5,8 @@ Where a field's bytes are Arrow's own layout (numbers, lists of numbers, texts),
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from fastload.errors import FormatError
-from fastload.sample.fields import Json, Label, Labels, Polygons, Scalar
+from fastload.sample.fields import Json, Label, Labels, Polygons, Scalar, Text
+from fastload.sample.numbers import is_missing
 from fastload.sample.outlines import mixed_parts
 from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field
+from fastload.sample.values import NO_TEXT
 from fastload.shard.chunk import Chunk
 
-__all__ = ["array_of", "dtype_of", "feature_of", "type_of"]
+__all__ = ["array_of", "dtype_of", "feature_of", "type_named", "type_of"]
 
 PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 RAW_PICTURE = pa.struct([*PICTURE, ("height", pa.int32()), ("width", pa.int32())])
@@ -80,6 +84,64 @@ def dtype_of(kind: pa.DataType) -> str:
     return {"double": "float64", "float": "float32", "halffloat": "float16"}.get(str(kind), str(kind))
 
 
+_TYPES: tuple[tuple[str, Callable[..., Any]], ...] = (
+    (r"timestamp\[(s|ms|us|ns), tz=(.+)\]", pa.timestamp),
+    (r"decimal128\((\d+), (-?\d+)\)", lambda *sizes: pa.decimal128(*map(int, sizes))),
+    (r"decimal256\((\d+), (-?\d+)\)", lambda *sizes: pa.decimal256(*map(int, sizes))),
+    (r"fixed_size_binary\[(\d+)\]", lambda size: pa.binary(int(size))),
+    (r"list<(.+)>", lambda inner: pa.list_(_parts_named(inner)[0])),
+    (r"large_list<(.+)>", lambda inner: pa.large_list(_parts_named(inner)[0])),
+    (r"fixed_size_list<(.+)>\[(\d+)\]", lambda inner, size: pa.list_(_parts_named(inner)[0], int(size))),
+    (r"struct<(.+)>", lambda inner: pa.struct(_parts_named(inner))),
+    (
+        r"map<(.+?)(?: \('.*'\))?>",
+        lambda inner: pa.map_(*_types_named(inner)),
+    ),
+)
+
+
+def type_named(words: str) -> Any:
+    """The type of Arrow's that ``str`` gives these words for; None: one that they do not tell enough of."""
+    for pattern, made in _TYPES:
+        match = re.fullmatch(pattern, words)
+        if match is not None:
+            try:
+                return made(*match.groups())
+            except (ValueError, TypeError):  # names of parts that look like types; other settings
+                return None
+    try:
+        return pa.type_for_alias(words)
+    except ValueError:
+        return None
+
+
+def _types_named(words: str) -> list[Any]:
+    """The types of a map's keys and values."""
+    return [part.type for part in _parts_named(f"key: {words}", "value: ")]
+
+
+def _parts_named(words: str, second: str = "") -> list[Any]:
+    """The fields that a nested type's words list; ``second``: what the second one's lack in front.
+
+    Raises:
+        ValueError: they list none.
+    """
+    parts, begin, deep = [], 0, 0
+    for at, letter in enumerate(words):
+        deep += (letter in "<[(") - (letter in ">])")
+        if words.startswith(", ", at) and not deep:
+            parts.append(words[begin:at])
+            begin = at + 2
+    found = []
+    for number, part in enumerate([*parts, words[begin:]]):
+        name, _, inner = (second + part if number else part).partition(": ")
+        kind = type_named(inner)
+        if kind is None:
+            raise ValueError(f"{inner} is no type")
+        found.append(pa.field(name, kind))
+    return found
+
+
 def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: bool = False) -> pa.Array:
     """The column of some samples; ``keys``: the records' names, where the field has the index's records.
 
@@ -98,10 +160,15 @@ def array_of(field: Field, chunk: Chunk, keys: list[bytes] | None = None, raw: b
         labels = numbers(chunk.data.view("<i4").astype(np.int64))
         return _lists(labels, _ends(chunk.lengths // np.uint64(kind.item_bytes)))
     if kind.name in ("text", "json", "bytes"):
-        return _texts(type_of(field), chunk, isinstance(kind, Json))
-    flat = numbers(chunk.data.view(np.dtype(kind.item_dtype)))
+        return _texts(type_of(field), chunk, _there(field, chunk))
+    values = chunk.data.view(np.dtype(kind.item_dtype))
+    flat = numbers(values)
     if isinstance(kind, Scalar):
-        return flat
+        gone = is_missing(values)
+        if not gone.any():
+            return flat
+        there = pa.py_buffer(np.packbits(~gone, bitorder="little"))
+        return pa.Array.from_buffers(flat.type, len(flat), [there, *flat.buffers()[1:]])
     for side in reversed(kind.item_shape if kind.has_rows else kind.item_shape[1:]):
         flat = _lists(flat, np.arange(0, len(flat) + 1, side))
     if kind.has_rows:
@@ -162,23 +229,34 @@ def _lists(values: pa.Array, ends: npt.NDArray[Any]) -> pa.Array:
     return pa.Array.from_buffers(pa.list_(values.type), len(ends) - 1, [None, places], children=[values])
 
 
-def _texts(kind: pa.DataType, chunk: Chunk, null: bool) -> pa.Array:
-    """Strings or binaries; with ``null``, those without bytes are null."""
-    there = None
-    if null and not chunk.lengths.all():
-        there = pa.py_buffer(np.packbits(chunk.lengths > 0, bitorder="little"))
+def _there(field: Field, chunk: Chunk) -> npt.NDArray[np.bool_] | None:
+    """Which values are not null; None: all."""
+    if isinstance(field.kind, Json):
+        return chunk.lengths > 0
+    if not isinstance(field.kind, Text) or not field.kind.null:
+        return None
+    gone: npt.NDArray[np.bool_] = chunk.lengths == len(NO_TEXT)
+    gone[gone] = chunk.data[np.cumsum(chunk.lengths)[gone].astype(np.int64) - 1] == NO_TEXT[0]
+    return ~gone
+
+
+def _texts(kind: pa.DataType, chunk: Chunk, there: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Strings or binaries; ``there``: which are not null."""
+    valid = None
+    if there is not None and not there.all():
+        valid = pa.py_buffer(np.packbits(there, bitorder="little"))
     return pa.Array.from_buffers(
-        kind, len(chunk), [there, pa.py_buffer(_ends(chunk.lengths)), pa.py_buffer(chunk.data)]
+        kind, len(chunk), [valid, pa.py_buffer(_ends(chunk.lengths)), pa.py_buffer(chunk.data)]
     )
 
 
 def _pictures(field: Field, chunk: Chunk, keys: list[bytes] | None, raw: bool) -> pa.Array:
     assert chunk.records is not None
-    parts = [_texts(pa.binary(), chunk, False)]
+    parts = [_texts(pa.binary(), chunk)]
     if keys is None:
         parts.append(pa.nulls(len(chunk), pa.string()))
     else:
-        parts.append(_texts(pa.string(), Chunk.of(keys), False))
+        parts.append(_texts(pa.string(), Chunk.of(keys)))
     if not is_file(field, raw):
         parts += [numbers(chunk.records[name].astype(np.int32)) for name in ("height", "width")]
     return pa.StructArray.from_arrays(parts, fields=list(type_of(field, raw)))

@@ -239,8 +239,8 @@ class PackedFiles:
 
     @property
     def classes(self) -> list[str]:
-        """Class names; a label is an index into this list. Where samples have no label but objects have, as in
-        COCO's sets, the names of the objects' classes."""
+        """Class names; a label is an index into this list. Where samples have no label and objects have, as
+        in COCO's sets, the names of the objects' classes."""
         names = self.manifest.classes
         if not names and not self.is_plain and self.schema.label_field is None:
             of_objects = (field.kind for field in self.schema if field.kind.name == "labels")

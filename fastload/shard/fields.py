@@ -72,6 +72,8 @@ def minor_of(entries: Entries) -> int:
     """The format's minor version that has all that is said of fields; older readers would miss some."""
     if not entries:
         return 0
+    if any(entry.get("null") for entry in entries):
+        return 4
     return 2 if any(map(_is_of_version_2, entries)) else 1
 
 

@@ -14,8 +14,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from fastload.sample.fields import Text
 from fastload.sample.plain import is_file, plain_value
 from fastload.sample.schema import Field, Schema
+from fastload.sample.values import NO_TEXT
 from fastload.shard.chunk import Chunk
 
 __all__ = ["FieldDatasets", "append_rows", "free_name"]
@@ -122,4 +124,4 @@ def _rows(field: Field, chunk: Chunk) -> npt.NDArray[Any]:
 def _text(field: Field, data: bytes) -> bytes:
     if field.kind.name in _AS_JSON:
         return json.dumps(plain_value(field, data)).encode()
-    return data
+    return b"" if isinstance(field.kind, Text) and field.kind.null and data == NO_TEXT else data

@@ -94,7 +94,9 @@ class Manifest:
     writer: str = ""
     fields: Entries = ()  # version 1.1: the fields; (): an image and a label, version 1.0
     left_out: int = 0
-    ignored: Mapping[str, Any] = field(default_factory=dict)  # what lay in the source and is no image, or hidden
+    ignored: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what lay in the source and is no image, or hidden
     index: str = ""  # the index's file, unless it is index.fli
     same_as: tuple[str, ...] = ()  # ids of sets of the same samples, pixels and order: of before recoding
 

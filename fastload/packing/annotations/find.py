@@ -198,7 +198,7 @@ def _splits(place: Path, options: PackOptions) -> Sources:
     if found and without:
         raise PackError(
             f"{place} has annotated pictures in {found[0][0]!r} and none in {without[0]!r}, which would be "
-            "left out. Pack them one by one, or --as classes (in Python as_='classes') for the pictures alone."
+            "left out. Pack them one by one, or the pictures alone: --as classes (in Python as_='classes')."
         )
     return found
 

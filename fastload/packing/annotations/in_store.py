@@ -58,7 +58,11 @@ def _layouts(place: str, names: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield "voc", top + name
         if name in YAML_NAMES:
             yield "yolo", top + name
-        if "images" in folders and re.fullmatch(r"labels/.+\.txt", name) and not name.endswith("/classes.txt"):
+        if (
+            "images" in folders
+            and re.fullmatch(r"labels/.+\.txt", name)
+            and not name.endswith("/classes.txt")
+        ):
             yield "yolo", f"{top}images and {top}labels"
     pairs = [(one, two) for one in PICTURES for two in MASKS if {one, two} <= pictured]
     pairs += [(CITIES, fine) for fine in FINE if {CITIES, fine} <= folders]

@@ -80,7 +80,9 @@ def _tars_below(place: Path) -> dict[str, list[Path]]:
                 "'NAME-{000..099}.tar'."
             )
         return found
-    found = {name: tars for name in names_in(place) if not is_hidden(name) and (tars := _tars_of(place / name))}
+    found = {
+        name: tars for name in names_in(place) if not is_hidden(name) and (tars := _tars_of(place / name))
+    }
     if not found or not splits_among(list(found), place, advice="Give the folder of one set."):
         advice = f" itself; give {place / next(iter(found))}" if found else ""
         raise PackError(f"{place} holds no {', '.join(_SUFFIXES)} files{advice}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from fastload.errors import PackError
 from fastload.extras import need
+from fastload.packing.samples.arrow_types import Typed, is_binary, plain_column, typed
 from fastload.packing.samples.object_checks import format_of_boxes
 from fastload.packing.samples.object_columns import OBJECTS, ObjectColumns
 from fastload.packing.samples.table_file import TableFile
@@ -69,6 +70,25 @@ class ArrowRows:
     def objects(self) -> dict[str, Field]:
         found = self._objects()
         return {} if found is None else {field.name: field for field in found.fields}
+
+    def types(self, left: Container[str]) -> dict[str, Typed]:
+        """What the columns' types say, but for those that are ``left`` out.
+
+        Raises:
+            PackError: a type that no field can hold.
+        """
+        found, expanded = {}, self.objects()
+        for each in self._looked():
+            if each.name in left or (expanded and each.name == OBJECTS):
+                continue
+            try:
+                found[each.name] = typed(each.type)
+            except ValueError as error:
+                raise PackError(
+                    f"{self.where}: the column {each.name!r} has {error}. Leave it out: --field "
+                    f"{each.name}=none."
+                ) from None
+        return found
 
     def unsure(self) -> str:
         found = self._objects()
@@ -138,7 +158,7 @@ class ArrowRows:
             if first + count > start:
                 with file.opened() as opened:
                     for batch in _batches(file, opened, names, max(start - first, 0)):
-                        for row in batch.to_pylist():
+                        for row in _plain(batch).to_pylist():
                             if objects is not None and OBJECTS in row:
                                 row |= objects.values(row.pop(OBJECTS))
                             yield row
@@ -147,7 +167,7 @@ class ArrowRows:
     def paths(self, column: str) -> Iterator[Any]:
         """What a column says of files, where it has no bytes of theirs."""
         kind = self._looked().field(column).type
-        if not self.is_local or _is_binary(kind):
+        if not self.is_local or is_binary(kind):
             return
         if not pa.types.is_struct(kind):
             yield from (row[column] for row in self.walk(0, [column]))
@@ -164,6 +184,9 @@ class ArrowRows:
             with ThreadPoolExecutor(_AT_ONCE, "tables") as pool:
                 found = list(pool.map(_look, self.files))
             self._schema = found[0][0]
+            twice = [name for name in self._schema.names if self._schema.names.count(name) > 1]
+            if twice:
+                raise PackError(f"{self.where} has two columns {twice[0]!r}; give each a name of its own.")
             self._counts = [count for _, count in found]
             for file, (schema, _) in zip(self.files, found, strict=True):
                 if not schema.equals(self._schema):
@@ -178,15 +201,19 @@ def _shown(schema: Any) -> str:
     return ", ".join(f"{each.name}: {each.type}" for each in schema)
 
 
-def _is_binary(kind: Any) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind))
+def _plain(batch: Any) -> Any:
+    """A batch whose values are those that fields take."""
+    columns = [plain_column(column) for column in batch.columns]
+    if all(made is column for made, column in zip(columns, batch.columns, strict=True)):
+        return batch
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _is_bytes(kind: Any) -> bool:
     """Whether values are bytes, or ``{"bytes", "path"}``."""
     if pa.types.is_struct(kind):
-        return any(part.name == "bytes" and _is_binary(part.type) for part in kind)
-    return _is_binary(kind)
+        return any(part.name == "bytes" and is_binary(part.type) for part in kind)
+    return is_binary(kind)
 
 
 def _parquet(opened: Any, buffer: int = 0) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastload.errors import PackError
 from fastload.packing.entries import DEFAULT_SPACING
+from fastload.packing.folders import ignored_words
 from fastload.packing.options import PackOptions, parse_bytes
 from fastload.packing.packer import pack as pack_source
 from fastload.packing.result import Observer, PackResult
@@ -36,6 +37,15 @@ class _Spoken(Observer):
             f"{output}: a pack was interrupted. An iterable cannot be asked for its samples again, so it "
             "begins anew; give something with __getitem__ and __len__ to go on where it was.\n"
         )
+
+
+def _say_found(result: PackResult, guessed: bool) -> None:
+    """Says on stderr what was found in a source, and what of it was not packed as it is."""
+    manifest = result.manifest
+    lines = [f"schema, found in the source: {manifest.schema}"] if guessed and manifest.fields else []
+    lines += [*result.notes, *ignored_words(manifest.ignored)]
+    if lines and not result.was_complete:
+        sys.stderr.write("".join(f"{result.output}: {line}\n" for line in lines))
 
 
 def pack(
@@ -97,7 +107,8 @@ def pack(
         raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
         size: with ``raw``, (width, height) that every image and mask is scaled to.
         as_: what a path is, where that is not found: "coco", "yolo", "voc", "pairs" (images beside masks)
-            or "wds" (WebDataset tars, compressed ones too).
+            or "wds" (WebDataset tars, compressed ones too); of a folder of images, whether its folders are
+            "classes" or "splits".
         annotations: of a folder of images, the files of annotations.
         masks: of a folder of images, the folder of their masks.
         exif: images that EXIF turns, beside annotations in numbers: "refuse", or "ignore", where the
@@ -121,7 +132,10 @@ def pack(
     )  # fmt: skip
     wanted = None if schema is None else Schema.of(schema)
     if isinstance(samples, (str, os.PathLike)):
-        return pack_source(samples, output, replace(options, schema=wanted), observer)
+        results = pack_source(samples, output, replace(options, schema=wanted), observer)
+        for result in results:
+            _say_found(result, wanted is None)
+        return results
     if options.says_what:
         raise PackError(f"{options.says_what} is of a folder of images. Found: {type(samples).__name__}.")
     source = given(samples, os.fsencode(Path.cwd()), limit)

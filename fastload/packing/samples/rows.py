@@ -9,13 +9,17 @@ import csv
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fastload.errors import PackError
+from fastload.packing.tables import is_beyond_floats
 from fastload.sample.schema import Field
+
+if TYPE_CHECKING:
+    from fastload.packing.samples.arrow_types import Typed  # with pyarrow, which only tables need
 
 __all__ = ["Row", "Rows", "open_rows", "table_suffix"]
 
@@ -65,6 +69,13 @@ class Rows(Protocol):
     def objects(self) -> Mapping[str, Field]:
         """Fields of objects, by the columns that stand for them."""
 
+    def types(self, left: Container[str]) -> Mapping[str, Typed]:
+        """What the columns' types say, but for those that are ``left`` out; of formats without types nothing.
+
+        Raises:
+            PackError: a type that no field can hold, naming the column.
+        """
+
     def unsure(self) -> str:
         """Which of these is of a form that its values do not tell, and that must be said; "": none."""
 
@@ -112,6 +123,9 @@ class _OneFile:
         return []
 
     def objects(self) -> Mapping[str, Field]:
+        return {}
+
+    def types(self, left: Container[str]) -> Mapping[str, Typed]:
         return {}
 
     def unsure(self) -> str:
@@ -227,6 +241,13 @@ class _Csv(_OneFile):
             raise PackError(f"{self.path}, line {reader.line_num}: {error}.") from None
 
 
+def _finite(text: str) -> float:
+    """A number of JSON with a fraction or an exponent."""
+    if is_beyond_floats(text):
+        raise ValueError(f"{text} is beyond float64; as a text, in quotes, it is kept")
+    return float(text)
+
+
 @dataclass
 class _Jsonl(_OneFile):
     path: Path
@@ -256,9 +277,9 @@ class _Jsonl(_OneFile):
 
     def _parsed(self, line: str, number: int) -> Row:
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_float=_finite)
         except (ValueError, RecursionError) as error:
-            raise PackError(f"{self.path}, record {number + 1}: {error!r}.") from None
+            raise PackError(f"{self.path}, record {number + 1}: {error}.") from None
         if not isinstance(row, dict):
             raise PackError(f"{self.path}, record {number + 1} is no object: {line[:80]!r}.")
         self._names |= dict.fromkeys(row)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastload.errors import PackError
 from fastload.machine.there import exists
@@ -23,8 +23,11 @@ from fastload.packing.samples.object_checks import without_bad
 from fastload.packing.samples.pictures import path_of
 from fastload.packing.samples.rows import Row, Rows, open_rows, table_suffix
 from fastload.packing.tables import LABEL_NAMES, PATH_NAMES, has_header, has_number_labels
-from fastload.sample.fields import Image, Kind, Label, Mask
+from fastload.sample.fields import Image, Json, Kind, Label, Mask
 from fastload.sample.schema import Field, Schema, field_of
+
+if TYPE_CHECKING:
+    from fastload.packing.samples.arrow_types import Typed  # with pyarrow, which only tables need
 
 __all__ = ["Table", "has_fields", "of_same_classes", "open_table", "told_by"]
 
@@ -95,6 +98,7 @@ class Table:
     schema: Schema
     columns: tuple[str, ...]  # the field's column
     count: int
+    notes: tuple[str, ...] = ()  # what became of columns whose values are not in the field as they were
 
     @property
     def root(self) -> bytes:
@@ -110,10 +114,11 @@ class Table:
 
     def samples(self, start: int, stop: int | None) -> Iterator[Mapping[str, Any] | Failed | Lessened]:
         end = self.count if stop is None else min(stop, self.count)
-        for row in islice(self.rows.walk(start, self.columns), max(end - start, 0)):
-            yield self._sample(row)
+        rows = islice(self.rows.walk(start, self.columns), max(end - start, 0))
+        for number, row in enumerate(rows, start + 1):
+            yield self._sample(row, number)
 
-    def _sample(self, row: Row) -> Mapping[str, Any] | Failed | Lessened:
+    def _sample(self, row: Row, number: int) -> Mapping[str, Any] | Failed | Lessened:
         found = {}
         for field, column in zip(self.schema, self.columns, strict=True):
             value = row.get(column)
@@ -122,7 +127,7 @@ class Table:
             try:
                 found[field.name] = value_of(field.kind, value, self.rows.texts, self.rows.json_texts)
             except ValueError as error:
-                return Failed(ValueError(f"field {field.name!r}: {error}"))
+                return Failed(ValueError(f"field {field.name!r}, row {number}: {error}"))
         return without_bad(found, self.schema) if self.rows.objects() else found
 
     def identity(self, encoder: Encoder) -> dict[str, Any] | None:
@@ -198,10 +203,12 @@ def open_table(
         )
     named = {**said, **named} if wanted is None else {name: Told.by(f) for name, f in fields_of.items()}
 
+    types = rows.types(named.keys()) if wanted is None else {}
+
     def column_of(name: str) -> Column:
         told = named.get(name)
         kind = None if told is None else told.kind
-        return Column(name, rows.texts, kind, whole=told == said.get(name))
+        return Column(name, rows.texts, kind, told == said.get(name), types.get(name))
 
     columns = {name: column_of(name) for name in rows.names()}
     count = _look_through(rows, columns, column_of, limit)
@@ -209,7 +216,7 @@ def open_table(
     if missing:
         raise PackError(f"{rows.where} has no column {missing[0]!r}; its columns: {', '.join(columns)}.")
     taken = [name for name in columns if named.get(name, ...) is not None] if wanted is None else fields_of
-    kinds = {name: columns[name].kind(rows.root) for name in taken}
+    kinds = {name: columns[name].kind(rows.root, rows.where) for name in taken}
 
     def field_name(column: str) -> str:
         if wanted is not None:
@@ -217,14 +224,23 @@ def open_table(
         return column if column in said else _field_name(column, kinds[column], kinds)
 
     def field(column: str) -> Field:
-        told = named.get(column) or Told(kinds[column])
+        told = named.get(column) or Told(kinds[column], source=_type_of(types.get(column), kinds[column]))
         return Field(field_name(column), kinds[column], told.of, told.source)
 
     try:
         schema = Schema(tuple(map(field, kinds)))
     except (ValueError, TypeError) as error:
         raise PackError(f"{rows.where}: {error} Say which column is what: --field NAME=image.") from None
-    return Table(rows, schema, tuple(kinds), count)
+    notes = (columns[name].note(kind) for name, kind in kinds.items())
+    return Table(rows, schema, tuple(kinds), count, tuple(filter(None, notes)))
+
+
+def _type_of(typed: Typed | None, kind: Kind) -> Any:
+    """What a field's ``source`` says: the type of a table's column that its kind is not, for unpacking."""
+    if typed is None or not typed.restored or isinstance(kind, (Image, Mask, Label)):
+        return None
+    is_other = typed.converted or (isinstance(kind, Json) and typed.name not in ("string", "null"))
+    return {"arrow": typed.name} if is_other or typed.name.startswith("fixed_size_binary") else None
 
 
 def of_same_classes(tables: list[Table]) -> list[Table]:
