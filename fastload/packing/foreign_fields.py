@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,17 @@ from fastload.shard.chunk import Chunk
 from fastload.shard.columns import write_column
 from fastload.shard.fields import ColumnFile, column_name
 
-__all__ = ["ForeignFields", "field_of"]
+__all__ = ["ForeignFields", "field_of", "kind_in_set"]
 
 
 def field_of(entry: Mapping[str, Any]) -> Field:
     """The field of which ``to_json`` gave this."""
     return Field(entry["name"], Kind.from_json(entry), entry.get("of"), entry.get("source"))
+
+
+def kind_in_set(name: str, kind: Kind, asked: Container[str]) -> Kind:
+    """What a field becomes; pictures of which nobody said more are what its name says."""
+    return picture_kind(name, ()) if kind == Image() and name not in asked else kind
 
 
 class ForeignFields:
@@ -97,8 +102,7 @@ class ForeignFields:
         }
 
     def _kind(self, name: str, kind: Kind) -> Kind:
-        is_guess = kind == Image() and name not in self._asked
-        return picture_kind(name, ()) if is_guess else kind
+        return kind_in_set(name, kind, self._asked)
 
     def _may_lack(self, name: str) -> bool:
         return self._loose and self._fields[name].kind.name in ("text", "json", "bytes")

@@ -159,7 +159,7 @@ class IndexJob:
     def _part(self, path: Source, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
         """What is found in a file of that state whose records are in ``file``."""
         size, ns = state
-        entries, failures = described(file, foreign)
+        entries, failures = described(file, foreign, self.kinds)
         own = _own_keys(path, foreign)
         keys = [key.decode() for key, _ in own]
         less = [(i, which, why) for i, found in foreign.lessened.items() for which, why in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,15 @@ import numpy.typing as npt
 
 from fastload._native import _C
 from fastload.errors import PackError
+from fastload.machine.positional import read_at
 from fastload.machine.sizes import counted
+from fastload.packing.foreign_fields import kind_in_set
 from fastload.packing.ingest import as_rows
 from fastload.packing.names import encode_key
 from fastload.packing.plan import MAX_LISTED
+from fastload.packing.samples.pictures import HEAD, is_any, unfit
 from fastload.packing.tables import Labels, read_table
+from fastload.sample.fields import Image, Kind, Mask
 from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import RAW
 from fastload.shard.formats import Foreign
@@ -48,9 +52,11 @@ class LabelTable:
             raise PackError(f"{self.path} has no label for the record {key!r} of {file}.") from None
 
 
-def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[int, str]]:
+def described(
+    file: Path, foreign: Foreign, asked: Container[str] = ()
+) -> tuple[npt.NDArray[np.void], dict[int, str]]:
     """Index entries of all records, and those that are none, with reasons (length 0). The entries of further
-    pictures are filled in likewise."""
+    pictures are filled in likewise. ``asked``: fields whose kinds users gave."""
     located = foreign.located
     records = np.zeros(len(located.offsets), RECORD)
     records["offset"] = located.offsets
@@ -60,9 +66,14 @@ def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[
     failures = dict(foreign.bad)
     for number, reason in _describe(file, records, located.lengths).items():
         failures.setdefault(number, reason)
+    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked)
+    for number, reason in _unfit(file, records, kind).items():
+        failures.setdefault(number, reason)
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
             found = _describe(file, values.chunk.records, values.chunk.lengths)
+            kind = kind_in_set(name, values.field.kind, asked)
+            found |= _unfit(file, values.chunk.records, kind)
             for number, reason in found.items():
                 failures.setdefault(number, f"field {name!r}: {reason}")
     for number in failures:
@@ -78,6 +89,26 @@ def _describe(file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np
         for number, reason in found:
             failures[start + number] = reason.decode("utf-8", "backslashreplace")
     return failures
+
+
+def _unfit(file: Path, records: npt.NDArray[np.void], kind: Kind) -> dict[int, str]:
+    """The pictures that cannot be opened as their field says, and why."""
+    if not isinstance(kind, (Image, Mask)) or is_any(kind):
+        return {}
+    found = {}
+    with open(file, "rb") as opened:
+        for number, record in enumerate(records):
+            length, offset = int(record["length"]), int(record["offset"])
+            if not length:
+                continue
+
+            def whole(length: int = length, offset: int = offset) -> bytes:
+                return read_at(opened.fileno(), length, offset)
+
+            reason = unfit(kind, record, whole(min(HEAD, length)), whole)
+            if reason:
+                found[number] = reason
+    return found
 
 
 def kept(chunk: Chunk, good: npt.NDArray[np.bool_]) -> Chunk:

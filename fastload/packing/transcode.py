@@ -8,7 +8,7 @@ import io
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from fastload.packing.coefficients import Outcome, Tally, to_record
 from fastload.packing.ingest import Group, as_rows
 from fastload.packing.names import ESCAPED
 from fastload.packing.options import PackOptions
-from fastload.shard.codecs import JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW
+from fastload.shard.codecs import JPEG, PILLOW_FORMATS, PROGRESSIVE, RAW, SIXTEEN_BIT
 
 __all__ = ["SMALLER", "bounded", "smaller_jpeg", "transcoder"]
 
@@ -166,26 +166,31 @@ class _Smaller:
                 continue
             try:
                 # Pillow fills what a JPEG does not have with gray, and the result would look whole.
-                self._decoder.decode_rgb(data)
-                pieces.append(smaller_jpeg(data, self._max_side, self._quality))
+                pixels = self._decoder.decode_rgb(data)
+                deep = bool(record["flags"] & SIXTEEN_BIT)
+                pieces.append(smaller_jpeg(data, pixels, self._max_side, self._quality, deep))
             except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
                 failed[i] = f"cannot be re-encoded: {error}"
         records["flags"] &= ESCAPED
         return _rebuild(group, records, pieces, failed)
 
 
-def smaller_jpeg(data: Pixels, max_side: int, quality: int) -> Pixels:
-    """An encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow."""
-    from PIL import Image, JpegImagePlugin
+def smaller_jpeg(data: Pixels, pixels: Pixels, max_side: int, quality: int, deep: bool = False) -> Pixels:
+    """An encoded picture as a JPEG whose longer side is ``max_side``, if it is longer; by Pillow.
 
-    with Image.open(io.BytesIO(data.tobytes()), formats=PILLOW_FORMATS) as image:
-        size = bounded(image.width, image.height, max_side)
-        if size == image.size:
-            return data
-        sampling = JpegImagePlugin.get_sampling(image) if image.format == "JPEG" else -1
-        orientation = image.getexif().get(0x0112)
-        profile = image.info.get("icc_profile")
-        small = image.convert("L" if image.mode == "L" else "RGB").resize(size, Image.Resampling.BICUBIC)
+    Args:
+        data: the picture.
+        pixels: what the core decodes it to, (height, width, 1 or 3). They are used where Pillow does not open
+            the picture, as for a text of many megabytes in a PNG.
+        deep: it has 16 bits, which Pillow would cut off at 255; then they are used, too.
+    """
+    from PIL import Image
+
+    source, sampling, orientation, profile = _opened(data, pixels, deep)
+    size = bounded(source.width, source.height, max_side)
+    if size == source.size:
+        return data
+    small = source.resize(size, Image.Resampling.BICUBIC)
     exif = Image.Exif()
     if orientation is not None:
         exif[0x0112] = orientation
@@ -195,3 +200,18 @@ def smaller_jpeg(data: Pixels, max_side: int, quality: int) -> Pixels:
         exif=exif.tobytes() if orientation is not None else b"", icc_profile=profile,
     )  # fmt: skip
     return np.frombuffer(encoded.getvalue(), np.uint8)
+
+
+def _opened(data: Pixels, pixels: Pixels, deep: bool) -> tuple[Any, int, Any, Any]:
+    """Pillow's picture, gray or RGB, and its file's chroma sampling (-1: none), orientation and profile."""
+    from PIL import Image, JpegImagePlugin
+
+    if not deep:
+        try:
+            with Image.open(io.BytesIO(data.tobytes()), formats=PILLOW_FORMATS) as image:
+                sampling = JpegImagePlugin.get_sampling(image) if image.format == "JPEG" else -1
+                orientation, profile = image.getexif().get(0x0112), image.info.get("icc_profile")
+                return image.convert("L" if image.mode == "L" else "RGB"), sampling, orientation, profile
+        except Exception:  # SyntaxError, struct.error and others; the core has read the picture
+            pass
+    return Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0]), -1, None, None

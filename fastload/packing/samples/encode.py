@@ -15,13 +15,13 @@ from fastload._native import _C
 from fastload.packing.coefficients import Outcome
 from fastload.packing.ingest import as_rows
 from fastload.packing.names import ESCAPED, encode_key, outside_key
-from fastload.packing.samples.pictures import NUMPY_SUFFIX, Picture, path_of, picture_of
+from fastload.packing.samples.pictures import HEAD, NUMPY_SUFFIX, Picture, is_any, path_of, picture_of, unfit
 from fastload.packing.samples.transcode import Transcoder
 from fastload.packing.tables import table_path
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Schema
 from fastload.shard.chunk import Chunk
-from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT, suffix_of
+from fastload.shard.codecs import RAW, suffix_of
 from fastload.shard.index import RECORD
 
 __all__ = ["Encoded", "Encoder", "Failed", "Lessened"]
@@ -257,19 +257,12 @@ def _records(kind: Image | Mask, pictures: list[Picture]) -> tuple[Chunk, list[t
             record[name] = value
     described = _C.describe(chunk.data, as_rows(records))
     problems = [(i, reason.decode("utf-8", "backslashreplace")) for i, reason in described]
-    if isinstance(kind, Mask):
-        problems += _unfit(kind, records)
+    bad = {i for i, _ in problems}
+    for i, picture in enumerate(pictures if not is_any(kind) else ()):
+        reason = "" if i in bad else unfit(kind, records[i], picture.data[:HEAD], picture.whole)
+        if reason:
+            problems.append((i, reason))
     return Chunk(chunk.data, chunk.lengths, records), problems
-
-
-def _unfit(kind: Mask, records: npt.NDArray[np.void]) -> list[tuple[int, str]]:
-    found = []
-    for i, record in enumerate(records):
-        if record["codec"] in (JPEG, COEFFICIENTS):
-            found.append((i, "a mask cannot be a JPEG, which changes the ids; use PNG"))
-        elif kind.bits == 8 and record["flags"] & SIXTEEN_BIT:
-            found.append((i, "a mask of 8 bits. Found: 16 bits; use mask(bits=16)"))
-    return found
 
 
 def _words(error: BaseException) -> str:

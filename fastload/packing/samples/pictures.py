@@ -8,31 +8,39 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fastload.dataset.decoding import raw_format, thread_decoder, wanted_format
+from fastload.errors import FastloadError
 from fastload.machine.regular import open_regular
 from fastload.packing.coefficients import Outcome
 from fastload.packing.png_file import png_file
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Mask
-from fastload.shard.codecs import RAW, SIXTEEN_BIT
+from fastload.shard.codecs import COEFFICIENTS, JPEG, RAW, SIXTEEN_BIT
 
 __all__ = [
+    "HEAD",
     "NUMPY",
     "NUMPY_SUFFIX",
     "Picture",
+    "is_any",
     "is_path",
     "is_picture",
     "path_of",
     "picture_of",
     "raw_picture",
+    "unfit",
 ]
 
 MAX_SIDE = 65535  # of raw pixels: the index has 16 bits for it
+#: Bytes of a picture's file that tell whether it can be opened as a field says.
+HEAD = 26
+_PNG, _DEPTH = b"\x89PNG\r\n\x1a\n", 24  # where a PNG has its bits a channel; behind it what the channels are
 NUMPY = b"\x93NUMPY"  # what such files begin with
 NUMPY_SUFFIX = b".npy"
 _PNG_CHANNELS = (1, 2, 3, 4)
@@ -49,6 +57,10 @@ class Picture:
     data: bytes
     raw: dict[str, int] | None = None
     outcome: Outcome | None = None
+
+    def whole(self) -> bytes:
+        """Its bytes."""
+        return self.data
 
 
 def is_path(value: Any) -> bool:
@@ -117,11 +129,57 @@ def read_picture(path: bytes) -> bytes:
 
 def _encoded(kind: Image | Mask, data: bytes) -> Picture:
     if isinstance(kind, Image) and kind.channels not in (1, 3):
+        if kind.channels in (2, 4) and data.startswith(_PNG):
+            return Picture(data)
+        files = "a PNG with alpha, or " if kind.channels in (2, 4) else ""
         raise ValueError(
-            f"pictures of {kind.channels} channels are stored as pixels: give an array of (height, width, "
+            f"no other image file has {kind.channels} channels: give {files}an array of (height, width, "
             f"{kind.channels})"
         )
     return Picture(data)
+
+
+def is_any(kind: Image | Mask) -> bool:
+    """Whether any picture can be opened as a field says."""
+    return isinstance(kind, Image) and kind.bits == 8 and kind.channels in (1, 3)
+
+
+def unfit(kind: Image | Mask, record: np.void, head: bytes, whole: Callable[[], bytes]) -> str:
+    """Why a picture cannot be opened as its field says, and would be an error in each epoch; "": it can.
+
+    Args:
+        kind: its field's.
+        record: its index entry.
+        head: the first :data:`HEAD` bytes, or all there are.
+        whole: gives all; called where the first do not tell.
+    """
+    if isinstance(kind, Mask) and record["codec"] in (JPEG, COEFFICIENTS):
+        return "a mask cannot be a JPEG, which changes the ids; use PNG"
+    if isinstance(kind, Mask) and kind.bits == 8 and record["flags"] & SIXTEEN_BIT:
+        return "a mask of 8 bits. Found: 16 bits; use mask(bits=16)"
+    if record["codec"] == RAW or is_any(kind) or _fits(kind, head):
+        return ""
+    try:
+        thread_decoder().decode(np.frombuffer(whole(), np.uint8), wanted_format(kind), raw_format(record))
+    except FastloadError as error:
+        return str(error).removesuffix(".")
+    return ""
+
+
+def _fits(kind: Image | Mask, head: bytes) -> bool:
+    """Whether a PNG's header says that it can be opened as a field says."""
+    if not head.startswith(_PNG) or len(head) < HEAD:
+        return False
+    depth, colour = head[_DEPTH], head[_DEPTH + 1]
+    is_gray, has_alpha, is_palette = not colour & 2, bool(colour & 4), colour == 3
+    if isinstance(kind, Mask):
+        return (is_gray or is_palette) and not has_alpha and depth <= kind.bits
+    if kind.bits == 16 and depth != 16:
+        return False
+    stored = (1 if is_gray else 3) + has_alpha
+    return (kind.channels == stored and has_alpha) or (
+        kind.bits == 16 and (kind.channels == 3 or (kind.channels == 1 and is_gray))
+    )
 
 
 def _from_pillow(kind: Image | Mask, picture: Any) -> Picture:

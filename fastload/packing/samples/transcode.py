@@ -102,9 +102,9 @@ class Transcoder:
         if kind.bits == 16 or _flags_of(picture) & SIXTEEN_BIT:  # a JPEG has 8, and Pillow clips 16
             return Picture(png_file(_pixels(kind, picture, size, target)))
         # Pillow fills with gray what is missing.
-        thread_decoder().decode(_bytes_of(picture), wanted_format(kind))
+        pixels = thread_decoder().decode(_bytes_of(picture), wanted_format(kind))
         assert self.options.max_side is not None
-        small = smaller_jpeg(_bytes_of(picture), self.options.max_side, self.options.quality)
+        small = smaller_jpeg(_bytes_of(picture), pixels, self.options.max_side, self.options.quality)
         return Picture(small.tobytes())
 
 
