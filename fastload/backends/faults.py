@@ -108,7 +108,7 @@ class FaultPolicy:
                 raise self._no_memory(pending.key, fault.sample, fault.message)
             if self._on_error == "raise" or not issubclass(fault.kind, SAMPLE_ERRORS):
                 self._report(pending.key, fault)
-                raise self._error(fault.sample, fault.message) from fault.kind(fault.message)
+                raise self._error(fault.sample, fault.message, fault.kind) from fault.kind(fault.message)
             substitute, changes[fault.position] = None, None
             if self._on_error == "replace":
                 substitute, changes[fault.position] = self._replace(
@@ -130,7 +130,7 @@ class FaultPolicy:
             self._report(key, fault)
             if fault.fatal:
                 cause = fault.kind if issubclass(fault.kind, errors.FastloadError) else RuntimeError
-                raise self._error(fault.sample, fault.message) from cause(fault.message)
+                raise self._error(fault.sample, fault.message, fault.kind) from cause(fault.message)
 
     def substitutes(self, key: BatchKey, batch: BatchIds) -> npt.NDArray[np.int64] | None:
         """Sample ids to try for each sample of a batch that turns out to be bad, (n, tries).
@@ -169,16 +169,17 @@ class FaultPolicy:
     def _first_good(
         self, feeder: Feeder, pending: Pending, position: int, sample: int, word: Callable[[int], int]
     ) -> tuple[int, Mapping[str, Any]]:
-        message = ""
+        message, kind = "", errors.DecodeError
         for attempt in range(_MAX_TRIES):
             candidate = self._sampler.substitute(pending.key.epoch, word(attempt))
             found, faults = feeder.alone(pending, position, candidate)
             if not faults:
                 return candidate, found
-            message = faults[0].message
+            message, kind = faults[0].message, faults[0].kind  # type: ignore[assignment]
             if faults[0].kind is MemoryError:
                 raise self._no_memory(pending.key, candidate, message)
-        raise self._error(sample, f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}")
+        words = f"none of {_MAX_TRIES} substitutes could be decoded; the last: {message}"
+        raise self._error(sample, words, kind)
 
     def _no_memory(self, key: BatchKey, sample: int, message: str) -> MemoryError:
         """Lack of memory says nothing about the sample, so that no policy is applied."""
@@ -188,8 +189,9 @@ class FaultPolicy:
             f"cgroup's limit)."
         )
 
-    def _error(self, sample: int, message: str) -> errors.SampleError:
-        return bad_sample(self._dataset, sample, message, ', or pass on_error="skip" or on_error="replace"')
+    def _error(self, sample: int, message: str, kind: type[Exception]) -> errors.SampleError:
+        remedy = ', or pass on_error="skip" or on_error="replace"' if self._on_error == "raise" else ""
+        return bad_sample(self._dataset, sample, message, kind, remedy)
 
     def _report(self, key: BatchKey, fault: Fault) -> None:
         part, own = self._dataset.locate(fault.sample)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import NoReturn
 
 from fastload._version import __version__
 from fastload.cli import interrupts
@@ -34,9 +37,26 @@ VERBS = (
 _RESUMED = ("pack", "index", "recode", "warm")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says which option or verb may have been meant; verbs' parsers are of this class, too."""
+
+    def error(self, message: str) -> NoReturn:
+        wrong = re.findall(r"(?<![^ ])--?[\w-]+", message.partition("unrecognized arguments:")[2])
+        known = [option for parser in (self, *self._verbs()) for option in parser._option_string_actions]
+        chosen = re.search(r"invalid choice: '([^']+)' \(choose from (.+)\)", message)
+        if chosen:
+            wrong, known = [chosen[1]], re.findall(r"[\w-]+", chosen[2])
+        meant = [near for word in wrong for near in difflib.get_close_matches(word, known, 1)]
+        super().error(f"{message}. Did you mean {', '.join(meant)}?" if meant else message)
+
+    def _verbs(self) -> list[argparse.ArgumentParser]:
+        groups = self._subparsers._group_actions if self._subparsers is not None else []
+        return [parser for group in groups for parser in (group.choices or {}).values()]  # type: ignore[attr-defined,union-attr]
+
+
 def build_parser(names: Sequence[str] = VERBS) -> argparse.ArgumentParser:
     """The parser of some verbs, whose modules are imported."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fastload",
         description="Image data loading for PyTorch training.",
         epilog="'fastload VERB --help' has a verb's options. Exit codes: 0 done, 1 an error, 2 wrong usage, "

@@ -51,10 +51,16 @@ def entry_rows(facts: EntryFacts) -> list[tuple[str, str]]:
     reasons = [
         (facts.progressive, "progressive JPEG", "cannot have any: 'pack --baseline' converts without loss"),
         (facts.unsuited, "CMYK, 12-bit or lossless JPEG", "cannot have any"),
-        (facts.other, "other JPEG", "without: restart markers, which serve instead; rare sampling; damage"),
+        (facts.other, "other JPEG", _WITHOUT[facts.other > 1]),
     ]
     kinds = [(f"{_about(facts)}{counted(count, what)}", reason) for count, what, reason in reasons if count]
     return rows + [("", f"{kind} {reason}") for kind, reason in kinds]
+
+
+_WITHOUT = (
+    "has no entry points: it has restart markers, which do the same, unusual subsampling, or is damaged",
+    "have no entry points: they have restart markers, which do the same, unusual subsampling, or are damaged",
+)
 
 
 def _about(facts: EntryFacts) -> str:

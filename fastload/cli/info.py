@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from fastload.cli.arguments import add_storage_options, options_for, place
@@ -10,11 +11,13 @@ from fastload.cli.entry_rows import entry_json, entry_rows
 from fastload.cli.field_rows import field_rows
 from fastload.cli.output import classes_row, human_bytes, ignored_rows, print_json, print_table, sides_row
 from fastload.cli.progress import LookProgress
+from fastload.errors import FormatError
 from fastload.packing.coefficients import said_of
 from fastload.packing.entry_facts import entry_facts
 from fastload.packing.field_facts import field_facts
 from fastload.packing.index_runs import IndexRuns
 from fastload.packing.summary import Summary
+from fastload.packing.verify import sets_in
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["add", "run"]
@@ -23,7 +26,9 @@ __all__ = ["add", "run"]
 def add(verbs: Any) -> None:
     """Declare the verb."""
     parser = verbs.add_parser(
-        "info", help="what a packed dataset holds", description="What a packed dataset holds."
+        "info",
+        help="what a packed dataset holds",
+        description="What a packed dataset holds, or each of those that are in a folder.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=place, help="a packed dataset, or its URL")
     add_storage_options(parser)
@@ -36,56 +41,85 @@ def add(verbs: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the facts of a packed dataset."""
-    dataset = PackedFiles(arguments.folder, storage_options=options_for(arguments, arguments.folder))
-    manifest, summary = dataset.manifest, Summary()
-    with LookProgress(len(dataset), quiet=arguments.json) as progress:
-        runs = IndexRuns(dataset, arguments.all, progress.advanced)
-        for records in runs.entries():
-            summary.add(records)
-    entries = entry_facts(dataset, IndexRuns(dataset, arguments.all))
-    fields = []
-    if arguments.json or not dataset.schema.is_plain:
-        fields = field_facts(dataset, IndexRuns(dataset, arguments.all))
-    codecs = summary.codecs if runs.whole else dict(manifest.codecs)
+    """Print the facts of a packed dataset, or of each that is in a folder."""
+    options = options_for(arguments, arguments.folder)
+    datasets = _opened(arguments.folder, options)
     if arguments.json:
-        print_json(
-            {
-                "id": dataset.id,
-                "format": manifest.format,
-                "records": manifest.num_records,
-                "bytes": manifest.data_bytes,
-                "classes": list(manifest.classes),
-                "fields": fields,
-                "shards": [{"file": s.file, "size": s.size, "records": s.records} for s in manifest.shards],
-                "codecs": codecs,
-                "looked_at": runs.looked,
-                "sides": summary.sides(),
-                "entries": entry_json(entries),
-                "skipped": manifest.skipped,
-                "ignored": dict(manifest.ignored),
-                "options": dict(manifest.options),
-                "writer": manifest.writer,
-            }
-        )
+        facts = [_facts(dataset, arguments) for dataset in datasets]
+        many = [{"folder": dataset.where, **one} for dataset, one in zip(datasets, facts, strict=True)]
+        print_json(facts[0] if len(facts) == 1 else {"datasets": many})
         return 0
-    sizes = [shard.size for shard in manifest.shards]
+    for dataset in datasets:
+        print_table(dataset.where, _rows(dataset, arguments.all))
+    return 0
+
+
+def _opened(folder: str | Path, options: dict[str, str] | None) -> list[PackedFiles]:
+    """The dataset at a place, or those in it, as a parent of train/ and val/ is packed."""
+    try:
+        return [PackedFiles(folder, storage_options=options)]
+    except FormatError:
+        places = sets_in(folder, options)
+        if not places:
+            raise
+        return [PackedFiles(place, storage_options=options) for place in places]
+
+
+def _facts(dataset: PackedFiles, arguments: argparse.Namespace) -> dict[str, Any]:
+    manifest, looked = dataset.manifest, _Looked(dataset, arguments.all, quiet=True)
+    return {
+        "id": dataset.id,
+        "format": manifest.format,
+        "records": manifest.num_records,
+        "bytes": manifest.data_bytes,
+        "classes": list(manifest.classes),
+        "fields": field_facts(dataset, IndexRuns(dataset, arguments.all)),
+        "shards": [{"file": s.file, "size": s.size, "records": s.records} for s in manifest.shards],
+        "codecs": looked.codecs,
+        "looked_at": looked.runs.looked,
+        "sides": looked.summary.sides(),
+        "entries": entry_json(looked.entries),
+        "skipped": manifest.skipped,
+        "ignored": dict(manifest.ignored),
+        "options": dict(manifest.options),
+        "writer": manifest.writer,
+    }
+
+
+class _Looked:
+    """What the index of a dataset says; of a very large one some of it."""
+
+    def __init__(self, dataset: PackedFiles, everything: bool, quiet: bool) -> None:
+        self.summary = Summary()
+        with LookProgress(len(dataset), quiet=quiet) as progress:
+            self.runs = IndexRuns(dataset, everything, progress.advanced)
+            for records in self.runs.entries():
+                self.summary.add(records)
+        self.entries = entry_facts(dataset, IndexRuns(dataset, everything))
+        self.codecs = self.summary.codecs if self.runs.whole else dict(dataset.manifest.codecs)
+
+
+def _rows(dataset: PackedFiles, everything: bool) -> list[tuple[str, str]]:
+    manifest, looked = dataset.manifest, _Looked(dataset, everything, quiet=False)
+    fields = [] if dataset.schema.is_plain else field_facts(dataset, IndexRuns(dataset, everything))
+    sizes, whole = [shard.size for shard in manifest.shards], looked.runs.whole
     rows = [
         ("id", dataset.id),
         ("records", f"{manifest.num_records}, {human_bytes(manifest.data_bytes)}"),
-        classes_row(dataset.schema, summary.unlabelled),
+        classes_row(dataset.schema, looked.summary.unlabelled),
         ("shards", f"{len(sizes)} {manifest.format}, {human_bytes(sum(sizes))}"),
-        ("codecs", ", ".join(f"{name} {count}" for name, count in codecs.items())),
-        ("sizes", ("" if runs.whole else "about ") + sides_row(summary.sides())),
+        ("codecs", ", ".join(f"{name} {count}" for name, count in looked.codecs.items())),
+        ("sizes", ("" if whole else "about ") + sides_row(looked.summary.sides())),
         *said_of(manifest.options),
-        *entry_rows(entries),
-        *field_rows(fields, not runs.whole),
-        *ignored_rows(manifest.ignored),
+        *entry_rows(looked.entries),
+        *field_rows(fields, not whole),
         ("skipped", str(manifest.skipped)),
+        *ignored_rows(manifest.ignored),
         ("writer", manifest.writer),
     ]
-    if not runs.whole:
-        part = f"{runs.looked} of {len(dataset)} records, spread over the set; --all looks at every one"
+    if not whole:
+        part = (
+            f"{looked.runs.looked} of {len(dataset)} records, spread over the set; --all looks at every one"
+        )
         rows.append(("looked at", part))
-    print_table(dataset.where, rows)
-    return 0
+    return rows

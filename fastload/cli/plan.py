@@ -23,6 +23,7 @@ __all__ = ["add", "run"]
 # What the core's client keeps in flight at most, and round trips to connect (TCP; with TLS 1.3 one more).
 _IN_FLIGHT = 256
 _CONNECTING = {"https": 2, "http": 1}
+_LEAST_SECONDS = 1e-3  # below it a time is none that anybody waits for
 _GET = 0.0004  # dollars a thousand GETs: S3 Standard, us-east-1
 
 
@@ -150,9 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
         ("cache", f"{human_bytes(room)}, {100 * min(1.0, room / max(1, job.data_bytes)):.0f}% of the set"),
     ]
     for name, epochs in found.items():
-        rows += [(name, line) for line in _lines(epochs, arguments)]
+        rows += _named(name, _lines(epochs, arguments))
     if arguments.rate is not None:
-        rows += [("waiting", line) for line in _verdict(job, found, arguments)]
+        rows += _named("waiting", _verdict(job, found, arguments))
     print_table(str(arguments.folder), rows)
     return 0
 
@@ -205,11 +206,21 @@ def _dollars(traffic: Traffic, arguments: argparse.Namespace) -> float:
     )
 
 
+def _named(name: str, lines: Iterator[str]) -> list[tuple[str, str]]:
+    """Table rows of which the first has the name."""
+    return [(name if number == 0 else "", line) for number, line in enumerate(lines)]
+
+
+def _seconds(seconds: float) -> str:
+    """A time as far as anybody could measure it."""
+    return f"{seconds:.3g} s" if seconds >= _LEAST_SECONDS else "no time"
+
+
 def _lines(epochs: Mapping[str, Traffic], arguments: argparse.Namespace) -> Iterator[str]:
     for name, one in epochs.items():
         yield (
             f"{name}: {human_bytes(one.bytes)} in {one.requests:.0f} requests, "
-            f"${_dollars(one, arguments):.2f}, {one.seconds:.3g} s of reading, "
+            f"${_dollars(one, arguments):.2f}, {_seconds(one.seconds)} of reading, "
             f"{100 * one.hits:.0f}% from the cache"
         )
 
@@ -219,7 +230,7 @@ def _verdict(
 ) -> Iterator[str]:
     """Whether steps that take so many samples a second wait for the link."""
     step = job.records / (arguments.rate * arguments.ranks)
-    yield f"an epoch of steps takes {step:.3g} s"
+    yield f"an epoch of steps takes {_seconds(step)}"
     for cache, epochs in found.items():
         waits = [name for name, one in epochs.items() if name.startswith("epoch") and one.seconds > step]
         yield f"{cache}: " + (

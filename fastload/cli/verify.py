@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from fastload.cli.arguments import add_storage_options, options_for
 from fastload.cli.on_ray import RAY_HELP, ray_cluster
 from fastload.cli.output import counted, print_json, print_lines
+from fastload.errors import FormatError
 from fastload.packing.problems import Problem
-from fastload.packing.verify import Spread, has_entries, manifest_at, verify
+from fastload.packing.verify import Spread, has_entries, manifest_at, sets_in, verify
 from fastload.shard.manifest import ENTRIES_NAME
 
 __all__ = ["add", "run"]
@@ -25,7 +27,9 @@ def add(verbs: Any) -> None:
         description="Check index, shards, every record's CRC-32C, every field's values and the entry points' "
         "checksums; exit code 1 if anything is wrong.",
     )
-    parser.add_argument("folder", metavar="FOLDER", help="a packed dataset, or its URL")
+    parser.add_argument(
+        "folder", metavar="FOLDER", nargs="+", help="a packed dataset, a folder of some, or their URL"
+    )
     add_storage_options(parser)
     parser.add_argument("--decode", action="store_true", help="decode every record, too")
     parser.add_argument("--entries", action="store_true", help="compute all entry points again, too")
@@ -35,37 +39,63 @@ def add(verbs: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print all problems."""
-    options = options_for(arguments, arguments.folder)
+    found: list[tuple[str, list[Problem], int]] = []
     with ExitStack() as stack:
         spread: Spread | None = None
         if arguments.ray is not None:
             spread = stack.enter_context(ray_cluster(arguments.ray)).in_order
-        problems, records = verify(
-            arguments.folder, arguments.decode, None, arguments.entries, spread, options
-        )
-    found = sum(problem.count for problem in problems)
+        for folder in _folders(arguments):
+            options = options_for(arguments, folder)
+            problems, records = verify(folder, arguments.decode, None, arguments.entries, spread, options)
+            found.append((folder, problems, records))
+            if not arguments.json:
+                _print(folder, problems, records, arguments)
     if arguments.json:
-        print_json(
-            {"ok": not found, "records": records, "found": found, "problems": [*map(_facts, problems)]}
+        said = [_body(*one) for one in found]
+        many = {"ok": all(one["ok"] for one in said), "datasets": said}
+        print_json(many if len(said) > 1 else {name: said[0][name] for name in said[0] if name != "folder"})
+    elif not arguments.decode and not any(problems for _, problems, _ in found):
+        sys.stderr.write(
+            "Not looked at: whether the pictures decode (--decode). A picture that was damaged before it was "
+            "packed has the checksum of what it was then.\n"
         )
-    else:
-        there = has_entries(arguments.folder, options)
-        checks = [
-            ("CRC-32C", True),
-            ("values of all fields", bool(manifest_at(arguments.folder, options).fields)),
-            ("decoding", arguments.decode),
-            ("entry points", arguments.entries and there),
-        ]
-        how = ", ".join(name for name, done in checks if done)
-        if arguments.entries and not there:
-            advice = f"'fastload index {arguments.folder} --entries' makes them"
-            print_lines(
-                [f"{arguments.folder}: there are no entry points ({ENTRIES_NAME}) to check; {advice}"]
-            )
-        whole = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} whole ({how})"
-        verdict = counted(found, "problem") if problems else whole
-        print_lines([*map(_line, problems), f"{arguments.folder}: {verdict}"])
-    return 1 if problems else 0
+    return 1 if any(problems for _, problems, _ in found) else 0
+
+
+def _folders(arguments: argparse.Namespace) -> list[str]:
+    """The datasets that are given; for a folder that is none itself, those in it."""
+    found = []
+    for folder in arguments.folder:
+        try:
+            manifest_at(folder, options_for(arguments, folder))
+            found.append(folder)
+        except FormatError:
+            found += sets_in(folder, options_for(arguments, folder)) or [folder]
+    return found
+
+
+def _body(folder: str, problems: list[Problem], records: int) -> dict[str, Any]:
+    count = sum(problem.count for problem in problems)
+    facts = [*map(_facts, problems)]
+    return {"folder": folder, "ok": not count, "records": records, "found": count, "problems": facts}
+
+
+def _print(folder: str, problems: list[Problem], records: int, arguments: argparse.Namespace) -> None:
+    options = options_for(arguments, folder)
+    there = has_entries(folder, options)
+    checks = [
+        ("CRC-32C", True),
+        ("values of all fields", bool(manifest_at(folder, options).fields)),
+        ("decoding", arguments.decode),
+        ("entry points", arguments.entries and there),
+    ]
+    how = ", ".join(name for name, done in checks if done)
+    if arguments.entries and not there:
+        advice = f"'fastload index {folder} --entries' makes them"
+        print_lines([f"{folder}: there are no entry points ({ENTRIES_NAME}) to check; {advice}"])
+    whole = f"{counted(records, 'record')} {'is' if records == 1 else 'are'} whole ({how})"
+    verdict = counted(sum(problem.count for problem in problems), "problem") if problems else whole
+    print_lines([*map(_line, problems), f"{folder}: {verdict}"])
 
 
 def _facts(problem: Problem) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def decode_sample(dataset: Packed, sample: int) -> npt.NDArray[np.uint8]:
     try:
         return decode_record(part, own)
     except (errors.DecodeError, errors.ChecksumError) as error:
-        raise bad_sample(dataset, sample, str(error)) from error
+        raise bad_sample(dataset, sample, str(error), type(error)) from error
 
 
 def sample_error(dataset: Packed, sample: int, message: str) -> errors.SampleError:
@@ -119,11 +119,26 @@ def sample_error(dataset: Packed, sample: int, message: str) -> errors.SampleErr
     return error
 
 
-def bad_sample(dataset: Packed, sample: int, message: str, remedy: str = "") -> errors.SampleError:
-    """The error of a record that cannot be decoded; ``remedy`` goes on with what can be done."""
+def bad_sample(
+    dataset: Packed, sample: int, message: str, kind: type[Exception], remedy: str = ""
+) -> errors.SampleError:
+    """The error of a sample that cannot be had.
+
+    Args:
+        dataset: what it is of.
+        sample: its id.
+        message: what is wrong.
+        kind: the exception that says so. Only where the set may be at fault is it to be checked: neither a
+            store that fails nor pictures that differ in size are found by that.
+        remedy: goes on with what else can be done about one bad record.
+    """
     place = dataset.locate(sample)[0].where
-    check = f"Check the set with 'fastload verify {place} --decode'{remedy}."
-    return sample_error(dataset, sample, f"{message.rstrip('.')}. {check}")
+    check = ""
+    if issubclass(kind, errors.DecodeError | errors.ChecksumError):
+        check = f" Check the set with 'fastload verify {place} --decode'{remedy}."
+    elif issubclass(kind, errors.FormatError):
+        check = f" Check the set with 'fastload verify {place}'."
+    return sample_error(dataset, sample, f"{message.rstrip('.')}.{check}")
 
 
 def thread_decoder(max_pixels: int = _C.MAX_PIXELS) -> _C.Decoder:

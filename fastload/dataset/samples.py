@@ -41,7 +41,7 @@ def read_sample(dataset: Packed, sample: int, names: Collection[str] | None = No
             if names is None or field.name in names
         }
     except (errors.DecodeError, errors.ChecksumError) as error:
-        raise bad_sample(dataset, sample, str(error)) from error
+        raise bad_sample(dataset, sample, str(error), type(error)) from error
 
 
 def _value(part: PackedFiles, field: Field, own: int) -> Any:

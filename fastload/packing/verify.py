@@ -27,11 +27,11 @@ from fastload.remote.opening import place_of, refuse_options, shared_store
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.fields import fields_digest
 from fastload.shard.index import RECORD
-from fastload.shard.manifest import ENTRIES_NAME, Manifest
+from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, Manifest
 from fastload.shard.node_copy import copy_as_it_is, read_manifest, shards_in_store
 from fastload.shard.opened import check_fields
 
-__all__ = ["Problem", "has_entries", "manifest_at", "verify"]
+__all__ = ["Problem", "has_entries", "manifest_at", "sets_in", "verify"]
 
 Progress = Callable[[int, int], None]
 Spread = Callable[[Callable[[Any, Any], Any], Any, Iterable[Any]], Iterator[Any]]
@@ -48,6 +48,25 @@ def manifest_at(folder: str | os.PathLike[str], storage_options: Mapping[str, An
     if location is None:
         return Manifest.read(Path(folder).absolute())
     return read_manifest(location, shared_store(location, options))
+
+
+def sets_in(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> list[str]:
+    """The packed datasets that are folders of a folder, or of a URL; none where that is one itself.
+
+    Raises:
+        RemoteError: the store does not tell.
+    """
+    place, location, options = place_of(folder, storage_options)
+    if location is None:
+        if exists(Path(place) / MANIFEST_NAME):
+            return []
+        return sorted(str(path.parent) for path in Path(place).glob(f"*/{MANIFEST_NAME}"))
+    prefix = f"{location.path}/" if location.path else ""
+    inside = [found.path[len(prefix) :] for found in shared_store(location, options).list(prefix)]
+    if MANIFEST_NAME in inside:
+        return []
+    names = [name.removesuffix(f"/{MANIFEST_NAME}") for name in inside if name.endswith(f"/{MANIFEST_NAME}")]
+    return sorted(str(location / name) for name in names if "/" not in name)
 
 
 def has_entries(folder: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None) -> bool:

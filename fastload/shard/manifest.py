@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -210,8 +211,10 @@ class Manifest:
         try:
             major = _whole(body["fastload"][0])
             if major != MAJOR:
+                # There never was a version before the first.
+                advice = "Upgrade fastload" if major > MAJOR else "No fastload has written it: pack again"
                 raise FormatVersionError(
-                    f"{path} has format version {major}; this fastload reads {MAJOR}. Upgrade fastload."
+                    f"{path} has format version {major}; this fastload reads {MAJOR}. {advice}."
                 )
             shards = tuple(
                 Shard(_path(s["file"]), _whole(s["size"]), _whole(s["records"])) for s in body["shards"]
@@ -294,7 +297,31 @@ def _missing(folder: Path) -> str:
             f"it has no {MANIFEST_NAME}, but folders in it are packed datasets ({', '.join(packed[:5])}"
             f"{', ...' if len(packed) > 5 else ''}). Give one of them: {str(folder / packed[0])!r}."
         )
+    if _has_images(folder):
+        return (
+            f"it is a folder of images, and has no {MANIFEST_NAME}. Pack it into another folder, with "
+            f"'fastload pack {folder} OUTPUT', and give OUTPUT."
+        )
     return (
         f"it has no {MANIFEST_NAME}. Make one with 'fastload pack SOURCE {folder}'; an interrupted pack goes "
         "on with the same command. Where this folder is the SOURCE itself, pack it into another one."
     )
+
+
+_IMAGES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm")
+_LOOKED_AT = 1000  # names in a folder, and its first folders
+
+
+def _has_images(folder: Path) -> bool:
+    """Whether there are images in a folder or in its folders, for a message."""
+    try:
+        with os.scandir(folder) as entries:
+            some = [*islice(entries, _LOOKED_AT)]
+        below = [entry.path for entry in some if entry.is_dir() and not entry.name.startswith(".")][:3]
+        names = [entry.name for entry in some]
+        for path in below:
+            with os.scandir(path) as entries:
+                names += [entry.name for entry in islice(entries, _LOOKED_AT)]
+    except OSError:
+        return False
+    return any(name.lower().endswith(_IMAGES) for name in names)
