@@ -217,11 +217,19 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
         if pa.types.is_temporal(kind):
             narrow = pa.types.is_date32(kind) or pa.types.is_time32(kind)
             return pa.array(values, pa.int32() if narrow else pa.int64()).cast(kind)
-        if pa.types.is_map(kind):  # pairs are tuples to it
-            values = [None if value is None else [*map(tuple, value)] for value in values]
         if pa.types.is_fixed_size_binary(kind):
             values = [None if value is None else base64.b64decode(value) for value in values]
-        return pa.array(values, kind)
+        return pa.array([with_pairs(value, kind) for value in values], kind)
+
+    def with_pairs(value: Any, kind: Any) -> Any:
+        """A value of JSON whose maps are lists of tuples, as Arrow takes them."""
+        if value is None or not pa.types.is_nested(kind):
+            return value
+        if pa.types.is_struct(kind):
+            return {part.name: with_pairs(value[part.name], part.type) for part in kind}
+        if pa.types.is_map(kind):
+            return [(key, with_pairs(inner, kind.item_type)) for key, inner in value]
+        return [with_pairs(inner, kind.value_type) for inner in value]
 
     with parquet.ParquetWriter(path, schema) as writer:
 

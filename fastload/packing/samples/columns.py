@@ -24,7 +24,11 @@ __all__ = ["Column", "parsed", "value_of"]
 _POINT_ZERO = re.compile(r"([-+]?\d+)\.0*", re.ASCII)  # a whole number all the same
 _BOOLS = {"true": True, "false": False}
 _KEPT, _SHAPES = 16, 64  # values that are kept in any case, and of those that look different from all before
-_TEXT_TYPES = ("string", "large_string", "string_view")  # of Arrow
+# By Arrow's type, what a column is whose values that were looked at are all null.
+_EMPTY: dict[str, Kind] = {
+    **dict.fromkeys(("string", "large_string", "string_view"), Text()),
+    **dict.fromkeys(("binary", "large_binary", "binary_view"), Bytes()),
+}
 _MOST_CLASSES = 10_000_000
 _MOST_DIGITS = 400  # of a number; a float has 309 before its point
 
@@ -138,8 +142,8 @@ class Column:
     def _guessed(self, root: bytes) -> Kind:
         if self._typed is not None and self._typed.kind is not None:
             return self._typed.kind
-        if not self._kept and self._typed is not None and self._typed.name in _TEXT_TYPES:
-            return Text()
+        if not self._kept and self._typed is not None and self._typed.name in _EMPTY:
+            return _EMPTY[self._typed.name]
         values = self._values()
         if self._only_texts or (self._texts and not _agree(values)):
             values = [text for text, _, _ in self._kept]
@@ -287,7 +291,7 @@ def _nothing(kind: Kind, texts: bool) -> Any:
     if isinstance(kind, Bytes):
         if texts:
             return b""
-        raise ValueError("it is null, and bytes have no null")
+        raise ValueError("it is null, which bytes have no place for")
     if isinstance(kind, Array):
         raise ValueError("it is null, and an array has no null: json keeps it")
     return None
