@@ -18,7 +18,7 @@ from fastload.machine.there import exists, is_dir
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.files import remove
 from fastload.packing.foreign_files import format_of_file
-from fastload.packing.foreign_records import LabelTable, bad_records, described, kept, key_of
+from fastload.packing.foreign_records import LabelTable, bad_records, described, kept, key_of, refuse_unfit
 from fastload.packing.foreign_stored import StoredTar
 from fastload.packing.names import ESCAPED
 from fastload.packing.part import ShardPart
@@ -159,7 +159,8 @@ class IndexJob:
     def _part(self, path: Source, file: Path, foreign: Foreign, state: list[int]) -> ShardPart:
         """What is found in a file of that state whose records are in ``file``."""
         size, ns = state
-        entries, failures = described(file, foreign, self.kinds)
+        entries, failures = described(file, foreign)
+        refuse_unfit(file, foreign, entries, failures, self.kinds)
         own = _own_keys(path, foreign)
         keys = [key.decode() for key, _ in own]
         less = [(i, which, why) for i, found in foreign.lessened.items() for which, why in found]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,14 @@ from fastload.packing.ingest import as_rows
 from fastload.packing.names import encode_key
 from fastload.packing.plan import MAX_LISTED
 from fastload.packing.samples.pictures import HEAD, is_any, unfit
-from fastload.packing.tables import Labels, read_table
+from fastload.packing.tables import Labels, has_number_labels, read_table
 from fastload.sample.fields import Image, Kind, Mask
 from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import RAW
 from fastload.shard.formats import Foreign
 from fastload.shard.index import RECORD
 
-__all__ = ["LabelTable", "bad_records", "described", "kept", "key_of"]
+__all__ = ["LabelTable", "bad_records", "described", "kept", "key_of", "refuse_unfit"]
 
 _CHUNK = 512  # records described in one call
 _MOST = np.iinfo(np.uint32).max
@@ -36,6 +37,10 @@ class LabelTable:
     """Labels by key, from a CSV or JSONL file."""
 
     def __init__(self, path: Path) -> None:
+        if has_number_labels(path):
+            raise PackError(
+                f"{path} has labels with fractions, or truths; a class is a name or a whole number."
+            )
         labels = Labels((label for _, label in read_table(path)), path)
         self.path, self.classes = path, labels.classes
         self._numbers = {key: labels.number(label) for key, label in read_table(path)}
@@ -52,11 +57,9 @@ class LabelTable:
             raise PackError(f"{self.path} has no label for the record {key!r} of {file}.") from None
 
 
-def described(
-    file: Path, foreign: Foreign, asked: Container[str] = ()
-) -> tuple[npt.NDArray[np.void], dict[int, str]]:
+def described(file: Path, foreign: Foreign) -> tuple[npt.NDArray[np.void], dict[int, str]]:
     """Index entries of all records, and those that are none, with reasons (length 0). The entries of further
-    pictures are filled in likewise. ``asked``: fields whose kinds users gave."""
+    pictures are filled in likewise."""
     located = foreign.located
     records = np.zeros(len(located.offsets), RECORD)
     records["offset"] = located.offsets
@@ -66,19 +69,40 @@ def described(
     failures = dict(foreign.bad)
     for number, reason in _describe(file, records, located.lengths).items():
         failures.setdefault(number, reason)
-    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked)
-    for number, reason in _unfit(file, records, kind).items():
-        failures.setdefault(number, reason)
     for name, values in foreign.fields.items():
         if values.chunk.records is not None:
             found = _describe(file, values.chunk.records, values.chunk.lengths)
-            kind = kind_in_set(name, values.field.kind, asked)
-            found |= _unfit(file, values.chunk.records, kind)
             for number, reason in found.items():
                 failures.setdefault(number, f"field {name!r}: {reason}")
     for number in failures:
         records["length"][number] = 0
     return records, failures
+
+
+def refuse_unfit(
+    file: Path,
+    foreign: Foreign,
+    records: npt.NDArray[np.void],
+    failures: dict[int, str],
+    asked: Container[str],
+) -> None:
+    """Add the pictures that cannot be opened as their field says to those that are none.
+
+    Args:
+        file, foreign: what they are of.
+        records, failures: as :func:`described` gives them.
+        asked: the fields whose kinds users gave.
+    """
+    kind = kind_in_set(foreign.name, foreign.kind or Image(), asked)
+    found = dict(_unfit(file, records, kind))
+    for name, values in foreign.fields.items():
+        if values.chunk.records is not None:
+            kind = kind_in_set(name, values.field.kind, asked)
+            for number, reason in _unfit(file, values.chunk.records, kind):
+                found.setdefault(number, f"field {name!r}: {reason}")
+    for number, reason in found.items():
+        failures.setdefault(number, reason)
+        records["length"][number] = 0
 
 
 def _describe(file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np.uint64]) -> dict[int, str]:
@@ -91,24 +115,18 @@ def _describe(file: Path, records: npt.NDArray[np.void], lengths: npt.NDArray[np
     return failures
 
 
-def _unfit(file: Path, records: npt.NDArray[np.void], kind: Kind) -> dict[int, str]:
+def _unfit(file: Path, records: npt.NDArray[np.void], kind: Kind) -> Iterator[tuple[int, str]]:
     """The pictures that cannot be opened as their field says, and why."""
     if not isinstance(kind, (Image, Mask)) or is_any(kind):
-        return {}
-    found = {}
+        return
     with open(file, "rb") as opened:
         for number, record in enumerate(records):
             length, offset = int(record["length"]), int(record["offset"])
-            if not length:
-                continue
-
-            def whole(length: int = length, offset: int = offset) -> bytes:
-                return read_at(opened.fileno(), length, offset)
-
-            reason = unfit(kind, record, whole(min(HEAD, length)), whole)
-            if reason:
-                found[number] = reason
-    return found
+            if length:
+                part = functools.partial(read_at, opened.fileno(), length, offset)
+                reason = unfit(kind, record, read_at(opened.fileno(), min(HEAD, length), offset), part)
+                if reason:
+                    yield number, reason
 
 
 def kept(chunk: Chunk, good: npt.NDArray[np.bool_]) -> Chunk:

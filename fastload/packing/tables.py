@@ -193,7 +193,8 @@ class Labels:
         if wrong is not None:
             raise PackError(f"a label must be a name or a whole number. Found: {wrong}.")
         self._numeric = all(map(_is_whole, distinct))
-        if others and not self._numeric and path is not None and all(map(_is_whole, others)):
+        is_name = re.search(r"\d", str(first)) is None
+        if others and path is not None and is_name and not self._numeric and all(map(_is_whole, others)):
             raise PackError(
                 f"{path}: the first line has the label {first!r:.80}, all others have numbers, so it looks "
                 "like a header. Call its columns path and label."

@@ -66,6 +66,11 @@ class Column:
         """Whether no value can change what it is."""
         return self._kind is not None and not self._wants_classes
 
+    def skip(self, rows: int) -> None:
+        """The first rows, which have no such column."""
+        self.rows = rows
+        self.gaps = [rows, 1] if rows else [0, 0]
+
     def see(self, value: Any) -> None:
         """A value of the next row; None: there is none."""
         self.rows += 1

@@ -131,9 +131,9 @@ def _encoded(kind: Image | Mask, data: bytes) -> Picture:
     if isinstance(kind, Image) and kind.channels not in (1, 3):
         if kind.channels in (2, 4) and data.startswith(_PNG):
             return Picture(data)
-        files = "a PNG with alpha, or " if kind.channels in (2, 4) else ""
+        other, give = ("other ", "a PNG with alpha, or ") if kind.channels in (2, 4) else ("", "")
         raise ValueError(
-            f"no other image file has {kind.channels} channels: give {files}an array of (height, width, "
+            f"no {other}image file has {kind.channels} channels: give {give}an array of (height, width, "
             f"{kind.channels})"
         )
     return Picture(data)

@@ -270,6 +270,7 @@ def _look_through(
             for name in row:
                 if name not in columns:
                     columns[name] = column_of(name)
+                    columns[name].skip(count)
             for name, column in columns.items():
                 column.see(row.get(name))
             count += 1
