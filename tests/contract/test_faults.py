@@ -124,8 +124,28 @@ def test_a_flipped_bit_is_found_on_first_read(tmp_path: Path) -> None:
 def test_a_missing_shard_stops_whatever_the_policy(tmp_path: Path) -> None:
     dataset = plain_pack(tmp_path, jpegs(6), range(6))
     (tmp_path / "data.bin").unlink()
-    with pytest.raises(errors.SampleError, match=r"cannot open .*data.bin: No such file"):
-        all_batches(load(dataset, on_error="skip"))
+    for policy in ("skip", "raise"):
+        with pytest.raises(errors.SampleError, match=r"cannot open .*data.bin: No such file") as caught:
+            all_batches(load(dataset, on_error=policy))
+        # Neither would help.
+        assert "fastload verify" not in str(caught.value)
+        assert "on_error" not in str(caught.value)
+
+
+def test_words_advise_what_can_help(tmp_path: Path) -> None:
+    """A policy that is set is not advised, and a check of the set only where the set may be at fault."""
+    dataset = plain_pack(tmp_path / "a", [data[: len(data) // 2] for data in jpegs(6)], range(6))
+    check = f"Check the set with 'fastload verify {dataset.folder} --decode'"
+    with pytest.raises(errors.SampleError) as caught:
+        all_batches(load(dataset))
+    assert str(caught.value).endswith(f'. {check}, or pass on_error="skip" or on_error="replace".')
+    with pytest.raises(errors.SampleError, match="none of 16 substitutes") as caught:
+        all_batches(load(dataset, on_error="replace"))
+    assert str(caught.value).endswith(f". {check}.")
+    mixed = plain_pack(tmp_path / "b", jpegs(6), range(6))
+    with pytest.raises(errors.SampleError, match="add Resize") as caught:
+        next(iter(DataLoader(mixed, 6)))
+    assert "fastload verify" not in str(caught.value)
 
 
 def test_a_picture_over_the_pixel_limit_is_a_bad_sample(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,11 +14,12 @@ from pathlib import Path
 import pytest
 from pack_trees import class_tree, environment
 
+from fastload import DataLoader
 from fastload.cli import main
 from fastload.cli.commands import VERBS
 from fastload.cli.completion import SHELLS
 from fastload.cli.system_errors import in_words
-from fastload.errors import PackError
+from fastload.errors import FormatError, PackError
 from fastload.machine.sizes import counted
 
 
@@ -117,6 +120,107 @@ def test_version_is_enough_for_a_report(capsys: pytest.CaptureFixture[str]) -> N
     said = capsys.readouterr().out
     for word in ("fastload 0.", f"Python {sys.version_info[0]}.", "torch 2.", "Linux", "/fastload)"):
         assert word in said
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["pack", "a", "b", "--fromat", "lmdb"], "--format"),
+        (["verify", "a", "--decod-all"], "--decode"),
+        (["pack", "a", "b", "--max_side", "9", "--shardsize=9"], "--max-side, --shard-size"),
+        (["pck", "a", "b"], "pack"),
+        (["pack", "a", "b", "--as", "coca"], "coco"),
+    ],
+)
+def test_what_was_meant(words: list[str], meant: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f". Did you mean {meant}?\n")
+
+
+def test_nothing_is_meant_by_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pack", "a", "b", "--zzz"]) == 2
+    assert capsys.readouterr().err.endswith("unrecognized arguments: --zzz\n")
+
+
+@pytest.fixture
+def splits(tmp_path: Path) -> Path:
+    """A folder that a parent of train/ and val/ was packed into."""
+    class_tree(tmp_path / "source" / "train", 2, 3)
+    class_tree(tmp_path / "source" / "val", 2, 2)
+    assert (
+        main(["pack", str(tmp_path / "source"), str(tmp_path / "sets"), "--entries", "none", "--quiet"]) == 0
+    )
+    return tmp_path / "sets"
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_info_of_a_folder_of_splits(splits: Path, scheme: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["info", f"{scheme}{splits}"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index(f"{splits}/train\n") < shown.index("6, 10.") < shown.index(f"{splits}/val\n")
+    assert main(["info", f"{scheme}{splits}", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["datasets"]
+    assert [(one["folder"].rpartition("/")[2], one["records"]) for one in told] == [("train", 6), ("val", 4)]
+    assert main(["info", f"{scheme}{splits.parent}"]) == 1
+    assert "is not a packed dataset" in capsys.readouterr().err
+
+
+def test_verify_of_several(splits: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    lines = [f"{splits}/train: 6 records are whole (CRC-32C)", f"{splits}/val: 4 records are whole (CRC-32C)"]
+    for folders in ([splits], [splits / "train", splits / "val"]):
+        assert main(["verify", *map(str, folders)]) == 0
+        said = capsys.readouterr()
+        assert said.out.splitlines() == lines
+        assert said.err.startswith("Not looked at: whether the pictures decode (--decode).")
+    assert main(["verify", str(splits), "--decode"]) == 0
+    assert capsys.readouterr().err == ""
+    shard = next((splits / "val").glob("*.arrow"))
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 1
+    shard.write_bytes(data)
+    assert main(["verify", str(splits), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["ok"], [one["ok"] for one in told["datasets"]]) == (False, [True, False])
+    assert main(["verify", str(splits / "val"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out).keys() == {"ok", "records", "found", "problems"}
+    assert main(["verify", str(splits / "train"), str(splits / "none")]) == 1
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+def test_images_that_are_not_packed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class_tree(tmp_path / "val")
+    words = (
+        "it is a folder of images, and has no dataset.json. Pack it into another folder, with 'fastload pack "
+        f"{tmp_path}/val OUTPUT'"
+    )
+    with pytest.raises(FormatError, match=re.escape(words)):
+        DataLoader(tmp_path / "val")
+    assert main(["info", str(tmp_path / "val")]) == 1
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("major", "advice"), [(2, "Upgrade fastload"), (0, "No fastload has written it")])
+def test_other_versions(
+    folder: Path, tmp_path: Path, major: int, advice: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    body = json.loads((copy / "dataset.json").read_text())
+    (copy / "dataset.json").write_text(json.dumps({**body, "fastload": [major, 0]}))
+    assert main(["info", str(copy)]) == 1
+    said = capsys.readouterr().err
+    assert advice in said
+    assert ("Upgrade" in said) == (major > 1)
+
+
+def test_a_plan_names_each_row_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(folder), "--nodes", "2", "--ranks", "2", "--rate", "1000000000"]) == 0
+    shown = capsys.readouterr().out
+    for row in ("no cache", "a cache on each node", "a cache that all nodes share", "waiting"):
+        assert len(re.findall(rf"^  {row}  ", shown, re.MULTILINE)) == 1, row
+    assert not re.search(r"\de-\d", shown)
 
 
 def test_completion_says_what_it_needs(
