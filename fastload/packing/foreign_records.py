@@ -20,7 +20,7 @@ from fastload.packing.ingest import as_rows
 from fastload.packing.names import encode_key
 from fastload.packing.plan import MAX_LISTED
 from fastload.packing.samples.pictures import HEAD, is_any, unfit
-from fastload.packing.tables import Labels, has_number_labels, read_table
+from fastload.packing.tables import Labels, read_table
 from fastload.sample.fields import Image, Kind, Mask
 from fastload.shard.chunk import Chunk
 from fastload.shard.codecs import RAW
@@ -37,11 +37,7 @@ class LabelTable:
     """Labels by key, from a CSV or JSONL file."""
 
     def __init__(self, path: Path) -> None:
-        if has_number_labels(path):
-            raise PackError(
-                f"{path} has labels with fractions, or truths; a class is a name or a whole number."
-            )
-        labels = Labels((label for _, label in read_table(path)), path)
+        labels = Labels.of_table(path, can_have_fields=False)
         self.path, self.classes = path, labels.classes
         self._numbers = {key: labels.number(label) for key, label in read_table(path)}
 

@@ -27,7 +27,7 @@ from fastload.packing.folders import (
 )
 from fastload.packing.names import encode_key
 from fastload.packing.options import PackOptions
-from fastload.packing.tables import Labels, has_number_labels, read_table, table_path
+from fastload.packing.tables import Labels, read_table, table_path
 from fastload.remote.location import Location, is_url
 from fastload.shard.manifest import MANIFEST_NAME
 
@@ -204,12 +204,7 @@ def _table(path: Path) -> Source:
     def is_there(text: str) -> bool:
         return "\0" not in text and is_file(Path(os.fsdecode(os.path.join(root, os.fsencode(text)))))
 
-    if has_number_labels(path):
-        raise PackError(
-            f"{path}: labels with fractions are numbers, and no classes. Write path,label as its first line, "
-            "and they become a field of numbers."
-        )
-    labels = Labels((label for _, label in read_table(path, is_there)), path)
+    labels = Labels.of_table(path, is_there)
     scan: Scan = lambda *_: _listed(path, root, labels)  # noqa: E731
     return Source("", root, "table", labels.classes, scan)
 

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -24,6 +24,8 @@ __all__ = [
     "has_header",
     "has_number_labels",
     "is_beyond_floats",
+    "label_sort",
+    "labels_of",
     "read_table",
     "table_path",
 ]
@@ -149,25 +151,87 @@ def has_header(path: Path) -> bool:
         return _columns(next(csv.reader(file), []), None)[0] is not None
 
 
+def _label_name(path: Path) -> str:
+    """What a table of paths and labels calls its labels; "": nothing."""
+    if path.suffix.lower() != ".csv":
+        return "label"
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        first = next(csv.reader(file), [])
+    where, what = _columns(first, None)
+    return "" if where is None or what is None else first[what].strip()
+
+
 def has_number_labels(path: Path) -> bool:
     """Whether the labels of a table of paths and labels are no classes: numbers with fractions, or truths.
 
     What is wrong with the table is said where it is read.
     """
-    found = False
+    texts, sorts = path.suffix.lower() == ".csv", {}
     try:
         for _, label in read_table(path):
-            if isinstance(label, str):
-                if not label or WHOLE.fullmatch(label):
-                    continue
-                if not NUMBER.fullmatch(label):
-                    return False
-                found = True
-            elif isinstance(label, (bool, float)):
-                found = True
-    except PackError:
+            sort = label_sort(label, texts)
+            if sort not in sorts:
+                sorts[sort] = repr(label)
+        return bool(sorts.keys() - {""}) and not _are_classes(sorts)
+    except (PackError, ValueError):
         return False
-    return found
+
+
+def label_sort(value: object, texts: bool) -> str:
+    """Which sort of label a value is: ``"name"``, ``"number"`` (whole; as text if it is written as one),
+    ``"fraction"``, ``"NaN"`` (CSV's, which may be a name), ``"truth"``, ``""`` for none.
+
+    Args:
+        texts: whether it is CSV's text, which may stand for any number.
+    """
+    if isinstance(value, str):
+        text = value.strip() if texts else value
+        if texts and text and NUMBER.fullmatch(text) and not WHOLE.fullmatch(text):
+            return "fraction" if any(digit in text for digit in "0123456789") else "NaN"
+        return "number as text" if WHOLE.fullmatch(text) else "name" if text else ""
+    if isinstance(value, int):
+        return "truth" if isinstance(value, bool) else "number"
+    return "" if value is None else "fraction"
+
+
+def labels_of(
+    distinct: Iterable[str | int | float | None], sorts: Mapping[str, str], name: str, texts: bool
+) -> Labels | None:
+    """The classes that labels are: names, or whole numbers. None: other numbers, or truths, which are values.
+
+    Args:
+        distinct: the labels.
+        sorts: the sorts that there are, and how a message says the first of each.
+        name: what ``--field`` may be given for, and the message advises; "": nothing.
+        texts: whether they are CSV's.
+
+    Raises:
+        ValueError: names beside numbers; a number outside [-1, 10^7], in words.
+    """
+    as_is, drop = f"--field {name}={'text' if texts else 'json'}", f"--field {name}=none leaves them out."
+    try:
+        if not _are_classes(sorts):
+            return None
+    except ValueError as error:
+        as_names = f"--field {name}=label takes all for names of classes, " if texts else ""
+        raise ValueError(
+            f"{error} {as_names}{as_is} keeps them as they are, {drop}" if name else error
+        ) from None
+    try:
+        return Labels(distinct)
+    except ValueError as error:
+        numbers = f"--field {name}=int64 takes them for numbers, {as_is} keeps them as they are, {drop}"
+        raise ValueError(f"{error} {numbers}" if name else error) from None
+
+
+def _are_classes(sorts: Mapping[str, str]) -> bool:
+    number = next((sort for sort in ("fraction", "truth", "number") if sort in sorts), None)
+    if number is not None and "name" in sorts:
+        raise ValueError(
+            f"has the {number} {sorts[number]} and the name {sorts['name']}: names are classes, "
+            f"{'whole numbers are classes themselves' if number == 'number' else f'a {number} is none'}."
+        )
+    return not sorts.keys() & {"fraction", "truth"} and ("NaN" not in sorts or "name" in sorts)
 
 
 class Labels:
@@ -178,38 +242,62 @@ class Labels:
 
     Args:
         values: every label of the table; all integers (also as text), or names.
-        path: the table, for messages.
 
     Raises:
-        PackError: an integer label outside [-1, 10^7]; a number that is none; a first label that looks like
-            a column's name.
+        ValueError: an integer label outside [-1, 10^7].
     """
 
-    def __init__(self, values: Iterator[str | int | float | None], path: Path | None = None) -> None:
-        first = next(values, None)
-        others = set(values) - {None, ""}
-        distinct = others | ({first} - {None, ""})
-        wrong = next((v for v in distinct if isinstance(v, (bool, float))), None)
-        if wrong is not None:
-            raise PackError(f"a label must be a name or a whole number. Found: {wrong}.")
+    def __init__(self, values: Iterable[str | int | float | None]) -> None:
+        distinct = set(values) - {None, ""}
         self._numeric = all(map(_is_whole, distinct))
-        is_name = re.search(r"\d", str(first)) is None
-        if others and path is not None and is_name and not self._numeric and all(map(_is_whole, others)):
-            raise PackError(
-                f"{path}: the first line has the label {first!r:.80}, all others have numbers, so it looks "
-                "like a header. Call its columns path and label."
-            )
         if self._numeric:
             numbers = sorted(int(v) for v in distinct)  # type: ignore[arg-type]
             if numbers and not (numbers[0] >= -1 and numbers[-1] <= MAX_LABEL):
-                raise PackError(
-                    f"labels reach from {numbers[0]} to {numbers[-1]}; must be in [-1, {MAX_LABEL}]."
+                raise ValueError(
+                    f"has labels from {numbers[0]} to {numbers[-1]}; classes must be in [-1, {MAX_LABEL}]."
                 )
             count = numbers[-1] + 1 if numbers else 0
             self.classes = tuple(str(i) for i in range(count)) if count <= MAX_NUMBERED else ()
         else:
             self.classes = tuple(sorted(str(v) for v in distinct))
         self._index = {name: i for i, name in enumerate(self.classes)}
+
+    @classmethod
+    def of_table(
+        cls, path: Path, is_file: Callable[[str], bool] | None = None, can_have_fields: bool = True
+    ) -> Labels:
+        """Those of a table of paths and labels.
+
+        Args:
+            is_file: see :func:`read_table`.
+            can_have_fields: whether ``--field`` may say what its labels are.
+
+        Raises:
+            PackError: they are no classes, or neither that nor numbers; a first label that looks like a
+                column's name.
+        """
+        values = (label for _, label in read_table(path, is_file))
+        first, texts = next(values, None), path.suffix.lower() == ".csv"
+        others = set(values) - {None, ""}
+        distinct = sorted(others | ({first} - {None, ""}), key=lambda label: (str(type(label)), label))
+        is_name = re.search(r"\d", str(first)) is None and first not in (None, "")
+        if others and is_name and not has_header(path) and all(map(_is_whole, others)):
+            raise PackError(
+                f"{path}: the first line has the label {first!r:.80}, all others have numbers, so it looks "
+                "like a header. Call its columns path and label."
+            )
+        sorts = {label_sort(label, texts): repr(label) for label in distinct}
+        try:
+            found = labels_of(distinct, sorts, _label_name(path) if can_have_fields else "", texts)
+        except ValueError as error:
+            raise PackError(f"{path} {error}") from None
+        if found is None:
+            cure = "Write path,label as its first line, and they become a field of numbers."
+            raise PackError(
+                f"{path} has labels with fractions, or truths; a class is a name or a whole number."
+                + (f" {cure}" if can_have_fields else "")
+            )
+        return found
 
     def number(self, value: str | int | float | None) -> int:
         """The label of one value; -1 for none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -474,7 +475,7 @@ def test_a_later_line_has_more(tmp_path: Path) -> None:
     [
         ("path,label\n0.jpg,2\n1.jpg,0\n2.jpg,+1\n", ["0", "1", "2"], [2, 0, 1]),
         ("path,label\n0.jpg,007\n1.jpg,7\n2.jpg,10\n", ["007", "10", "7"], [0, 2, 1]),
-        ("path,label\n0.jpg,2.5\n1.jpg,cat\n2.jpg,3\n", ["2.5", "3", "cat"], [0, 2, 1]),
+        ("path,label\n0.jpg,2\n1.jpg,cat\n2.jpg,3\n", ["2", "3", "cat"], [0, 2, 1]),
         ("image_id,label\n0.jpg,a\n1.jpg,b\n2.jpg,a\n", ["a", "b"], [0, 1, 0]),
         ("breed,image\nx,0.jpg\ny,1.jpg\nx,2.jpg\n", [], [-1, -1, -1]),
         ("label,id\nx,0.jpg\ny,1.jpg\nx,2.jpg\n", ["x", "y"], [0, 1, 0]),
@@ -500,7 +501,7 @@ def test_classes(tmp_path: Path, text: str, classes: list[str], labels: list[int
         ("id\n0.jpg\n1.jpg\n", r"first line, 'id', looks like a header.*--field id=image\."),
         (
             "0.jpg,2.5\n1.jpg,3\n",
-            r"labels with fractions are numbers, and no classes. Write path,label as its first",
+            r"labels with fractions, or truths; a class is a name.* Write path,label as its first",
         ),
     ],
 )
@@ -545,14 +546,56 @@ def test_numbers_and_names_in_one_column(tmp_path: Path) -> None:
     """A number would be an index into the names."""
     rows = [{"path": f"{i}.jpg", "label": label, "x": 1} for i, label in enumerate((1, "b", "a"))]
     path = labelled(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "jsonl")
-    with pytest.raises(
-        PackError, match="'label' has a number in row 1 and a text in row 2: numbers are classes"
-    ):
+    with pytest.raises(PackError, match="'label' has the number 1 in row 1 and the name 'b' in row 2: names"):
         pack(path, tmp_path / "set", ONE)
     big = pa.table({"image": [encoded(1)] * 2, "y": [5, 10**9]})
     parquet.write_table(big, tmp_path / "t.parquet")
-    with pytest.raises(PackError, match=r"'y': labels reach from 5 to 1000000000.*--field y=int64"):
+    with pytest.raises(PackError, match=r"'y' has labels from 5 to 1000000000; .*--field y=int64"):
         pack(tmp_path / "t.parquet", tmp_path / "set", ONE)
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv without a header", "csv with more", "jsonl", "jsonl with more"])
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [
+        (["b", "a", "b"], [1, 0, 1]),
+        ([2, 0, -1], [2, 0, -1]),
+        (["007", "9", "007"], [0, 1, 0]),
+        (["cat", "nan", "inf"], [0, 2, 1]),
+        ([0.5, 2.0, -1.5], [0.5, 2.0, -1.5]),
+        (["a", 0.5, 2], r"has the fraction '?0\.5'?.* and the name 'a'"),
+        ([-2, 0, 1], r"has labels from -2 to 1; classes must be in \[-1, 10000000\]"),
+        (["", "a", None], [-1, 0, -1]),
+        (["", None, ""], [-1, -1, -1]),
+    ],
+)
+def test_the_same_labels_are_the_same_in_every_form_of_a_table(
+    tmp_path: Path, kind: str, labels: list[Any], wanted: Any
+) -> None:
+    if kind.startswith("csv"):
+        more = ",x" if "more" in kind else ""
+        head = "" if "without" in kind else f"path,label{more}\n"
+        rows = [f"{i}.jpg,{'' if label is None else label}{more}\n" for i, label in enumerate(labels)]
+        path = labelled(tmp_path, head + "".join(rows))
+    else:
+        more_keys = {"x": "x"} if "more" in kind else {}
+        objects = [{"path": f"{i}.jpg", "label": label, **more_keys} for i, label in enumerate(labels)]
+        path = labelled(tmp_path, "".join(json.dumps(row) + "\n" for row in objects), "jsonl")
+    if "without" in kind and labels[0] == 0.5:
+        wanted = "has labels with fractions, or truths; .* Write path,label as its first line"
+    if isinstance(wanted, str):
+        with pytest.raises(PackError, match=wanted) as caught:
+            pack(path, tmp_path / "set", ONE)
+        cures = re.findall(r"--field (label=[a-z0-9]+)", str(caught.value))
+        assert bool(cures) == ("without" not in kind)
+        for number, cure in enumerate(cures):  # each of them helps
+            assert main(["pack", str(path), str(tmp_path / f"set-{number}"), "--quiet", "--field", cure]) == 0
+        return
+    pack(path, tmp_path / "set", ONE)
+    dataset = PackedFiles(tmp_path / "set")
+    is_number = isinstance(labels[0], float)
+    found = [dataset.value("label", i) for i in range(3)] if is_number else dataset.labels.tolist()
+    assert found == wanted
 
 
 def test_names_keep_their_spaces_where_a_type_says_so(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fastload.errors import PackError
 from fastload.machine.sizes import counted
 from fastload.packing.samples.guess import LABELS, array_of, guess_kind, is_beyond, is_exact, with_gaps
-from fastload.packing.tables import NUMBER, WHOLE, Labels, is_beyond_floats
+from fastload.packing.tables import NUMBER, WHOLE, is_beyond_floats, label_sort, labels_of
 from fastload.sample.fields import Array, Bytes, Image, Json, Kind, Label, Mask, Scalar, Text
 from fastload.sample.numbers import MISSING
 
@@ -29,6 +29,7 @@ _EMPTY: dict[str, Kind] = {
     **dict.fromkeys(("string", "large_string", "string_view"), Text()),
     **dict.fromkeys(("binary", "large_binary", "binary_view"), Bytes()),
 }
+_LABELS_TYPES = ("string", "large_string", "int", "uint")  # names of Arrow's types begin so
 _MOST_CLASSES = 10_000_000
 _MOST_DIGITS = 400  # of a number; a float has 309 before its point
 
@@ -54,7 +55,8 @@ class Column:
             self._wants_classes = isinstance(kind, Label) and not kind.classes and not whole
         self._kept: list[tuple[Any, Any, int]] = []  # as it is written, as it is meant, row
         self._looks: set[Any] = set()
-        self._distinct: dict[str | int, int] = {}  # classes, and the first row of each
+        self._distinct: set[str | int] = set()  # classes
+        self._sorts: dict[str, str] = {}  # of labels, and the first of each with its row
         self._only_texts = False
         self._whole: dict[str, tuple[int, int]] = {}  # the least and the largest integer, and one that no
         # float64 is, with their rows
@@ -101,13 +103,21 @@ class Column:
             self._whole["inexact"] = value, self.rows
 
     def _see_class(self, value: Any) -> None:
-        number = isinstance(parsed(value) if self._texts else value, float) or isinstance(value, bool)
-        if number or not isinstance(value, (str, int)) or len(self._distinct) > _MOST_CLASSES:
+        if isinstance(value, str):
+            value = value.strip() if self._texts else value
+            if not value or value in self._distinct:
+                return
+        elif not isinstance(value, (int, float)) or len(self._distinct) > _MOST_CLASSES:
             self._wants_classes = False
             self._distinct.clear()
-        elif value != "":
-            known = value.strip() if isinstance(value, str) and self._texts else value
-            self._distinct.setdefault(known, self.rows)
+            return
+        sort = label_sort(value, self._texts and self._kind is None)
+        if sort not in self._sorts:
+            self._sorts[sort] = f"{value!r:.80} in row {self.rows}"
+        if self._sorts.keys().isdisjoint({"fraction", "truth"}):
+            self._distinct.add(value)
+        else:  # these are no classes
+            self._distinct.clear()
 
     def kind(self, root: bytes, where: str) -> Kind:
         """What it holds.
@@ -118,8 +128,10 @@ class Column:
         Raises:
             PackError: nothing that a field can hold; the message names the column.
         """
-        if self._wants_classes and self._distinct:
-            return self._classes(where)
+        if self._wants_classes and (self._sorts or self._has_no_labels()):
+            classes = self._classes(where)
+            if classes is not None:
+                return classes
         if self._kind is not None:
             return self._kind
         try:
@@ -163,23 +175,18 @@ class Column:
         """Values that stand for all, as they are meant."""
         return [value for _, value, _ in self._kept] + [value for value, _ in self._whole.values()]
 
-    def _classes(self, where: str) -> Label:
-        first: dict[type, int] = {}
-        for value, row in self._distinct.items():
-            first[type(value)] = min(row, first.get(type(value), row))
-        if len(first) > 1:
-            raise PackError(
-                f"{where}: the column {self.name!r} has a number in row {first[int]} and a text in row "
-                f"{first[str]}: numbers are classes themselves, texts are classes' names. Write all of one "
-                f"kind, or take it as it is: --field {self.name}=json."
-            )
+    def _has_no_labels(self) -> bool:
+        """Whether a column of labels has none at all, so that all are -1."""
+        name = "null" if self._typed is None else self._typed.name
+        return self._kind is None and (name == "null" or name.startswith(_LABELS_TYPES))
+
+    def _classes(self, where: str) -> Label | None:
+        """The classes; None: these are none."""
         try:
-            return Label(Labels(iter(self._distinct)).classes)
-        except PackError as error:
-            raise PackError(
-                f"{where}: the column {self.name!r}: {error} Where these are no classes, say what they are: "
-                f"--field {self.name}=int64, or --field {self.name}=none."
-            ) from None
+            labels = labels_of(self._distinct, self._sorts, self.name, self._texts)
+        except ValueError as error:
+            raise PackError(f"{where}: the column {self.name!r} {error}") from None
+        return None if labels is None else Label(labels.classes)
 
     def _rows_of(self, words: str) -> str:
         """In which rows the values are that a message is about."""
