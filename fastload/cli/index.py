@@ -145,7 +145,7 @@ def _print(dataset: PackedFiles, title: str, as_json: bool) -> None:
         )
         return
     rows = [
-        *contents_rows(manifest, "file"),
+        *contents_rows(manifest, "file", int((dataset.records["label"] < 0).sum())),
         *entry_rows(entries),
         ("skipped", str(manifest.skipped)),
     ]

@@ -47,7 +47,7 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
     """
     try:
         import numpy as np
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise DecodeError(words("PIL", "this picture", error)) from error
     limit = Image.MAX_IMAGE_PIXELS if max_pixels is None else max_pixels
@@ -62,5 +62,7 @@ def decode_with_pil(data: bytes, max_pixels: int | None = None) -> NDArray[np.ui
         raise LimitError(str(error)) from error
     except LimitError:
         raise
+    except UnidentifiedImageError as error:  # whose words are an address in memory
+        raise DecodeError("Pillow: no picture that it can open, or one damaged at its beginning") from error
     except Exception as error:  # Pillow raises SyntaxError, struct.error, OSError and others on bad files
         raise DecodeError(f"Pillow: {error}") from error

@@ -3,9 +3,11 @@ machine, stores, shares, annotated sets, tables and tars."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -540,6 +542,18 @@ def test_samples_without_a_label_are_counted(tmp_path: Path, capsys: pytest.Capt
     assert "2: cat, dog; 1 sample without (label -1)" in capsys.readouterr().out
     assert main(["info", str(tmp_path / "set")]) == 0
     assert "2: cat, dog; 1 sample without (label -1)" in capsys.readouterr().out
+
+
+def test_indexing_counts_samples_without_a_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name in "abc":
+            member = tarfile.TarInfo(f"{name}.jpg")
+            member.size = len(encoded(ord(name)))
+            tar.addfile(member, io.BytesIO(encoded(ord(name))))
+    (tmp_path / "labels.csv").write_text("path,label\na.jpg,x\nb.jpg,\nc.jpg,y\n")
+    arguments = ["index", str(tmp_path / "a.tar"), "--labels", str(tmp_path / "labels.csv")]
+    assert main([*arguments, "--output", str(tmp_path / "set")]) == 0
+    assert "2: x, y; 1 sample without (label -1)" in capsys.readouterr().out
 
 
 def test_numbers_and_names_in_one_column(tmp_path: Path) -> None:
