@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
@@ -177,6 +175,7 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
+    from fastload.packing.samples.arrow_types import is_kept, restored
     from fastload.shard.arrow_fields import array_of, type_named, type_of
 
     def type_in_table(field: Field) -> Any:
@@ -186,16 +185,6 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
         words = field.source.get("arrow") if isinstance(field.source, Mapping) else None
         wanted = type_named(words) if isinstance(words, str) else None
         return wanted if wanted is not None and is_kept(wanted) else type_of(field)
-
-    def is_kept(kind: Any) -> bool:
-        """Whether Parquet gives a type back: seconds become milliseconds there, and days of 64 bits of 32."""
-        table = io.BytesIO()
-        try:
-            parquet.ParquetWriter(table, pa.schema([("x", kind)])).close()
-        except (pa.ArrowException, OSError):
-            return False
-        found = parquet.read_schema(io.BytesIO(table.getvalue())).field("x").type
-        return bool(found == kind)
 
     fields = dataset.schema.fields
     kinds = [type_in_table(field) for field in fields]
@@ -209,27 +198,6 @@ def _parquet(path: Path, dataset: PackedFiles) -> Iterator[Add]:
         if kind == type_of(field):
             return array_of(field, Chunk.of(values))
         return restored([plain_value(field, value) for value in values], kind)
-
-    def restored(values: list[Any], kind: Any) -> Any:
-        """Values as plain ones are, as the type that they came from."""
-        if pa.types.is_decimal(kind):
-            return pa.array([None if value is None else Decimal(value) for value in values], kind)
-        if pa.types.is_temporal(kind):
-            narrow = pa.types.is_date32(kind) or pa.types.is_time32(kind)
-            return pa.array(values, pa.int32() if narrow else pa.int64()).cast(kind)
-        if pa.types.is_fixed_size_binary(kind):
-            values = [None if value is None else base64.b64decode(value) for value in values]
-        return pa.array([with_pairs(value, kind) for value in values], kind)
-
-    def with_pairs(value: Any, kind: Any) -> Any:
-        """A value of JSON whose maps are lists of tuples, as Arrow takes them."""
-        if value is None or not pa.types.is_nested(kind):
-            return value
-        if pa.types.is_struct(kind):
-            return {part.name: with_pairs(value[part.name], part.type) for part in kind}
-        if pa.types.is_map(kind):
-            return [(key, with_pairs(inner, kind.item_type)) for key, inner in value]
-        return [with_pairs(inner, kind.value_type) for inner in value]
 
     with parquet.ParquetWriter(path, schema) as writer:
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +13,7 @@ import pyarrow as pa
 from fastload.sample.fields import DTYPES, Json, Kind, Scalar, Text
 from fastload.shard.arrow_fields import dtype_of, type_named
 
-__all__ = ["Typed", "is_binary", "is_list", "plain_column", "typed"]
+__all__ = ["Typed", "is_binary", "is_kept", "is_list", "plain_column", "restored", "typed"]
 
 
 _TRUTHS = "arrow.bool8"  # stored as numbers
@@ -98,6 +101,41 @@ def plain_column(column: Any) -> Any:
         texts = [None if value is None else f"{value:f}" for value in column.to_pylist()]
         return pa.array(texts, pa.string())
     return column
+
+
+def is_kept(kind: Any) -> bool:
+    """Whether Parquet gives a type back: seconds become milliseconds there, and days of 64 bits of 32."""
+    from pyarrow import parquet
+
+    table = io.BytesIO()
+    try:
+        parquet.ParquetWriter(table, pa.schema([("x", kind)])).close()
+    except (pa.ArrowException, OSError):
+        return False
+    found = parquet.read_schema(io.BytesIO(table.getvalue())).field("x").type
+    return bool(found == kind)
+
+
+def restored(values: list[Any], kind: Any) -> Any:
+    """Values as :func:`plain_column` has made them, as the type that they came from; bytes are base64."""
+    if pa.types.is_decimal(kind):
+        return pa.array([None if value is None else Decimal(value) for value in values], kind)
+    if pa.types.is_temporal(kind):
+        return pa.array(values, _integer_of(kind)).cast(kind)
+    if pa.types.is_fixed_size_binary(kind):
+        values = [None if value is None else base64.b64decode(value) for value in values]
+    return pa.array([_with_pairs(value, kind) for value in values], kind)
+
+
+def _with_pairs(value: Any, kind: Any) -> Any:
+    """A value of JSON whose maps are lists of tuples, as Arrow takes them."""
+    if value is None or not pa.types.is_nested(kind):
+        return value
+    if pa.types.is_struct(kind):
+        return {part.name: _with_pairs(value[part.name], part.type) for part in kind}
+    if pa.types.is_map(kind):
+        return [(key, _with_pairs(inner, kind.item_type)) for key, inner in value]
+    return [_with_pairs(inner, kind.value_type) for inner in value]
 
 
 def _unwrapped(kind: Any) -> Any:
