@@ -13,8 +13,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
-# By its module: a program may put our DataLoader into torch.utils.data.
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from fastload.backends.place_state import has_state, stateful_loader
@@ -27,6 +25,7 @@ from fastload.backends.worker_processes import (
     has_dead_worker,
     raise_if_not_delivered,
 )
+from fastload.dataset.kind import TorchDataLoader
 from fastload.errors import NotDelivered, StateError
 from fastload.extras import words
 from fastload.machine.interrupts import interrupts_kept

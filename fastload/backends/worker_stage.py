@@ -19,7 +19,6 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader as TorchLoader  # by name: users replace torch's with ours
 from torch.utils.data import Dataset
 
 from fastload.backends.callables import Parts
@@ -35,6 +34,7 @@ from fastload.backends.worker_processes import (
     has_dead_worker,
     raise_if_not_delivered,
 )
+from fastload.dataset.kind import TorchDataLoader
 from fastload.errors import StateError
 from fastload.machine.interrupts import interrupts_kept
 from fastload.machine.threads import started_pool
@@ -180,7 +180,7 @@ class WorkerStage:
         self._first: BatchKey | None = None
         options, parent = parts.options, Parent.by(context)
         with _quiet():
-            self._loader = TorchLoader(
+            self._loader = TorchDataLoader(
                 _Bench(parts, slots, self._ready, parent),
                 sampler=self._works,
                 batch_size=None,

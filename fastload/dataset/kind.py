@@ -7,12 +7,15 @@ from typing import Any
 
 from torch.utils.data import ConcatDataset, IterableDataset, Subset
 
+# This module is imported with our DataLoader, so before a program can put that in torch's place.
+from torch.utils.data.dataloader import DataLoader as TorchDataLoader
+
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.dataset.pictures import MixedDataset, PackedDataset
 from fastload.dataset.selection import Selection
 from fastload.shard.dataset import PackedFiles
 
-__all__ = ["Kind", "kind_of", "own_code"]
+__all__ = ["Kind", "TorchDataLoader", "kind_of", "own_code"]
 
 _OF_DATASETS = ("__getitem__", "__getitems__", "__len__")
 _OF_PACKED = (*_OF_DATASETS, "read", "record", "label", "labels", "locate")

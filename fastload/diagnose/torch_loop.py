@@ -14,9 +14,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import dataloader as torch_dataloader
 
+from fastload.dataset.kind import TorchDataLoader
 from fastload.loader.data_loader import DataLoader
 from fastload.loader.epochs import EpochIterator
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader as TorchDataLoader
 from torch.utils.data import IterableDataset
 
+from fastload.dataset.kind import TorchDataLoader
 from fastload.diagnose.passes import Passes
 
 __all__ = ["Files", "Part", "TorchSubject"]

@@ -11,8 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import DataLoader as TorchDataLoader
-
+from fastload.dataset.kind import TorchDataLoader
 from fastload.diagnose.facts import Loop, Verdict
 from fastload.diagnose.rank_limit import gathered_of, with_ranks
 from fastload.diagnose.record import Record, asked_where

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from torch.utils.data import DataLoader as TorchDataLoader
-
+from fastload.dataset.kind import TorchDataLoader
 from fastload.loader.rank_sampler import RankBatches
 from fastload.loader.rebuilt import owner_of
 
@@ -60,7 +59,9 @@ class SkippingLoader:
 def let_skip() -> None:
     """Let Accelerate's skip_first_batches, if that is imported, make a SkippingLoader of our loaders."""
     module: Any = sys.modules.get("accelerate.data_loader")
-    if module is not None and getattr(module, "DataLoader", None) is TorchDataLoader:
+    known: Any = getattr(module, "DataLoader", None)  # torch's, or what a program has put in its place
+    if isinstance(known, type) and issubclass(known, TorchDataLoader) and known is not _Built:
+        _Built.of = known
         module.DataLoader = _Built
 
 
@@ -69,14 +70,20 @@ class _Building(type):
 
     def __call__(cls, dataset: Any = None, *args: Any, **kwargs: Any) -> Any:
         found = _rest_of_ours(kwargs.get("batch_sampler"), kwargs.get("collate_fn"))
-        return TorchDataLoader(dataset, *args, **kwargs) if found is None else found
+        return _Built.of(dataset, *args, **kwargs) if found is None else found
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, TorchDataLoader)
 
 
 class _Built(TorchDataLoader[Any], metaclass=_Building):
-    """What Accelerate knows as DataLoader."""
+    """What Accelerate knows as DataLoader.
+
+    Attributes:
+        of: what it knew before.
+    """
+
+    of: ClassVar[Any] = TorchDataLoader
 
 
 def _rest_of_ours(batches: Any, collate_fn: Any) -> SkippingLoader | None:

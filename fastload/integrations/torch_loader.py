@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch.utils.data
 from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, default_collate
 from torch.utils.data.distributed import DistributedSampler
 
-from fastload.dataset.kind import Kind, kind_of
+from fastload.dataset.kind import Kind, TorchDataLoader, kind_of
 from fastload.loader.data_loader import DataLoader
 
 __all__ = ["from_torch"]
@@ -35,7 +34,7 @@ def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
     """
     if isinstance(loader, DataLoader):
         return loader
-    if not isinstance(loader, torch.utils.data.DataLoader):
+    if not isinstance(loader, TorchDataLoader):
         raise TypeError(f"from_torch takes a torch.utils.data.DataLoader. Found: {type(loader).__name__}.")
     found: dict[str, Any] = {
         "num_workers": loader.num_workers,
@@ -55,7 +54,7 @@ def from_torch(loader: Any, **options: Any) -> DataLoader[Any]:
     return DataLoader(loader.dataset, **{**found, **options})
 
 
-def _order(loader: torch.utils.data.DataLoader[Any]) -> dict[str, Any]:
+def _order(loader: TorchDataLoader[Any]) -> dict[str, Any]:
     """The arguments that say which samples come, and in which batches."""
     if loader.batch_sampler is None:
         raise ValueError("from_torch needs a loader of batches. Found: batch_size=None.")

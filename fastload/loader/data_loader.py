@@ -10,13 +10,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
-from torch.utils.data.dataloader import DataLoader as TorchDataLoader
 
 from fastload.backends.lanes import Lanes
 from fastload.backends.place_state import check_kept, keeps_state
 from fastload.backends.state import LoaderState
 from fastload.cache.settings import CacheSetting
-from fastload.dataset.kind import Kind
+from fastload.dataset.kind import Kind, TorchDataLoader
 from fastload.errors import StateError
 from fastload.loader.arrangement import Arrangement
 from fastload.loader.epochs import EpochIterator, Epochs

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -266,3 +268,45 @@ def test_batches_of_nothing_but_padding_are_announced(numbered: Path) -> None:
 def test_copies_keep_what_was_made(numbered: Path) -> None:
     loader = DataLoader(PackedDataset(numbered, transform=CROP), 4, shuffle=True, seed=1)
     assert labels(copy.copy(loader)) == labels(loader)
+
+
+IN_TORCHS_PLACE = """
+import sys
+
+import torch.utils.data.dataloader
+
+import fastload
+from fastload.integrations.torch_loader import from_torch
+
+theirs = torch.utils.data.DataLoader
+setattr({module}, "DataLoader", fastload.DataLoader)
+from {module} import DataLoader
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter(range(10))
+
+
+packed = fastload.PackedDataset(sys.argv[1], transform=lambda picture: picture.size[0])
+for workers in (0, 1):
+    for dataset in (list(range(10)), Stream()):
+        assert [batch.tolist() for batch in DataLoader(dataset, 4, num_workers=workers)] == [
+            [0, 1, 2, 3], [4, 5, 6, 7], [8, 9]
+        ]
+    with DataLoader(packed, 4, num_workers=workers) as loader:
+        for _ in range(2):
+            assert [row for _, rows in loader for row in rows.tolist()] == list(range({count}))
+assert len(from_torch(theirs(packed, 4, num_workers=1))) == -(-{count} // 4)
+with fastload.diagnose(theirs(list(range(10)), 4)):
+    pass
+"""
+
+
+@pytest.mark.parametrize("module", ["torch.utils.data", "torch.utils.data.dataloader"])
+def test_a_loader_in_torchs_place(numbered: Path, module: str) -> None:
+    """As in a program of somebody else's. What the loader needs torch's own for is imported only then."""
+    program = IN_TORCHS_PLACE.format(module=module, count=COUNT)
+    command = [sys.executable, "-W", "ignore", "-c", program, str(numbered)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
