@@ -60,8 +60,14 @@ def run_job(
 ) -> Runs:
     """Run ``job`` once, on a new tiny set in ``folder``; its argument is a JSON object with the scenarios."""
     given = {"set": str(make_set(folder / "set")), "out": str(folder), "world": world, "scenarios": scenarios}
+    run_to_end([*(launcher or [sys.executable]), str(job), json.dumps(given)])
+    return Runs(folder, world)
+
+
+def run_to_end(command: Sequence[str], limit: float = HANG) -> None:
+    """Run a command, which must end well within ``limit`` seconds; nothing of its process group is left."""
     process = subprocess.Popen(
-        [*(launcher or [sys.executable]), str(job), json.dumps(given)],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -69,13 +75,16 @@ def run_job(
         start_new_session=True,
     )
     try:
-        output, _ = process.communicate(timeout=HANG)
+        output, _ = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        output += f"\nIt did not end within {limit} s."
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     assert process.returncode == 0, output[-8000:]
-    return Runs(folder, world)
 
 
 def check_epochs(results: Sequence[dict[str, Any]], epochs: int = EPOCHS) -> None:
