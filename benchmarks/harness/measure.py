@@ -1,9 +1,10 @@
 """Alternating runs of several candidates, their medians and spreads, and a record of it all.
 
-A candidate is a command that prints one JSON object as the last line of its standard output. Each run
-is a process of its own, and the candidates take turns (A B C, then C B A, ...), so that a slow minute
-of the machine, or a warmer cache, does not fall on one of them. The environment variable BENCH_STARTED
-holds ``time.monotonic()`` of the moment before the process was started.
+A candidate is a command that prints one JSON object as the last line of its standard output. If that has
+"memory_at_end", the fields of a harness.machine.Memory, it counts as one more sample of the run's memory.
+Each run is a process of its own, and the candidates take turns (A B C, then C B A, ...), so that a slow
+minute of the machine, or a warmer cache, does not fall on one of them. The environment variable
+BENCH_STARTED holds ``time.monotonic()`` of the moment before the process was started.
 
 No median is given for fewer than five runs: two or three say nothing about their spread.
 """
@@ -76,7 +77,7 @@ class Run:
     values: Mapping[str, Any]
     error: str = ""  # exit status and the end of its output, if it failed
     wall: float = 0.0  # seconds from start to exit
-    memory: Memory = field(default_factory=Memory)  # at the peak of the whole process tree
+    memory: Memory = field(default_factory=Memory)  # at the highest that was seen of the whole process tree
     outside_cores: float = 0.0  # mean number of cores that other processes used meanwhile
 
 
@@ -136,7 +137,10 @@ def run_once(candidate: Candidate, round_number: int = 0, timeout: float = 600.0
     if error:
         error = f"{error}: {(complaint.strip() or output.strip())[-ERROR_CHARACTERS:]}"
         values = {}
-    return Run(candidate.name, round_number, values, error, wall, sampler.peak, max(0.0, outside))
+    # A short run may end between two samples: what it says itself, with all its processes there, counts too.
+    seen = (sampler.peak, Memory(**values.get("memory_at_end", {})))
+    highest = max(seen, key=lambda memory: memory.total)
+    return Run(candidate.name, round_number, values, error, wall, highest, max(0.0, outside))
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float) -> tuple[int, float, bool]:

@@ -25,12 +25,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from harness.machine import session_cpu
+from harness.machine import session_cpu, session_memory
 from loaders.jobs import JOBS
 
 __all__ = ["find", "names", "rate"]
@@ -96,7 +96,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.batch:
         job = replace(job, batch=arguments.batch)
     sizes = module.batches(job, variant, arguments.threads, arguments.folder, arguments.workdir)
-    result = rate(sizes, arguments.threads, arguments.seconds, started)
+    result: dict[str, Any] = rate(sizes, arguments.threads, arguments.seconds, started)
+    result["memory_at_end"] = asdict(session_memory(os.getsid(0)))  # all that the loader has made is alive
     sizes.close()
     gc.collect()  # worker processes end and are waited for: their CPU time counts as this run's
     result["imports"] = imported

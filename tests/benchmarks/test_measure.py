@@ -93,8 +93,25 @@ def test_a_hanging_candidate_is_killed_with_its_children() -> None:
     assert machine.process_memory(child).processes == 0
 
 
-def test_memory_of_the_whole_tree_is_counted() -> None:
-    child = "import time; data = bytearray(b'x') * 100_000_000; time.sleep(3)"
+@pytest.fixture
+def until_seen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """Python that waits until a sample has been taken that began when the code was there already."""
+    look, there, seen = machine.session_memory, tmp_path / "there", tmp_path / "seen"
+
+    def looked(session: int) -> machine.Memory:
+        begun = there.exists()
+        found = look(session)
+        if begun:
+            seen.touch()
+        return found
+
+    monkeypatch.setattr(machine, "session_memory", looked)
+    wait = f"[time.sleep(0.01) for _ in range(10_000) if not os.path.exists({str(seen)!r})]"
+    return f"import os, time; open({str(there)!r}, 'w').close(); {wait}"
+
+
+def test_memory_of_the_whole_tree_is_counted(until_seen: str) -> None:
+    child = f"data = bytearray(b'x') * 100_000_000; {until_seen}"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}]); {PRINTS}"
     run = measure.run_once(python("parent", code))
     assert not run.error
@@ -102,18 +119,27 @@ def test_memory_of_the_whole_tree_is_counted() -> None:
     assert 100 < run.memory.anonymous < 200
 
 
-def test_shared_pages_count_once() -> None:
+def test_shared_pages_count_once(until_seen: str) -> None:
     code = (
         "import os, time, mmap; m = mmap.mmap(-1, 50_000_000); "
         "[m.write(b'x' * 1_000_000) for _ in range(50)]; "
         # The child's own memory makes the peak one of both processes.
-        "pid = os.fork(); own = b'' if pid else b'x' * 8_000_000; "
-        f"time.sleep(3); pid or os._exit(0); os.wait(); {PRINTS}"
+        "pid = os.fork(); own = b'' if pid else b'x' * 8_000_000\n"
+        f"if not pid: {until_seen}; os._exit(0)\n"
+        f"os.wait(); {PRINTS}"
     )
     run = measure.run_once(python("forks", code))
     assert not run.error
     assert run.memory.processes == 2
     assert 50 < run.memory.anonymous < 90
+
+
+@pytest.mark.parametrize("most", [0.5, 1e6])
+def test_what_a_run_says_of_its_memory_counts_as_a_sample(most: float) -> None:
+    said = {"anonymous": most, "file": 0.25, "processes": 7}
+    run = measure.run_once(python("says", f"import json; print(json.dumps({{'memory_at_end': {said}}}))"))
+    assert (run.memory == machine.Memory(**said)) is (most > 1000)
+    assert run.memory.total >= most + 0.25
 
 
 def test_cpu_time_of_the_whole_tree_is_counted() -> None:

@@ -48,7 +48,9 @@ def test_break_two_hundred_times_leaves_no_thread_and_no_memory(folder: Path) ->
         if turn % 20 == 19:
             gc.collect()
             sizes.append(resident())
-    assert max(sizes[1:]) - sizes[0] < 4 << 20
+    # What each turn left behind would make all windows of 60 turns grow. What a thread takes for its first
+    # work, which comes late on a busy machine, makes one or two grow.
+    assert min(later - earlier for earlier, later in zip(sizes, sizes[3:], strict=False)) < 1 << 20
     del loader, _
     gc.collect()
     assert left_over(before) == set()

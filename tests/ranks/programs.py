@@ -403,9 +403,28 @@ def meet_when_told(data: str, folder: str) -> None:
     os._exit(0)
 
 
-def first_wait(loader: DataLoader[Any]) -> float:
-    """Seconds until the first batch, which count for nobody."""
-    return float(loader.stats()["first_batch_seconds"])
+class LastIsSlow:
+    """The last rank's batches take longer than any other rank has waited so far, on a busy machine too."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self.rank = rank
+        self._is_last = rank == dist.get_world_size() - 1
+        self._waits = [Path(folder, f"wait{other}") for other in range(dist.get_world_size() - 1)]
+
+    def collate(self, samples: list[Any]) -> Any:
+        """The pictures of a batch."""
+        if self._is_last:
+            others = [float(path.read_text()) for path in self._waits if path.exists()]
+            time.sleep(0.25 + 2 * max(others, default=0.0))
+        return torch.stack([image for image, _ in samples])
+
+    def say(self, loader: DataLoader[Any]) -> None:
+        """Write down what this rank has waited, but for its first batch, which counts for nobody."""
+        if not self._is_last:
+            stats = loader.stats()
+            part = self._waits[self.rank].with_suffix(".part")
+            part.write_text(str(stats["data_wait"]["seconds"] - stats["first_batch_seconds"]))
+            part.rename(self._waits[self.rank])
 
 
 def clocks(data: str, folder: str) -> None:
@@ -414,24 +433,13 @@ def clocks(data: str, folder: str) -> None:
     from fastload.diagnose.gathered import gathered_stats
 
     gathered._PATIENCE = HANG
-    rank = join()
-    last = dist.get_world_size() - 1
-    waits = [Path(folder, f"wait{other}") for other in range(last)]
-
-    def collate(samples: list[Any]) -> Any:
-        if rank == last:  # longer than all that any other has waited so far, on a busy machine too
-            others = [float(path.read_text()) for path in waits if path.exists()]
-            time.sleep(0.25 + 2 * max(others, default=0.0))
-        return torch.stack([image for image, _ in samples])
-
-    loader = DataLoader(data, batch_size=3, num_workers=1, transform=CROP, collate_fn=collate, seed=1)
+    slow = LastIsSlow(folder, join())
+    rank = slow.rank
+    loader = DataLoader(data, batch_size=3, num_workers=1, transform=CROP, collate_fn=slow.collate, seed=1)
     before = gathered_stats(loader)
     for _ in range(2):
         for _ in loader:
-            if rank != last:
-                part = waits[rank].with_suffix(".part")
-                part.write_text(str(loader.stats()["data_wait"]["seconds"] - first_wait(loader)))
-                part.rename(waits[rank])
+            slow.say(loader)
             dist.all_reduce(torch.zeros(1))
     gathered_stats(loader)
     files = Path(folder) / "clocks"
@@ -457,12 +465,7 @@ def doctor(data: str, folder: str) -> None:
     from fastload.diagnose import watch
     from fastload.diagnose.facts import Verdict
 
-    rank = join()
-    slow = rank == dist.get_world_size() - 1
-
-    def collate(samples: list[Any]) -> Any:
-        time.sleep(0.25 if slow else 0.0)  # more than any rank of a busy machine waits
-        return torch.stack([image for image, _ in samples])
+    slow = LastIsSlow(folder, join())
 
     def examine(loader: Any, loop: Any, *given: Any, seconds: float) -> Verdict:
         dist.barrier()  # the minute in which all ranks come to their ends
@@ -471,13 +474,14 @@ def doctor(data: str, folder: str) -> None:
     import fastload.diagnose.doctor
 
     fastload.diagnose.doctor.examine = examine
-    loader = DataLoader(data, batch_size=3, num_workers=1, transform=CROP, collate_fn=collate, seed=1)
+    loader = DataLoader(data, batch_size=3, num_workers=1, transform=CROP, collate_fn=slow.collate, seed=1)
     with watch.diagnose(loader) as watched:
         for _ in loader:
+            slow.say(loader)
             dist.all_reduce(torch.zeros(1))
     verdict = watched.verdict
     dist.barrier()
-    write(folder, rank, [verdict.limit, str(verdict)])
+    write(folder, slow.rank, [verdict.limit, str(verdict)])
     loader.close()
 
 

@@ -29,7 +29,7 @@ import pyarrow
 from fastload._native import _C
 from fastload.errors import FastloadError
 
-__all__ = ["NAMED_PORTS", "Outcome", "bad", "is_legal", "judge", "judge_all", "place_in_memory"]
+__all__ = ["NAMED_PORTS", "SECONDS", "Outcome", "bad", "is_legal", "judge", "judge_all", "place_in_memory"]
 
 Use = Callable[[], Any]
 # Of this machine, to which uses may connect: of the servers that they are about.

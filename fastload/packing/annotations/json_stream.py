@@ -109,7 +109,7 @@ class _Parts:
             if place:
                 self._take(",")
                 self._peek()
-            yield self._value(key)._replace(place=place)
+            yield self._value(key, place)
             place += 1
         self._take("]")
 
@@ -137,7 +137,7 @@ class _Parts:
             self._fail(f"{wanted!r} must follow. Found: {found!r}" if found else f"it ends before {wanted!r}")
         self._at += 1
 
-    def _value(self, key: str) -> Element:
+    def _value(self, key: str, place: int = -1) -> Element:
         """The value that begins at the next character."""
         self._peek()
         while True:
@@ -158,7 +158,7 @@ class _Parts:
                 self._fail(f"a value has more than {_MOST} bytes")
             self._read_on()
         text = self._text[self._at : end]
-        found = Element(key, -1, self._begin + self._at, text, value)
+        found = Element(key, place, self._begin + self._at, text, value)
         self._at = end
         return found
 
