@@ -7,6 +7,8 @@ from fastload.errors import (
     DecodeError,
     FormatError,
     LimitError,
+    ObjectMissing,
+    RemoteError,
     ShardError,
     ShardTruncated,
     StateError,
@@ -33,5 +35,7 @@ ERROR_CLASSES: list[type[Exception]] = [
     ValueError,
     StateError,
     MemoryError,
+    RemoteError,
+    ObjectMissing,
 ]
 _C.set_error_classes(ERROR_CLASSES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 __all__ = [
     "BackendError",
     "CacheError",
@@ -26,11 +28,33 @@ __all__ = [
     "SlowPathWarning",
     "StateError",
     "WorldError",
+    "harmless",
 ]
+
+# All control characters but tab and line feed, marks that turn the direction of a text, halves of UTF-16
+# pairs.
+_OBEYED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def harmless(text: str) -> str:
+    """A text for a terminal: what one would obey, or cannot show, is escaped as in a string of Python's.
+
+    Names of classes, files and columns, and what servers say, are a stranger's, and a terminal sets its
+    title, its colours, and the user's clipboard as it is told.
+    """
+    return _OBEYED.sub(_escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"
 
 
 class FastloadError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package. Its text is harmless to a terminal, whatever names are in it."""
+
+    def __str__(self) -> str:
+        return harmless(super().__str__())
 
 
 class FormatError(FastloadError, ValueError):

@@ -23,7 +23,7 @@ namespace fastload::bindings {
 namespace {
 
 // One Python class per ErrorKind, in its order; set once by fastload._native, kept for ever.
-constexpr size_t kKinds = static_cast<size_t>(ErrorKind::kMemory) + 1;
+constexpr size_t kKinds = static_cast<size_t>(ErrorKind::kMissing) + 1;
 std::array<PyObject*, kKinds> error_classes{};
 
 void translate(const std::exception_ptr& p, void*) {

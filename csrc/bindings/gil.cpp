@@ -30,7 +30,6 @@ bool is_finalizing() noexcept {
 }
 
 [[noreturn]] void wait_for_ever() noexcept {
-  nb::set_leak_warnings(false);  // of what this thread will never let go of
   for (;;) ::pause();
 }
 

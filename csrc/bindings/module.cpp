@@ -3,6 +3,9 @@
 
 NB_MODULE(_C, m) {
   m.doc() = "fastload's C++ core";
+  // At the interpreter's end a global, a cycle or a thread may still hold a loader. That is no
+  // mistake, neither of the program's nor of these bindings', and nanobind's lines say that it is.
+  nanobind::set_leak_warnings(false);
   fastload::bindings::register_gil(m);
   fastload::bindings::register_base(m);
   fastload::bindings::register_decode(m);

@@ -51,6 +51,19 @@ std::function<void(const std::string&)> make_renew(nb::object renew, const std::
   };
 }
 
+std::function<void(const std::string&)> make_warn(nb::object warn) {
+  if (warn.is_none()) return {};
+  return [owner = shared_owner(std::move(warn))](const std::string& text) {
+    const GilAcquire gil(std::nothrow);
+    if (!gil) return;  // nobody reads it any more
+    try {
+      nb::borrow(owner.get())(text);
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("a warning of a store");
+    }
+  };
+}
+
 Signing to_signing(const std::string& word) {
   if (word == "sigv4") return Signing::kSigV4;
   if (word == "presigned") return Signing::kPresigned;
@@ -69,6 +82,7 @@ nb::dict counts_of(const RemoteStore& store) {
   result["throttled"] = counts.throttled;
   result["stalled"] = counts.stalled;
   result["failed"] = counts.failed;
+  result["damaged"] = counts.damaged;
   result["in_flight"] = counts.in_flight;
   result["limit"] = counts.limit;
   result["p50_ms"] = counts.p50;
@@ -86,9 +100,10 @@ void register_remote(nb::module_& m) {
           [](RemoteStore* self, std::string base, std::string name, const std::string& signing,
              std::string region, std::string access_key, std::string secret_key, std::string token,
              std::vector<std::pair<std::string, std::string>> headers, std::string ca_file,
-             nb::object renew, const std::optional<Schedule>& schedule) {
+             nb::object renew, nb::object warn, const std::optional<Schedule>& schedule) {
             RemoteOptions options;
             options.renew = make_renew(std::move(renew), name);
+            options.warn = make_warn(std::move(warn));
             options.base = std::move(base);
             options.name = std::move(name);
             options.signing = to_signing(signing);
@@ -105,13 +120,15 @@ void register_remote(nb::module_& m) {
           nb::arg("token") = "",
           nb::arg("headers") = std::vector<std::pair<std::string, std::string>>(),
           nb::arg("ca_file") = "", nb::arg("renew").none() = nb::none(),
-          nb::arg("schedule").none() = nb::none(),
+          nb::arg("warn").none() = nb::none(), nb::arg("schedule").none() = nb::none(),
           "base: address with bucket, percent-encoded. name: what messages call it. signing: "
           "sigv4, "
           "presigned or none. headers: (name, value)s of each request. renew(path): called once "
           "for "
           "a request that was denied, on the thread that waits for it; calls set_credentials() or "
-          "set_urls(); must not keep the store alive.")
+          "set_urls(); must not keep the store alive. warn(text): called once, on such a thread, "
+          "when answers are wrong or bytes do not come for long, and once when a record came "
+          "damaged; must not keep the store alive, either.")
       .def_prop_ro("name", &RemoteStore::name)
       .def(
           "set_credentials",

@@ -175,10 +175,16 @@ class Lanes:
         for lane in left:
             lane.backend.close()
 
-    def drop(self, user: Any) -> None:
-        """After an error: what is in work for ``user`` is made anew, where it can be."""
+    def drop(self, user: Any, of_batch: bool = False) -> None:
+        """After an error: what is in work for ``user`` is made anew, where it can be.
+
+        Args:
+            of_batch: the error is a batch of its own, so that what follows it may stay in work.
+        """
         for lane in self._lanes if self.movable else ():
             if lane.user_now() is user and not self._closed:
+                if of_batch and getattr(lane.backend, "goes_on", False):
+                    continue
                 with lane.lock.held(), suppress(StateError):
                     lane.backend.cancel()
 

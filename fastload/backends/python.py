@@ -57,6 +57,7 @@ class PythonBackend:
         source = self._decoding.renderer if isinstance(self._decoding, _OneByOne) else self._decoding
         parts = Parts(dataset, sampler, options, self._decoding.policy, tail, source)
         self._stage = WorkerStage(parts, workers, shared) if workers else InlineStage(parts)
+        self._goes_on = bool(workers) and options.unbatched
         if isinstance(self._decoding, NativeBackend):
             self._decoding.tune_by(lambda: self._stage.waited, moves_depth=not workers)
 
@@ -64,6 +65,13 @@ class PythonBackend:
     def errors(self) -> list[SampleReport]:
         """Reports of the bad samples met so far."""
         return self._decoding.policy.reports
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether an error leaves what follows in work: without batches each bad sample is an error, and
+        worker processes take longer to begin than to make a sample. An error of a batch mostly ends the
+        program, which leaves no processes behind then."""
+        return self._goes_on
 
     def batch(self, key: BatchKey) -> Any:
         """The batch ``key``: what the callables made of it; blocks.

@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
+from torch.utils.data._utils.collate import default_convert
 from torch.utils.data.datapipes.datapipe import IterDataPipe
 
 from fastload.backends.place_state import has_state, stateful_loader
+from fastload.backends.shared_memory import Sharing, lack_of, said_in_words
 from fastload.backends.stats import Counts
 from fastload.backends.worker_processes import (
     FORKED,
@@ -121,6 +123,9 @@ class _Passes:
                     self.cancel()
                 raise
             self._next = key._replace(step=key.step + 1)  # of the batch: torch goes on behind it
+            lack = lack_of(error)
+            if lack is not None:
+                raise lack from error
             raise
         self._next = key._replace(step=key.step + 1)
         return batch
@@ -145,6 +150,12 @@ class _TorchsLoader:
         self.dataset = dataset
         kind = stateful_loader() if stateful else None
         self._is_stateful = kind is not None
+        is_single = arguments.get("batch_size", 1) is None and "batch_sampler" not in arguments
+        collate = arguments["collate_fn"] or (
+            default_convert if is_single else None
+        )  # the other one does it itself
+        if arguments["num_workers"] and collate is not None:
+            arguments = {**arguments, "collate_fn": Sharing(collate)}
         if kind is not None:
             self._loader = kind(dataset, snapshot_every_n_steps=1 if every is None else every, **arguments)
         else:
@@ -179,7 +190,7 @@ class _TorchsLoader:
     def _begun(self) -> Iterator[Any]:
         """torch's iterator. Where it forks its workers, and waits for nothing, signals wait."""
         forks = self._loader.num_workers and not self._is_stateful and self._loader._iterator is None
-        with interrupts_kept() if forks else nullcontext():
+        with interrupts_kept() if forks else nullcontext(), said_in_words():
             iterator: Iterator[Any] = iter(self._loader)
         if self._loader.num_workers:
             self._owner = os.getpid()

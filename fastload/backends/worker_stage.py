@@ -24,6 +24,7 @@ from torch.utils.data import Dataset
 from fastload.backends.callables import Parts
 from fastload.backends.native import NativeBackend
 from fastload.backends.render import Renderer, Request, Stopped
+from fastload.backends.shared_memory import lack_of, said_in_words, share
 from fastload.backends.tail import CallableError, failed
 from fastload.backends.worker_counts import batches_each
 from fastload.backends.worker_processes import (
@@ -60,6 +61,7 @@ class _Done(NamedTuple):
     batch: Any
     faults: list[Fault]
     failure: _Failure | None = None
+    lack: str = ""  # torch's words about what has no room where batches are handed over
 
 
 class _Failure(NamedTuple):
@@ -111,15 +113,24 @@ class _Bench(Dataset[Any]):
                 assert self._renderer is not None
                 images, found = self._renderer(work.request)
                 faults, labels = found.faults, torch.from_numpy(found.labels)
-                return _Done(self._tail.batch(images, labels, *work.request[:3]), faults)
-            slot = self._wait(work)
-            if slot is None:
-                return None
-            return _Done(self._tail.of_fields(slot.fields, *work.request[:3]), faults)
+                batch = self._tail.batch(images, labels, *work.request[:3])
+            else:
+                slot = self._wait(work)
+                if slot is None:
+                    return None
+                batch = self._tail.of_fields(slot.fields, *work.request[:3])
+            share(batch)
+            return _Done(batch, faults)
         except Stopped:
             return _Done(None, faults)
         except CallableError as error:
+            if error.__cause__ is not None and lack_of(error.__cause__) is not None:
+                return _Done(None, faults, lack=str(error.__cause__))
             return _Done(None, faults, _Failure.of(error))
+        except RuntimeError as error:
+            if lack_of(error) is None:
+                raise
+            return _Done(None, faults, lack=str(error))
 
     def _wait(self, work: _Work) -> SharedSlot | None:
         while not self._ready[work.slot].acquire(timeout=_PARENT_SECONDS):
@@ -173,7 +184,8 @@ class WorkerStage:
         context = parts.options.multiprocessing_context
         if isinstance(context, str) or context is None:
             context = multiprocessing.get_context(context or "fork")
-        self._ready = [context.Semaphore(0) for _ in range(slots.count if slots is not None else 0)]
+        with said_in_words():
+            self._ready = [context.Semaphore(0) for _ in range(slots.count if slots is not None else 0)]
         # Waits for the engine, so that neither the consumer nor a worker has to.
         self._watcher = started_pool(1, "fastload-watcher") if slots is not None else None
         self._works = _Works(self)
@@ -223,16 +235,18 @@ class WorkerStage:
             raise
         finally:
             self.waited += time.perf_counter() - began
-        self._release(key)
         self._next = self._parts.following(key)
-        if self._next is None:
-            self._end()
+        try:
+            self._release(key)
+        finally:
+            if self._next is None:
+                self._end()
         return self._delivered(key, done)
 
     def _begin(self, key: BatchKey) -> None:
         self._first = key
         try:
-            with _quiet(), interrupts_kept():
+            with _quiet(), interrupts_kept(), said_in_words():
                 self._iterator = iter(self._loader)
         except Exception as error:  # persistent workers are asked whether they are there
             raise_if_not_delivered(self._loader._iterator, error)
@@ -246,6 +260,9 @@ class WorkerStage:
 
     def _delivered(self, key: BatchKey, done: _Done) -> Any:
         self._parts.policy.note(key, done.faults)
+        lack = lack_of(RuntimeError(done.lack))
+        if lack is not None:
+            raise lack from RuntimeError(done.lack)
         if done.failure is None:
             return done.batch
         cause = done.failure.cause()

@@ -20,6 +20,7 @@ from typing import Protocol
 
 from fastload._native import _C
 from fastload.errors import CacheError
+from fastload.machine.there import exists
 
 __all__ = [
     "LOCK_NAME",
@@ -37,6 +38,7 @@ __all__ = [
 
 LOCK_NAME = ".create.lock"
 TEMPORARY = ".tmp-"  # names of files that are being made, where they need one, begin so
+_DESCRIPTORS = "/proc/self/fd"
 _LOOKS, _LOOK_SECONDS = 4, 0.002  # whether a file is in use
 _LOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.05
@@ -269,10 +271,13 @@ def lock_alone(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]]]:
-    """A file without a name (where the kernel has no such files, with a temporary one), and what names it."""
+    """A file without a name, and what names it. It has a temporary one where the kernel has no such files,
+    and where there is no /proc, by which alone a name can be given later."""
     flags = os.O_RDWR | os.O_CLOEXEC
     temporary = ""
     try:
+        if not exists(_DESCRIPTORS):
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
         descriptor = os.open(".", flags | os.O_TMPFILE, 0o600, dir_fd=folder.fd)
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL):
@@ -284,7 +289,7 @@ def unnamed(folder: Folder, name: str) -> Iterator[tuple[int, Callable[[], None]
         fcntl.flock(descriptor, fcntl.LOCK_SH)
 
     def publish() -> None:
-        source = temporary or f"/proc/self/fd/{descriptor}"
+        source = temporary or f"{_DESCRIPTORS}/{descriptor}"
         # With a folder's descriptor this is linkat(), which alone follows the link to a file without a name.
         os.link(source, name, src_dir_fd=folder.fd, dst_dir_fd=folder.fd, follow_symlinks=True)
 

@@ -27,6 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         if argv is None:
             interrupts.leave()
+            from fastload.cli.streams import fill
+
+            fill()
         from fastload.cli.commands import run_command
 
         return run_command(argv)

@@ -14,7 +14,7 @@ from importlib import metadata
 from typing import NoReturn
 
 from fastload._version import __version__
-from fastload.cli import interrupts
+from fastload.cli import interrupts, streams
 from fastload.cli.system_errors import in_words
 from fastload.errors import FastloadError
 
@@ -78,26 +78,47 @@ def run_command(argv: Sequence[str] | None) -> int:
         arguments = parser.parse_args(given)
     except SystemExit as stop:  # argparse exits by itself: 0 after --help, 2 for wrong usage
         return stop.code if isinstance(stop.code, int) else 2
-    if arguments.version:
-        sys.stdout.write(_version() + "\n")
-        return 0
-    if arguments.verb is None:
+    if arguments.verb is None and not arguments.version:
         parser.print_help(sys.stderr)
         return 2
-    if argv is not None:
-        return _run(arguments)
-    interrupts.raise_in_command()
-    try:
-        return _run(arguments)
-    finally:
-        interrupts.leave()
+    with streams.guarded() as out:
+        if argv is not None:
+            return _written(_run(arguments), arguments, out)
+        interrupts.raise_in_command()
+        try:
+            return _written(_run(arguments), arguments, out)
+        finally:
+            interrupts.leave()
 
 
 def _needed(given: Sequence[str]) -> Sequence[str]:
     return () if given[:1] == ["--version"] else VERBS
 
 
+def _written(code: int, arguments: argparse.Namespace, out: streams.Stream) -> int:
+    """The exit code of a command whose output is flushed: what could not be written nobody has read."""
+    try:
+        out.flush()
+    except BrokenPipeError:
+        return _nobody_reads()
+    if out.failed is None:
+        return code
+    why = out.failed.strerror or out.failed
+    verb = arguments.verb or "--version"
+    sys.stderr.write(f"fastload {verb}: its output cannot be written: {why}. The rest of its work is done.\n")
+    return code or 1
+
+
+def _nobody_reads() -> int:
+    """Nobody reads our output any more (| head): no message can reach anybody."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
 def _run(arguments: argparse.Namespace) -> int:
+    if arguments.version:
+        sys.stdout.write(_version() + "\n")
+        return 0
     remark = "; the same command goes on where it was" if arguments.verb in _RESUMED else ""
     try:
         return int(importlib.import_module(f"fastload.cli.{arguments.verb}").run(arguments))
@@ -107,9 +128,7 @@ def _run(arguments: argparse.Namespace) -> int:
         sys.stderr.write(f"{stop.code}\n")
         return 2
     except BrokenPipeError:
-        # Nobody reads our output any more (| head): no message can reach anybody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _nobody_reads()
     except Exception as error:
         if interrupts.arrived():
             return interrupts.report(remark)

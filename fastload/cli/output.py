@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fastload.cli.streams import raw
+from fastload.errors import harmless
 from fastload.machine.sizes import counted, human_bytes
 from fastload.packing.folders import ignored_words
 from fastload.shard.manifest import Manifest
@@ -21,6 +23,7 @@ __all__ = [
     "counted",
     "human_bytes",
     "ignored_rows",
+    "one_line",
     "print_json",
     "print_lines",
     "print_table",
@@ -32,31 +35,39 @@ _SHOWN = 5  # names of classes
 
 
 def print_json(body: Any) -> None:
-    """One JSON object on a line of its own."""
-    sys.stdout.write(json.dumps(body, ensure_ascii=False) + "\n")
+    """One JSON object on a line of its own; what a terminal would obey is escaped as JSON has it."""
+    text = json.dumps(body, ensure_ascii=False)
+    if harmless(text) != text:
+        text = json.dumps(body)
+    sys.stdout.write(text + "\n")
 
 
 def print_table(title: str, rows: Iterable[tuple[str, str]]) -> None:
     """Two columns; a frame only where somebody looks at a terminal."""
-    rows = list(rows)
+    rows = [(one_line(name), one_line(value)) for name, value in rows]
     if sys.stdout.isatty():
         from rich import box
         from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
-        table = Table(title=escape(title), show_header=False, title_justify="left", box=box.SIMPLE)
+        table = Table(title=escape(one_line(title)), show_header=False, title_justify="left", box=box.SIMPLE)
         for name, value in rows:
             table.add_row(escape(name), escape(value))
-        Console().print(table)
+        Console(file=raw(sys.stdout)).print(table)
         return
     width = max((len(name) for name, _ in rows), default=0)
     print_lines([title, *(f"  {name:<{width}}  {value}" for name, value in rows)])
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Plain text; a name that is not valid text is shown escaped."""
-    sys.stdout.write("".join(line.encode("utf-8", "backslashreplace").decode() + "\n" for line in lines))
+    """Plain text."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+def one_line(text: str) -> str:
+    """A name or value for a place where only one line is expected, so that it cannot look like another."""
+    return harmless(text).replace("\n", "\\n")
 
 
 def classes_row(schema: Schema, unlabelled: int = 0) -> tuple[str, str]:

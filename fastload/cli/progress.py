@@ -6,7 +6,9 @@ import sys
 import time
 from types import TracebackType
 
-from fastload.cli.output import counted, human_bytes
+from fastload.cli.output import counted, human_bytes, one_line
+from fastload.cli.streams import guard, raw
+from fastload.errors import harmless
 
 __all__ = ["LOG_SECONDS", "Bar", "LookProgress", "WarmProgress"]
 
@@ -93,21 +95,29 @@ class Bar:
             TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[files]}"),
             TransferSpeedColumn(), TimeRemainingColumn(),
         ]  # fmt: skip
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress = Progress(*columns, console=Console(file=raw(sys.stderr)), transient=True)
         self._progress.start()
+        guard()  # rich takes what others write, for its bar to stay below, and hands on what a terminal obeys
         self._task = self._progress.add_task(first, total=None, files="")
 
     def scanning(self, name: str, files: int) -> None:
-        self._progress.update(self._task, description=f"scanning for {name}", files=counted(files, "file"))
+        doing = self._shown(f"scanning for {name}")
+        self._progress.update(self._task, description=doing, files=counted(files, "file"))
 
     def start(self, name: str, total: int, done: int) -> None:
-        self._progress.reset(self._task, total=total, completed=done, description=name, files="")
+        self._progress.reset(self._task, total=total, completed=done, description=self._shown(name), files="")
 
     def update(self, done: int, files: str, total: int | None = None) -> None:
         self._progress.update(self._task, completed=done, files=files, total=total)
 
     def say(self, line: str) -> None:
-        self._progress.console.print(line, markup=False, highlight=False)
+        self._progress.console.print(harmless(line), markup=False, highlight=False)
+
+    @staticmethod
+    def _shown(name: str) -> str:
+        from rich.markup import escape
+
+        return escape(one_line(name))
 
     def stop(self) -> None:
         self._progress.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from fastload.errors import BackendError, DeviceError, NotDelivered, StateError,
 from fastload.machine.interrupts import raised_by_a_handler
 from fastload.machine.locks import ForkSafeLock
 from fastload.machine.ranges import profiled
+from fastload.machine.threads import may_be_abandoned
 from fastload.prefetch.feeder import BatchKey
 from fastload.ranks.handshake import Handshake
 from fastload.ranks.preemption import Callbacks
@@ -243,7 +245,14 @@ class EpochIterator:
             StateError: the loader is closed; or next() was called from within next(), as a signal handler or
                 a dataset may.
             NotDelivered: the batch did not come within ``timeout``, or a worker died.
+            SystemExit: the interpreter exits, and this is a daemon thread, which ends by it.
         """
+        if threading.current_thread() is threading.main_thread():
+            return self._next_locked()
+        with may_be_abandoned():
+            return self._next_locked()
+
+    def _next_locked(self) -> Any:
         came: list[BatchKey | None] = [None]
         try:
             with self._lock.held():
@@ -270,9 +279,10 @@ class EpochIterator:
             self._epochs.end(self)
             raise
         except BaseException as error:
-            if _is_of_the_batch(error):
+            of_batch = _is_of_the_batch(error)
+            if of_batch:
                 self._go_on(key)
-            self._epochs.lanes.drop(self)
+            self._epochs.lanes.drop(self, of_batch)
             raise
         self._epochs.delivered(batch)
         came[0] = key

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +18,7 @@ PAGE_CACHE_SHARE = 0.75  # of the available memory: what takes less stays in the
 class MemoryRoom(NamedTuple):
     """What is left of one limit."""
 
-    name: str  # "MemAvailable", or the limit's file: "/sys/fs/cgroup/job/memory.max"
+    name: str  # "MemAvailable", or the limit's file ("/sys/fs/cgroup/job/memory.max"), for messages
     free: int  # bytes
 
 
@@ -24,11 +26,18 @@ def memory_rooms(root: str = "/") -> list[MemoryRoom]:
     """What is left, page cache that can be dropped included: of the machine's memory, and below the memory
     limits (cgroup v1 and v2) of this process's cgroup and of those above it. Swap is not counted.
 
+    Without ``/proc`` (some chroots and sandboxes) nobody knows the limits, and of the machine's memory only
+    what is free: page cache is not counted as free then.
+
     ``root`` is where ``proc`` and ``sys`` lie.
     """
-    lines = (Path(root) / "proc/meminfo").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in lines)
-    rooms = [MemoryRoom("MemAvailable", int(fields["MemAvailable"].split()[0]) << 10)]
+    try:
+        lines = (Path(root) / "proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        rooms = [MemoryRoom("MemAvailable", int(fields["MemAvailable"].split()[0]) << 10)]
+    except (OSError, ValueError, KeyError):
+        pages = max(os.sysconf("SC_AVPHYS_PAGES"), 0)
+        rooms = [MemoryRoom("the machine's free memory (there is no /proc/meminfo)", pages * mmap.PAGESIZE)]
     for folder in dict.fromkeys(cgroup_folders("memory", root)):
         rooms += _cgroup_rooms(folder)
     return rooms

@@ -6,16 +6,18 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from fastload.machine.interrupts import interrupts_kept
 
-__all__ = ["start_beside", "started_pool"]
+__all__ = ["may_be_abandoned", "start_beside", "started_pool"]
 
 _PATIENCE = 5.0  # seconds, for all threads together
 
 _beside: dict[threading.Thread, Callable[[], None]] = {}  # that run, with what stops them
+_inside: set[threading.Thread] = set()  # daemon threads in may_be_abandoned()
 
 
 def start_beside(work: Callable[[], None], name: str, stop: Callable[[], None]) -> threading.Thread:
@@ -48,16 +50,50 @@ def start_beside(work: Callable[[], None], name: str, stop: Callable[[], None]) 
     return thread
 
 
+@contextmanager
+def may_be_abandoned() -> Iterator[None]:
+    """For work that a program's own daemon thread may be in when the interpreter exits. Such a thread ends
+    then, without a word: by a SystemExit from here, also in place of an error that closing has made. The exit
+    waits for that, as for threads of :func:`start_beside`, and for the same reason. Other threads meet
+    nothing here.
+    """
+    thread = threading.current_thread()
+    if not thread.daemon:
+        yield
+        return
+    if _is_exiting():
+        raise SystemExit
+    _inside.add(thread)
+    try:
+        yield
+        if _is_exiting():
+            raise SystemExit
+    except BaseException:
+        if _is_exiting():
+            raise SystemExit from None
+        raise
+    finally:
+        _inside.discard(thread)
+
+
+def _is_exiting() -> bool:
+    """Whether the main thread has ended, or waits for the others, of which pools are told first."""
+    return not threading.main_thread().is_alive() or getattr(threading, "_SHUTTING_DOWN", False)
+
+
 def _stop_all() -> None:
     running, until = dict(_beside), time.monotonic() + _PATIENCE
     for stop in running.values():
         stop()
     for thread in running:
         thread.join(max(0.0, until - time.monotonic()))
+    while _inside and time.monotonic() < until:
+        time.sleep(0.001)
 
 
 atexit.register(_stop_all)
 os.register_at_fork(after_in_child=_beside.clear)  # a child has none of them
+os.register_at_fork(after_in_child=_inside.clear)
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from fastload._native import _C
 from fastload.machine.positional import write_at
 from fastload.machine.threads import started_pool
+from fastload.packing.ingest import as_rows
 from fastload.remote.location import Location
-from fastload.remote.store import Store
+from fastload.remote.store import MOST_AGAIN, Store
 from fastload.shard.dataset import PackedFiles
 
 __all__ = ["THREADS", "WINDOW_BYTES", "StoredShards", "fetch_object", "in_windows", "runs"]
@@ -114,6 +115,20 @@ class StoredShards:
         finally:
             os.close(descriptor)
 
+    def fetch_again(self, number: int, records: npt.NDArray[np.void], file: Path) -> None:
+        """Ask again for records of a shard that came with wrong bytes, as the way here may have damaged
+        them, and write them into a file of :meth:`file`.
+
+        Raises:
+            RemoteError: the store does not give them.
+        """
+        path, size = self._shards[number][0], self._sizes[number]
+        descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            _fetch_records(self._store, path, records, size, descriptor)
+        finally:
+            os.close(descriptor)
+
 
 def in_windows(dataset: PackedFiles) -> Iterator[tuple[range, PackedFiles]]:
     """A dataset's sample ids in order, some at a time, and a dataset to read these from: itself, or where it
@@ -160,20 +175,28 @@ def _fetched(dataset: PackedFiles, ids: range, pool: ThreadPoolExecutor) -> tupl
     assert location is not None
     assert store is not None
     records = np.concatenate([*_tables(dataset, ids)])
-    shards, waiting = [], []
+    shards, waiting, fetched = [], [], []
     with ExitStack() as stack:
         for number, shard in enumerate(dataset.manifest.shards):
             descriptor = -1
-            ranges = runs(records[records["shard"] == number], shard.size)
+            own = records[records["shard"] == number]
+            ranges = runs(own, shard.size)
             if ranges:
                 descriptor = _memory_file(shard.size)
                 stack.callback(os.close, descriptor)
+                path = (location / shard.file).path
                 for begin, end in _requests(ranges):
-                    path = (location / shard.file).path
                     waiting.append(pool.submit(_fetch, store, path, begin, end, descriptor))
+                fetched.append((path, own, shard.size, descriptor))
             shards.append(replace(shard, file=_path_of(descriptor)))
         for each in waiting:
             each.result()
+        for path, own, size, descriptor in fetched:
+            for _ in range(MOST_AGAIN):
+                wrong = [i for i, _ in _C.verify_file(os.fsencode(_path_of(descriptor)), as_rows(own))]
+                if not wrong:
+                    break
+                _fetch_records(store, path, own[wrong], size, descriptor)
         kept = stack.pop_all()
     part = object.__new__(type(dataset))
     part.__dict__ |= dataset.__dict__
@@ -220,6 +243,13 @@ def _path_of(descriptor: int) -> str:
 def _requests(ranges: Ranges) -> Ranges:
     """Ranges as they are asked for."""
     return [(at, min(at + _REQUEST, end)) for begin, end in ranges for at in range(begin, end, _REQUEST)]
+
+
+def _fetch_records(
+    store: Store, path: str, records: npt.NDArray[np.void], size: int, descriptor: int
+) -> None:
+    for begin, end in _requests(runs(records, size)):
+        _fetch(store, path, begin, end, descriptor)
 
 
 def _fetch(store: Store, path: str, begin: int, end: int, descriptor: int) -> None:

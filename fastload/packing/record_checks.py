@@ -23,6 +23,7 @@ from fastload.machine.threads import started_pool
 from fastload.packing.fetched import THREADS, WINDOW_BYTES, StoredShards
 from fastload.packing.ingest import as_rows
 from fastload.packing.problems import Problem, Problems
+from fastload.remote.store import MOST_AGAIN
 from fastload.sample.fields import Image, Mask
 from fastload.sample.schema import Field
 from fastload.shard.codecs import CODECS, RAW, file_of
@@ -188,16 +189,26 @@ class RecordChecks:
                 path = self.folder / shard
                 if self._stored is not None:
                     path = stack.enter_context(self._stored.file(number, records))
-                problems = self._problems(path, ids, records, decode)
+                problems = self._problems(path, ids, records, decode, number)
         except FastloadError as error:
             return [("a shard cannot be read", Problem(str(error), shard))], len(ids), 0
         return problems, len(ids), int(records["length"].sum(dtype=np.uint64))
 
     def _problems(
-        self, path: Path, ids: npt.NDArray[np.int64], records: npt.NDArray[np.void], decode: bool
+        self,
+        path: Path,
+        ids: npt.NDArray[np.int64],
+        records: npt.NDArray[np.void],
+        decode: bool,
+        number: int,
     ) -> list[tuple[str, Problem]]:
-        """What is wrong with records of the file at ``path``."""
+        """What is wrong with records of the file at ``path``, which has those of shard ``number``."""
         failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
+        for _ in range(MOST_AGAIN if self._stored is not None else 0):
+            if failures:
+                assert self._stored is not None
+                self._stored.fetch_again(number, records[sorted(failures)], path)
+                failures = dict(_C.verify_file(os.fsencode(path), as_rows(records)))
         problems = [
             (f"a record{self._of} is damaged", self.problem(int(ids[i]), reason.decode()))
             for i, reason in failures.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastload.errors import FastloadError, PackError
+from fastload.machine.spoken import say
 from fastload.machine.there import exists, is_dir, is_symlink
 from fastload.packing.annotations.across import unpack_across
 from fastload.packing.annotations.across_files import TARGETS
@@ -101,9 +101,9 @@ def _unpack_as(
         return
     unsaid = unpack_across(dataset, folder, layout, TARGETS[layout], progress)
     if unsaid:
-        lines = "".join(f"{line}\n" for line in unsaid)
-        write_new(os.fsencode(folder), b"not-said.txt", lines.encode())
-        sys.stderr.write(f"Files of {layout} have no place for (not-said.txt):\n{lines}")
+        lines = "\n".join(unsaid)
+        write_new(os.fsencode(folder), b"not-said.txt", f"{lines}\n".encode())
+        say(f"Files of {layout} have no place for (not-said.txt):\n{lines}")
 
 
 def _unpack_plain(dataset: PackedFiles, folder: Path, progress: Callable[[int, int], None] | None) -> None:

@@ -1,27 +1,29 @@
 """``gs://`` and ``az://``: Google's and Azure's stores, by obstore; bytes of records are read by the core.
 
-The core reads by addresses that obstore has signed, so neither store's protocol is in it. obstore hangs in a
-forked child of a process that has used it, so such a child gets an error in its place; what was signed before
-is read there, too.
+The core reads by addresses that obstore has signed, or that end in the user's shared access signature (SAS),
+so neither store's protocol is in it. obstore hangs in a forked child of a process that has used it, so such a
+child gets an error in its place; what was signed before is read there, too.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError, StateError
 from fastload.extras import library_missing
+from fastload.machine.locks import ForkSafeLock
 from fastload.remote.location import Location
 from fastload.remote.options import StorageOptions, unknown_options
-from fastload.remote.store import Facts, Listed
+from fastload.remote.store import Facts, Listed, warn_of_store
 
 __all__ = ["CloudStore"]
 
@@ -35,10 +37,9 @@ except ImportError as error:
 _VALID = datetime.timedelta(hours=12)  # of a signed address; denied ones are signed anew
 _RETRIES: Any = {"max_retries": 5, "retry_timeout": datetime.timedelta(seconds=60)}
 _CLASSES = {"gs": "GCSStore", "az": "AzureStore"}
-_PUBLIC = {
-    "gs": "https://storage.googleapis.com/{bucket}",
-    "az": "https://{account_name}.blob.core.windows.net/{bucket}",
-}
+_GOOGLE = "https://storage.googleapis.com"
+_SAS = ("sas_token", "sas_key")  # with or without "azure_storage_", as obstore has it
+_KEYS = ("account_key", "access_key", "master_key")
 _ADVICE = {
     "PermissionDeniedError": " These credentials may not do that, or there is no such bucket.",
     "UnauthenticatedError": " Look at the credentials in storage_options and in the environment.",
@@ -67,11 +68,13 @@ class CloudStore:
         self._anon = config.pop("anon", False) in (True, "true", "True", "1")
         if self._anon:
             config["skip_signature"] = "true"
-        self._account = str(config.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME") or "")
         self._store = self._new_store(config)
+        self._config = config
+        self._sas = "" if root.scheme != "az" or self._anon else _sas_of(config)
+        self._address = ""
         self._made: _C.RemoteStore | None = None
         self._signed: set[str] = set()
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __reduce__(self) -> Any:
         return type(self), (self.root, self._given)
@@ -119,9 +122,9 @@ class CloudStore:
         core = self.core((path,))
         try:
             return core.get(path, begin, end, most)
+        except ObjectMissing as error:
+            raise ObjectMissing(f"{self.root / path} does not exist.") from error
         except ShardError as error:
-            if self.head(path) is None:
-                raise ObjectMissing(f"{self.root / path} does not exist.") from error
             raise RemoteError(str(error)) from error
 
     def list(self, prefix: str) -> Iterator[Listed]:
@@ -167,7 +170,7 @@ class CloudStore:
 
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
         """See :class:`~fastload.remote.store.Store`."""
-        with self._lock:
+        with self._lock.held():
             if self._made is None:
                 self._made = self._new_core()
             new = [] if self._anon else [path for path in paths if path not in self._signed]
@@ -177,13 +180,29 @@ class CloudStore:
             return self._made
 
     def _new_core(self) -> _C.RemoteStore:
-        base = _PUBLIC[self.root.scheme].format(bucket=self.root.host, account_name=self._account)
         if self._anon:
-            return _C.RemoteStore(base, str(self.root), signing="none")
+            return _C.RemoteStore(self._base(), str(self.root), signing="none", warn=warn_of_store)
         renew = partial(_renew, weakref.ref(self))
-        return _C.RemoteStore(base, str(self.root), signing="presigned", renew=renew)
+        # Addresses are whole: the base is only what no header goes beyond, and there are none.
+        base = f"{self.root.scheme}://{self.root.host}"
+        return _C.RemoteStore(base, str(self.root), signing="presigned", renew=renew, warn=warn_of_store)
+
+    def _base(self) -> str:
+        """The bucket's address. Of Azure's obstore makes it of account, endpoint and emulator: it is part of
+        any signed address, whatever the key."""
+        if self.root.scheme == "gs":
+            return f"{_GOOGLE}/{self.root.host}"
+        if not self._address:
+            other = {name: value for name, value in self._config.items() if name != "skip_signature"}
+            config: Any = {**other, "account_key": base64.b64encode(b"any").decode()}
+            store = obstore.store.AzureStore(self.root.host, config=config)
+            url = self._ask("opened", "", partial(obstore.sign, store, "GET", "x", _VALID))
+            self._address = urlsplit(url)._replace(query="").geturl().removesuffix("/x")
+        return self._address
 
     def _signed_urls(self, paths: Sequence[str]) -> dict[str, str]:
+        if self._sas:  # it is a signature already
+            return {path: f"{self._base()}/{quote(path, safe='/-._~')}?{self._sas}" for path in paths}
         sign = partial(obstore.sign, self._store, "GET", list(paths), _VALID)
         return dict(zip(paths, self._ask("signed", paths[0], sign), strict=True))
 
@@ -192,6 +211,19 @@ class CloudStore:
         core = self.core()
         if not self._anon:
             core.set_urls(self._signed_urls([path]))
+
+
+def _sas_of(config: Mapping[str, Any]) -> str:
+    """A SAS of the options or the environment, as a query; empty: there is none, or a key, which signs."""
+    said = {name.lower().removeprefix("azure_storage_"): str(value) for name, value in config.items()}
+    around = {name: os.environ.get(f"AZURE_STORAGE_{name.upper()}", "") for name in (*_SAS, *_KEYS)}
+    if any(map(said.get, _KEYS)):
+        return ""
+    given = next(filter(None, map(said.get, _SAS)), "")
+    if not given and not any(map(around.get, _KEYS)):
+        given = next(filter(None, map(around.get, _SAS)), "")
+    pairs = [pair.partition("=") for pair in unquote(given).lstrip("?").split("&") if pair]
+    return urlencode([(name, value) for name, _, value in pairs], quote_via=quote, safe="")
 
 
 def _renew(store: weakref.ref[CloudStore], path: str) -> None:

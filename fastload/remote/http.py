@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError
+from fastload.machine.locks import ForkSafeLock
 from fastload.remote.location import Location
 from fastload.remote.options import StorageOptions, checked_headers, unknown_options
 from fastload.remote.reach import check_reach
-from fastload.remote.store import Facts, Listed
+from fastload.remote.store import Facts, Listed, warn_of_store
 
 __all__ = ["HttpStore"]
 
@@ -44,7 +44,7 @@ class HttpStore:
                 raise LocationError("storage_options has a token and an Authorization header. Give one.")
             self._headers |= checked_headers({"Authorization": f"Bearer {token}"})
         self._made: _C.RemoteStore | None = None
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __reduce__(self) -> Any:
         return HttpStore, (self.root, self._given)
@@ -54,7 +54,7 @@ class HttpStore:
 
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
         """See :class:`~fastload.remote.store.Store`."""
-        with self._lock:
+        with self._lock.held():
             if self._made is None:
                 check_reach(str(self.root), str(self.root), "Look at the URL.")
                 self._made = _C.RemoteStore(
@@ -63,6 +63,7 @@ class HttpStore:
                     signing="none",
                     headers=list(self._headers.items()),
                     ca_file=self._given.get("ca_file") or "",
+                    warn=warn_of_store,
                 )
         return self._made
 
@@ -80,9 +81,9 @@ class HttpStore:
         core = self.core()
         try:
             return core.get(path, begin, end, most)
+        except ObjectMissing as error:
+            raise ObjectMissing(f"{self.root / path} does not exist.") from error
         except ShardError as error:
-            if self.head(path) is None:
-                raise ObjectMissing(f"{self.root / path} does not exist.") from error
             raise RemoteError(str(error)) from error
 
     def list(self, prefix: str) -> Iterator[Listed]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +21,11 @@ from urllib.parse import unquote
 from fastload._native import _C
 from fastload.errors import LocationError, ObjectMissing, RemoteError, ShardError
 from fastload.extras import library_missing
+from fastload.machine.locks import ForkSafeLock
 from fastload.remote.location import Location
 from fastload.remote.options import StorageOptions, checked_headers, unknown_options
 from fastload.remote.reach import check_reach
-from fastload.remote.store import Facts, Listed
+from fastload.remote.store import Facts, Listed, warn_of_store
 
 __all__ = ["HubStore"]
 
@@ -80,7 +80,7 @@ class HubStore:
         self._found: dict[str, Facts | None] = {}
         self._listed: dict[str, list[Listed]] = {}
         self._made: _C.RemoteStore | None = None
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
 
     def __reduce__(self) -> Any:
         return HubStore, (self.root, self._given, self._commit)
@@ -95,7 +95,7 @@ class HubStore:
         Raises:
             RemoteError: the Hub does not tell it.
         """
-        with self._lock:
+        with self._lock.held():
             if not self._commit:
                 check_reach(self._endpoint, str(self.root), "Look at HF_ENDPOINT, or at the network.")
                 api = huggingface_hub.HfApi(self._endpoint, token=self._token)
@@ -159,7 +159,7 @@ class HubStore:
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
         """See :class:`~fastload.remote.store.Store`. Where a path's bytes are is asked when the first of them
         is needed."""
-        with self._lock:
+        with self._lock.held():
             if self._made is None:
                 headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
                 self._made = _C.RemoteStore(
@@ -168,6 +168,7 @@ class HubStore:
                     signing="presigned",
                     headers=list(checked_headers(headers).items()),
                     renew=partial(_renew, weakref.ref(self)),
+                    warn=warn_of_store,
                 )
             return self._made
 

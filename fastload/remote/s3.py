@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +16,13 @@ from urllib.parse import urlsplit
 from fastload._native import _C
 from fastload.errors import RemoteError, ShardError
 from fastload.extras import library_missing
+from fastload.machine.locks import ForkSafeLock
 from fastload.machine.positional import read_at
 from fastload.remote.location import Location
 from fastload.remote.options import S3Options, StorageOptions
 from fastload.remote.reach import check_reach
 from fastload.remote.s3_errors import in_words
-from fastload.remote.store import Facts, Listed
+from fastload.remote.store import Facts, Listed, warn_of_store
 
 __all__ = ["S3Store"]
 
@@ -62,7 +62,7 @@ class S3Store:
         self._made: tuple[int, Any] | None = None  # process id, client
         self._core: tuple[int, _C.RemoteStore] | None = None
         self._renewed = 0.0  # when other credentials were looked for
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
 
     def __reduce__(self) -> Any:
         return S3Store, (self.root, self._given)
@@ -73,10 +73,13 @@ class S3Store:
     @property
     def _client(self) -> Any:
         """botocore's, of this process: a forked child must not use its parent's connections."""
-        if self._made is None or self._made[0] != os.getpid():
-            with self._lock:
-                self._made = os.getpid(), self._new_client()
-        return self._made[1]
+        made = self._made
+        if made is None or made[0] != os.getpid():
+            with self._lock.held():
+                made = self._made  # another thread's, perhaps: a client takes a while
+                if made is None or made[0] != os.getpid():
+                    made = self._made = os.getpid(), self._new_client()
+        return made[1]
 
     def _session(self) -> Any:
         """Anew each time: a file of credentials that was changed meanwhile is read again."""
@@ -123,8 +126,7 @@ class S3Store:
         try:
             found = core.head(path)
         except ShardError as error:
-            self._say("looked at", path)
-            raise RemoteError(str(error)) from error
+            raise self._in_words(error, "looked at", path) from error
         return None if found is None else Facts(*found)
 
     def get(self, path: str, begin: int = 0, end: int | None = None, most: int | None = None) -> bytes:
@@ -133,13 +135,18 @@ class S3Store:
         try:
             return core.get(path, begin, end, most)
         except ShardError as error:
-            self._say("read", path)
-            raise RemoteError(str(error)) from error
+            raise self._in_words(error, "read", path) from error
 
-    def _say(self, what: str, path: str) -> None:
-        """Raise what S3 says about an object, which botocore understands, if it still says so."""
-        asked = {"Bucket": self.root.host, "Key": path, "Range": "bytes=0-0"}
-        self._ask(what, path, partial(self._client.get_object, **asked))
+    def _in_words(self, error: ShardError, what: str, path: str) -> RemoteError:
+        """The core's error. Where the store has said no, what it says of the object now, as botocore
+        understands that; a store that has not answered for long is not asked once more."""
+        if isinstance(error, RemoteError):
+            asked = {"Bucket": self.root.host, "Key": path, "Range": "bytes=0-0"}
+            try:
+                self._ask(what, path, partial(self._client.get_object, **asked))
+            except RemoteError as words:
+                return words
+        return RemoteError(str(error))
 
     def list(self, prefix: str) -> Iterator[Listed]:
         """See :class:`~fastload.remote.store.Store`."""
@@ -212,12 +219,15 @@ class S3Store:
 
     def core(self, paths: Sequence[str] = ()) -> _C.RemoteStore:
         """See :class:`~fastload.remote.store.Store`."""
-        if self._core is None or self._core[0] != os.getpid():
-            base, region = self._base_and_region()
-            check_reach(base, str(self.root), "Look at endpoint_url and region.")
-            with self._lock:
-                self._core = os.getpid(), self._new_core(base, region)
-        return self._core[1]
+        made = self._core
+        if made is None or made[0] != os.getpid():
+            with self._lock.held():
+                made = self._core
+                if made is None or made[0] != os.getpid():
+                    base, region = self._base_and_region()
+                    check_reach(base, str(self.root), "Look at endpoint_url and region.")
+                    made = self._core = os.getpid(), self._new_core(base, region)
+        return made[1]
 
     def _base_and_region(self) -> tuple[str, str]:
         """The bucket's address, and what requests are signed for."""
@@ -247,6 +257,7 @@ class S3Store:
             token=token,
             ca_file=self._options.ca_file or self._session().get_config_variable("ca_bundle") or "",
             renew=partial(_renew, weakref.ref(self)),
+            warn=warn_of_store,
         )
 
     def _bucket_region(self, client: Any) -> str:
@@ -279,7 +290,7 @@ class S3Store:
     def renew(self) -> None:
         """Look for other credentials: a request was denied. Who reads at the same time waits, and needs no
         others then."""
-        with self._lock:
+        with self._lock.held():
             if self._core is None or time.monotonic() - self._renewed < _RENEWAL_SECONDS:
                 return
             self._core[1].set_credentials(*self._credentials())

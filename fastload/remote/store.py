@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from fastload.errors import harmless
 
 if TYPE_CHECKING:
     from fastload._native import _C
     from fastload.remote.location import Location
 
-__all__ = ["Facts", "Listed", "Store"]
+__all__ = ["MOST_AGAIN", "Facts", "Listed", "Store", "warn_of_store"]
+
+#: How often what came with a wrong checksum is asked for again: the way here may have damaged it. As the core
+#: has it.
+MOST_AGAIN = 3
+_log = logging.getLogger("fastload")
 
 
 class Facts(NamedTuple):
@@ -104,3 +113,12 @@ class Store(Protocol):
             paths: what will be read, for stores whose every URL must be signed first.
         """
         ...
+
+
+def warn_of_store(text: str) -> None:
+    """A warning of the core's, on whichever thread waits for a store: nobody could catch it there, so where
+    warnings are errors it is a line of the log."""
+    try:
+        warnings.warn(harmless(text), stacklevel=2)
+    except Warning:
+        _log.warning("%s", text)

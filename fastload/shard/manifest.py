@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -39,6 +40,7 @@ ENTRIES_NAME = "entries.fli"
 MAJOR = 1
 MAX_BYTES = 64 << 20  # a manifest of a million classes is far smaller
 MAX_VALUES = 4_000_000  # of which JSON's parser makes an object each, of up to 64 bytes and more
+_HTML = re.compile(rb"(\xef\xbb\xbf)?\s*(<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.I | re.S)
 _MOST_NAME = 4096  # bytes of a path, Linux's PATH_MAX
 MAX_NUMBERED = 1_000_000  # integer labels from here on get no class names, which would be their numbers
 
@@ -203,6 +205,8 @@ class Manifest:
         try:
             body = json.loads(data)
         except (ValueError, RecursionError) as error:
+            if _HTML.match(data):
+                raise FormatError(f"{path} is {_page_words(str(path))}") from None
             raise FormatError(f"{path} is not valid JSON: {error}") from None
         return cls._of(path, body)
 
@@ -260,6 +264,18 @@ class Manifest:
         fields_digest(self.fields)
         if self.fields and self.schema.label_field is None and self.classes:
             raise ValueError("'classes' has names, and there is no label that they could be of.")
+
+
+def _page_words(path: str) -> str:
+    """What an HTML page in place of a manifest is, and what to do."""
+    if "://" in path:
+        return (
+            "an HTML page, not a manifest: the server answers with a login page, or with a page about an "
+            "error. Open the URL in a browser, and give what lets you in as storage_options (headers, token)."
+        )
+    return (
+        "an HTML page, not a manifest: it was saved from a web page. Copy the set's own dataset.json there."
+    )
 
 
 def _whole(value: Any) -> int:

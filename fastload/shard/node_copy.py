@@ -9,19 +9,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fastload._native import _C
-from fastload.errors import FastloadError, FormatError, LocationError, ObjectMissing
+from fastload.errors import FastloadError, FormatError, LocationError, ObjectMissing, RemoteError
 from fastload.machine.there import exists
 from fastload.machine.threads import started_pool
 from fastload.remote.location import Location
 from fastload.remote.node_folder import NodeFolder
 from fastload.remote.opening import refuse_options, shared_store
-from fastload.remote.store import Store
+from fastload.remote.store import MOST_AGAIN, Store
 from fastload.shard.manifest import ENTRIES_NAME, MANIFEST_NAME, MAX_BYTES, Manifest
 from fastload.shard.node_sets import NodeUse, write_source
 
@@ -59,8 +59,22 @@ def read_manifest(location: Location, store: Store) -> Manifest:
         FormatError: there is none, or a damaged one.
         RemoteError: the store does not give it.
     """
+    return _manifest_of(location, store)[0]
+
+
+def _manifest_of(location: Location, store: Store) -> tuple[Manifest, bytes]:
+    """The manifest, and its bytes. One that is damaged may be so by its way here, and is fetched again until
+    it is whole, or comes a second time."""
     place = location / MANIFEST_NAME
-    return Manifest.parse(str(place), _manifest_bytes(place, store))
+    seen: list[bytes] = []
+    while True:
+        body = _manifest_bytes(place, store)
+        try:
+            return Manifest.parse(str(place), body), body
+        except FormatError:
+            if body in seen or len(seen) == MOST_AGAIN:
+                raise
+        seen.append(body)
 
 
 def _manifest_bytes(place: Location, store: Store) -> bytes:
@@ -93,8 +107,7 @@ def copy_to_node(
     if location.name == MANIFEST_NAME:
         location = location.parent
     store = shared_store(location, storage_options)
-    body = _manifest_bytes(location / MANIFEST_NAME, store)
-    manifest = Manifest.parse(str(location / MANIFEST_NAME), body)
+    manifest, body = _manifest_of(location, store)
     shards = _shards(location, manifest)
     use = NodeUse(manifest.id)
     folder = use.folder
@@ -122,8 +135,7 @@ def copy_as_it_is(location: Location, storage_options: Mapping[str, Any] | None,
     if location.name == MANIFEST_NAME:
         location = location.parent
     store = shared_store(location, storage_options)
-    body = _manifest_bytes(location / MANIFEST_NAME, store)
-    manifest = Manifest.parse(str(location / MANIFEST_NAME), body)
+    manifest, body = _manifest_of(location, store)
     folder = NodeFolder(manifest.id, root)
     tables = [replace(each, size=None, check=_take) for each in _tables(manifest, folder.path, True)]
     _fetch(location, store, folder, tables)
@@ -167,11 +179,11 @@ def _tables(manifest: Manifest, folder: Path, entries: bool) -> list[_Table]:
         from fastload.shard.columns import column_wrong, open_column
         from fastload.shard.fields import column_file
 
-        for at, field in manifest.schema.columns:
+        for at, one in manifest.schema.columns:
             file = column_file(at, manifest.fields[at])
 
-            def check(path: Path, whole: bool, field: Any = field, file: Any = file) -> None:
-                column = open_column(path, field)
+            def check(path: Path, whole: bool, one: Any = one, file: Any = file) -> None:
+                column = open_column(path, one)
                 wrong = column_wrong(column, file, manifest.num_records)
                 if wrong:
                     raise FormatError(f"{path} {wrong}. Upload all files of the same pack.")
@@ -230,10 +242,11 @@ def _fetch(location: Location, store: Store, folder: NodeFolder, tables: Sequenc
     try:
         with started_pool(_AT_ONCE, "copy") as pool:
             try:
-                parts = _requests(location, store, folder, tables, temporaries, pool)
+                fetching = _Fetching(location, store, folder, temporaries, pool)
+                fetching.begin(tables)
                 for table in tables:
-                    if table.name in parts:
-                        _finish(location / table.name, folder, table, temporaries[table.name], parts)
+                    if fetching.wait(table.name):
+                        _finish(fetching, table)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
@@ -248,39 +261,55 @@ def _fetch(location: Location, store: Store, folder: NodeFolder, tables: Sequenc
             path.unlink(missing_ok=True)
 
 
-def _requests(
-    location: Location,
-    store: Store,
-    folder: NodeFolder,
-    tables: Sequence[_Table],
-    temporaries: Mapping[str, Path],
-    pool: ThreadPoolExecutor,
-) -> dict[str, list[Future[None]]]:
-    """The requests for each file, begun; none for one that the store does not have."""
-    folder.require(sum(table.size or 0 for table in tables), str(location))
-    looks = {
-        table.name: pool.submit(store.head, (location / table.name).path)
-        for table in tables
-        if table.size is None
-    }
-    parts: dict[str, list[Future[None]]] = {}
-    for table in sorted(tables, key=lambda table: table.size is None):  # those whose size is known begin
-        size = table.size
-        if size is None:
-            facts = looks[table.name].result()
-            if facts is None:
-                continue
-            size = facts.size
-            folder.require(size, str(location))
-        path = temporaries[table.name]
-        path.touch()
-        parts[table.name] = [
-            pool.submit(
-                _copy_part, store, (location / table.name).path, begin, min(begin + _PART, size), path
-            )
+@dataclass
+class _Fetching:
+    """Files of a set that are on their way, each to a temporary file."""
+
+    location: Location
+    store: Store
+    folder: NodeFolder
+    temporaries: Mapping[str, Path]
+    pool: ThreadPoolExecutor
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _parts: dict[str, list[Future[None]]] = field(default_factory=dict)
+
+    def begin(self, tables: Sequence[_Table]) -> None:
+        """Ask for each file; for none that the store does not have."""
+        known = {table.name: table.size for table in tables if table.size is not None}
+        self.folder.require(sum(known.values()), str(self.location))
+        looks = {
+            table.name: self.pool.submit(self.store.head, (self.location / table.name).path)
+            for table in tables
+            if table.size is None
+        }
+        for name, size in known.items():  # while the store says how long the others are
+            self.ask(name, size)
+        for name, look in looks.items():
+            facts = look.result()
+            if facts is not None:
+                self.folder.require(facts.size, str(self.location))
+                self.ask(name, facts.size)
+
+    def ask(self, name: str, size: int) -> None:
+        """Ask for a file."""
+        file, path = self.temporaries[name], (self.location / name).path
+        file.touch()
+        self._sizes[name] = size
+        self._parts[name] = [
+            self.pool.submit(_copy_part, self.store, path, begin, min(begin + _PART, size), file)
             for begin in range(0, size, _PART)
         ]
-    return parts
+
+    def wait(self, name: str) -> bool:
+        """Until a file is there; False: it was not asked for."""
+        for part in self._parts.get(name, ()):
+            part.result()
+        return name in self._parts
+
+    def fetch_again(self, name: str) -> None:
+        """Ask for a file once more, and wait for it."""
+        self.ask(name, self._sizes[name])
+        self.wait(name)
 
 
 def _copy_part(store: Store, path: str, begin: int, end: int, file: Path) -> None:
@@ -290,17 +319,21 @@ def _copy_part(store: Store, path: str, begin: int, end: int, file: Path) -> Non
         opened.write(data)
 
 
-def _finish(
-    place: Location,
-    folder: NodeFolder,
-    table: _Table,
-    temporary: Path,
-    parts: Mapping[str, Sequence[Future[None]]],
-) -> None:
-    for part in parts[table.name]:
-        part.result()
+def _finish(fetching: _Fetching, table: _Table) -> None:
+    """Check a file, and give it its name. One that is wrong may have been damaged on its way here, and is
+    fetched again."""
+    place, temporary = fetching.location / table.name, fetching.temporaries[table.name]
     try:
-        table.check(temporary, True)
+        for again in reversed(range(MOST_AGAIN + 1)):
+            try:
+                table.check(temporary, True)
+                break
+            except FastloadError:
+                if not again:
+                    raise
+            fetching.fetch_again(table.name)
+    except RemoteError:
+        raise
     except FastloadError as error:
         if table.size is not None:
             raise type(error)(f"{place}: {error}") from error
@@ -309,4 +342,4 @@ def _finish(
             stacklevel=2,
         )
         return
-    temporary.replace(folder.path / table.name)
+    temporary.replace(fetching.folder.path / table.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,38 @@ def test_an_iteration_goes_on_after_an_error(damaged: PackedDataset, workers: in
         next(iterator)
     _, labels = next(iterator)
     assert labels.tolist() == [5, 6, 7, 8]
+
+
+def process_of(image: Any) -> torch.Tensor:
+    return torch.tensor([os.getpid()])
+
+
+def fails_on_some(image: Any) -> torch.Tensor:
+    if int(np.array(image).sum()) % 3 == 0:
+        raise ValueError("not this one")
+    return torch.tensor([os.getpid()])
+
+
+@pytest.mark.parametrize("tail", [process_of, fails_on_some])
+@pytest.mark.parametrize("engine", [False, True])
+def test_workers_outlive_an_error_of_a_sample(damaged: PackedDataset, tail: Any, engine: bool) -> None:
+    """Without batches: of bad samples, which the engine or a worker finds, and of callables. With "raise"
+    each is an error, and what follows comes from the same processes."""
+    steps = T.Compose([T.Resize((8, 8)), T.ToDtype("uint8"), tail] if engine else [T.Resize(18), tail])
+    with DataLoader(damaged, None, seed=3, num_workers=2, on_error="raise", transform=steps) as loader:
+        for _ in range(2):  # an epoch begins anew
+            iterator, processes, failed, count = iter(loader), set(), 0, 0
+            while True:
+                try:
+                    sample = next(iterator)
+                except StopIteration:
+                    break
+                except errors.SampleError:
+                    failed += 1
+                    continue
+                processes.add(int(sample[0]))
+                count += 1
+            assert failed >= 2
+            assert failed + count == 12
+            assert len(processes) <= 2
+            assert os.getpid() not in processes

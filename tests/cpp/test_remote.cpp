@@ -57,6 +57,35 @@ TEST(heads_are_parsed) {
   CHECK(!head.retry_after.has_value());
 }
 
+TEST(heads_say_of_what_kind_a_body_is) {
+  AnswerHead head;
+  head.add("HTTP/1.1 200 OK\r\n");
+  CHECK(!head.takes_ranges && !head.is_chunked && !head.is_html);
+  head.add("Accept-Ranges: Bytes\r\n");
+  head.add("Transfer-Encoding: gzip, Chunked\r\n");
+  head.add("content-type: Text/HTML; charset=utf-8\r\n");
+  CHECK(head.takes_ranges && head.is_chunked && head.is_html);
+  head.add("Accept-Ranges: none\r\n");
+  head.add("content-type: application/json\r\n");
+  CHECK(!head.takes_ranges && !head.is_html);
+}
+
+TEST(servers_are_the_same_by_scheme_host_and_port) {
+  CHECK_EQ(origin_of("https://host/a/b?c#d"), "https://host:443");
+  CHECK_EQ(origin_of("HTTP://Host"), "http://host:80");
+  CHECK_EQ(origin_of("http://host:80?x=/y"), origin_of("http://host/z"));
+  CHECK_EQ(origin_of("https://host:443/"), origin_of("https://host"));
+  CHECK_EQ(origin_of("http://user:pass@host:8080/x"), "http://host:8080");
+  CHECK_EQ(origin_of("http://[::1]/x"), "http://[::1]:80");
+  CHECK_EQ(origin_of("http://[::1]:9/x"), "http://[::1]:9");
+  CHECK(origin_of("http://host/").compare(origin_of("https://host/")) != 0);
+  CHECK(origin_of("http://host:81/").compare(origin_of("http://host/")) != 0);
+  CHECK(origin_of("http://host.evil/").compare(origin_of("http://host/")) != 0);
+  CHECK(origin_of("http://evil/?http://host/").compare(origin_of("http://host/")) != 0);
+  CHECK(origin_of("http://host@evil/").compare(origin_of("http://host/")) != 0);
+  CHECK_EQ(origin_of("no address"), "");
+}
+
 TEST(statuses_have_meanings) {
   CHECK(meaning_of(206, "") == Meaning::kFine);
   CHECK(meaning_of(503, "") == Meaning::kThrottled);

@@ -74,8 +74,10 @@ def draw(
 
 
 def no_room(error: str) -> bool:
-    """Whether an error says that a cache of an explicit size has no room."""
-    return error.startswith("fastload.errors.CacheError") and "leaves" in error
+    """Whether an error says that a cache of an explicit size has no room: under a limit, or, when it is made,
+    in the file system, which another process may have filled since the limits were looked at."""
+    says = "leaves" in error or ("does not fit into" in error and "are free there" in error)
+    return error.startswith("fastload.errors.CacheError") and says
 
 
 def damaged_by_store(error: str) -> bool:

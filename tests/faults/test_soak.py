@@ -15,13 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cache_folder import memory_folder
+
+from fastload.cache import files as cache_files
+from fastload.cache.room import Room
+from fastload.errors import CacheError
 
 sys.path.append(str(Path(__file__).parent))
 
 import soak_jobs
 from soak_check import Checker
 from soak_garden import Command
-from soak_jobs import Rank, Start, new_ledger
+from soak_jobs import Rank, Start, new_ledger, no_room
 from soak_ledger import BLANK, Ledger
 from soak_rank import Log, epochs, loader_of
 from soak_sets import COUNT, FIELDS, Truth, make_sets
@@ -151,6 +156,20 @@ def test_the_ledger_finds_what_resuming_lost(again: list[Any], words: str) -> No
     ledger.take([first, [{"ids": [2, 3], "state": states[0]}]])
     ledger.take([again])
     assert [text for text in ledger.bad if words in text]
+
+
+def test_lack_of_room_is_known_by_the_products_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both places where a cache of an explicit size finds none raise what the campaign lets pass."""
+    room = Room(10, 5, 10, "the limit", "Raise it.")
+    assert no_room(f"fastload.errors.CacheError: {room.lacking(1 << 20, 'The cache')}")
+    monkeypatch.setattr(cache_files, "promised_bytes", lambda folder: 1 << 60)
+    with memory_folder(tmp_path) as folder, pytest.raises(CacheError) as caught:
+        cache_files._check_free(folder, 1 << 20)
+    assert no_room(f"fastload.errors.CacheError: {caught.value}")
+    assert not no_room("fastload.errors.CacheError: the folder is not trusted")
+    assert not no_room(f"ValueError: {caught.value}")
 
 
 def test_a_job_that_hangs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,7 +179,8 @@ class FaultServer:
             return _wait_for_end(connection)
         if fault.status:
             sent = {"Content-Length": str(len(fault.body)), **fault.headers}
-            connection.sendall(_head(fault.status, sent) + (b"" if request.method in NO_BODY else fault.body))
+            head = _head(fault.status, {name: value for name, value in sent.items() if value})
+            connection.sendall(head + (b"" if request.method in NO_BODY else fault.body))
             return True
         answer = self._found(request, fault, upstream)
         headers = {**answer.headers, **fault.headers}

@@ -10,10 +10,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pytest
-from fault_server import FaultServer
+from fault_server import Fault, FaultServer, Rule
 from object_server import ACCESS_KEY, REGION, SECRET_KEY, ObjectServer
 
 from fastload import PackedDataset
@@ -155,6 +155,88 @@ def test_azure_is_signed_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "sig=" in url.query
     assert store.core().name == "az://box"
     assert "c2VjcmV0" not in repr(store) + repr(vars(store)["_given"])
+
+
+SAS = "sv=2022-11-02&ss=b&srt=co&sp=rl&se=2030-01-01T00:00:00Z&sig=a%2Bb%2Fgeheim%3D"
+SENT = "sv=2022-11-02&ss=b&srt=co&sp=rl&se=2030-01-01T00%3A00%3A00Z&sig=a%2Bb%2Fgeheim%3D"
+
+
+@pytest.fixture
+def azure(packed: PackedDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultServer]:
+    """A server with a set in a container, as an account of Azure's emulator has it."""
+    monkeypatch.setenv("FASTLOAD_SETS_DIR", str(tmp_path / "sets"))
+    for name in ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_ACCOUNT_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    objects = {
+        f"/birds/box/a set/{path.relative_to(packed.folder).as_posix()}": path.read_bytes()
+        for path in packed.folder.rglob("*")
+        if path.is_file()
+    }
+    with FaultServer(objects) as server:
+        yield server
+
+
+def endpoint(server: FaultServer) -> dict[str, str]:
+    return {"account_name": "birds", "endpoint": f"{server.url}/birds"}
+
+
+@pytest.mark.parametrize(
+    ("options", "environment"),
+    [
+        ({"sas_token": SAS}, {}),
+        ({"sas_token": f"?{SAS}"}, {}),
+        ({"sas_token": unquote(SAS)}, {}),  # as some pages show it
+        ({"azure_storage_sas_key": SAS}, {}),
+        ({}, {"AZURE_STORAGE_SAS_TOKEN": SAS}),
+        ({"sas_token": SAS}, {"AZURE_STORAGE_SAS_TOKEN": "sv=1&sig=other"}),
+    ],
+)
+def test_a_set_is_read_by_a_sas_token(
+    azure: FaultServer,
+    packed: PackedDataset,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str],
+    environment: dict[str, str],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    given = {**endpoint(azure), **options}
+    dataset = PackedFiles("az://box/a set", entries=False, storage_options=given)
+    assert [dataset.read(i) for i in range(52)] == [packed.read(i) for i in range(52)]
+    assert pickle.loads(pickle.dumps(dataset)).read(7) == packed.read(7)
+    assert {request.path.partition("?")[2] for request in azure.requests} == {SENT}
+    assert all("authorization" not in request.headers for request in azure.requests)
+    assert "geheim" not in repr(dataset) + repr(dataset.store)
+
+
+def test_a_key_signs_where_there_are_both(azure: FaultServer) -> None:
+    options = {**endpoint(azure), "account_key": "c2VjcmV0", "sas_token": SAS}
+    query = urlsplit(CloudStore(Location("az", "box"), options)._signed_urls(["x"])["x"]).query
+    assert "sig=" in query
+    assert "geheim" not in query
+
+
+def test_a_sas_token_that_is_denied_is_said_and_not_shown(azure: FaultServer) -> None:
+    azure.rules.append(Rule(Fault(status=403, body=b"<Code>AuthenticationFailed</Code>")))
+    store = CloudStore(Location("az", "box"), {**endpoint(azure), "sas_token": SAS})
+    words = r"az://box/x could not be read: 403 Forbidden \(AuthenticationFailed\).*Check the credentials"
+    with pytest.raises(RemoteError, match=words) as caught:
+        store.get("x")
+    assert "geheim" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize("start", ["a set/index.fli", "\u00fc +#%&?.json"])
+def test_names_are_encoded(azure: FaultServer, start: str) -> None:
+    azure.objects[f"/birds/box/{start}"] = b"0123"
+    store = CloudStore(Location("az", "box"), {**endpoint(azure), "sas_token": SAS})
+    assert store.get(start, 1, 3) in (b"12", azure.objects[f"/birds/box/{start}"][1:3])
+
+
+def test_public_objects_lie_where_the_endpoint_is(azure: FaultServer) -> None:
+    azure.objects["/birds/box/x"] = b"0123"
+    store = CloudStore(Location("az", "box"), {**endpoint(azure), "anon": True})
+    assert store.get("x") == b"0123"
+    assert [request.path for request in azure.requests] == ["/birds/box/x"]
 
 
 def test_public_objects_need_no_signature() -> None:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import pickle
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from fault_server import FaultServer
 from object_server import ObjectServer
+from process import in_child
 
+from fastload._native import _C
 from fastload.errors import ObjectMissing, RemoteError
 from fastload.remote.location import Location
 from fastload.remote.opening import open_store
@@ -114,6 +123,100 @@ def test_a_file_is_uploaded_and_deleted(place: tuple[Store, Location], tmp_path:
     assert store.get(path, 1 << 19, (1 << 19) + 3) == b"\x00\x01\x02"
     store.delete(path)
     assert store.head(path) is None
+
+
+class Slow:
+    """Makes things slowly, so that all threads come to it before the first is made; and counts them."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self._make = make
+        self.made = 0
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.made += 1
+        time.sleep(0.2)
+        return self._make(*args, **options)
+
+
+def made_by(kind: str, server: FaultServer, patch: pytest.MonkeyPatch) -> tuple[Store, list[Slow]]:
+    """A new store, and what may be made of each thing that costs something."""
+    core = Slow(_C.RemoteStore)
+    if kind == "s3":
+        import fastload.remote.s3 as module
+
+        options = {"key": "a", "secret": "b", "endpoint_url": server.url}  # the client says the region
+        store: Any = module.S3Store(Location("s3", "bucket"), options)
+        client, session = Slow(store._new_client), Slow(store._session)
+        patch.setattr(store, "_new_client", client)
+        patch.setattr(store, "_session", session)
+        counted = [core, client]
+    elif kind == "http":
+        import fastload.remote.http as module  # type: ignore[no-redef]
+
+        store, counted = module.HttpStore(Location.parse(server.url)), [core]  # type: ignore[attr-defined]
+    elif kind == "az":
+        import fastload.remote.clouds as module  # type: ignore[no-redef]
+
+        options = {"account_name": "a", "sas_token": "sv=1&sig=x", "endpoint": server.url}
+        store, counted = module.CloudStore(Location("az", "bucket"), options), [core]  # type: ignore[attr-defined]
+    else:
+        import fastload.remote.hub as module  # type: ignore[no-redef]
+
+        options = {"endpoint": server.url}
+        commit = "0" * 40
+        store = module.HubStore(Location.parse("hf://datasets/me/birds"), options, commit)  # type: ignore[attr-defined]
+        counted = [core]
+    patch.setattr(module, "_C", SimpleNamespace(RemoteStore=core))
+    return store, counted
+
+
+@pytest.mark.parametrize("kind", ["s3", "http", "az", "hf"])
+def test_32_threads_make_one_client(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the pool does that fetches a shard's files with a new store."""
+    pytest.importorskip({"s3": "botocore", "az": "obstore", "hf": "huggingface_hub"}.get(kind, "os"))
+    with FaultServer({"/bucket/x": b"1"}) as server:
+        store, counted = made_by(kind, server, monkeypatch)
+        everyone = threading.Barrier(32)
+
+        def use(_: int) -> Any:
+            everyone.wait(100)
+            return store.core()
+
+        with ThreadPoolExecutor(32) as pool:
+            cores = {id(core) for core in pool.map(use, range(32))}
+        assert len(cores) == 1
+        assert [each.made for each in counted] == [1] * len(counted)
+
+
+def test_32_threads_make_one_client_that_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("botocore")
+    with FaultServer() as server:
+        store, (_, client) = made_by("s3", server, monkeypatch)
+        everyone = threading.Barrier(32)
+
+        def use(_: int) -> Any:
+            everyone.wait(100)
+            return store._client  # type: ignore[attr-defined]
+
+        with ThreadPoolExecutor(32) as pool:
+            assert len({id(found) for found in pool.map(use, range(32))}) == 1
+        assert client.made == 1
+
+
+def test_a_child_that_is_forked_while_a_client_is_made_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It inherits a lock that is held by a thread that it does not have."""
+    with FaultServer({"/x": b"123"}) as server:
+        store, (core,) = made_by("http", server, monkeypatch)
+        thread = threading.Thread(target=store.core)
+        thread.start()
+        while not core.made:
+            time.sleep(0.001)
+
+        def read() -> None:
+            assert store.get("x") == b"123"
+
+        assert in_child(read) == 0
+        thread.join()
 
 
 def test_a_store_pickles(place: tuple[Store, Location]) -> None:

@@ -16,6 +16,8 @@ enum class ErrorKind {
   kValue,      // an argument is outside its legal range
   kState,      // a call in the wrong state (closed, forked)
   kMemory,     // the system gives no more memory; says nothing about a record
+  kRefused,    // a store has answered, and asking again gives the same
+  kMissing,    // a store has no such object
 };
 
 class Error : public std::runtime_error {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <mutex>
 #include <set>
@@ -98,6 +99,10 @@ void TierTable::damaged(const std::string& what) const {
 int TierTable::open_again() const {
   const std::string same = "/proc/self/fd/" + std::to_string(descriptor_);
   const int again = open_path(same, O_RDWR | O_CLOEXEC);
+  if (again < 0 && errno == ENOENT) {
+    throw Error(ErrorKind::kIo, path_ + " cannot be used as a disk tier, because /proc is not there. " +
+                                    "Mount it (mount -t proc proc /proc), or leave the tier out.");
+  }
   if (again < 0) throw_system_error("cannot open", path_);
   return again;
 }

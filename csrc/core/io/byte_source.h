@@ -68,6 +68,8 @@ class ByteSource {
   [[nodiscard]] virtual size_t in_flight() const noexcept { return 48; }
   // Whether all that is asked for shares a line, on which what is needed first waits for the rest.
   [[nodiscard]] virtual bool is_far() const noexcept { return false; }
+  // What was read was damaged on its way: `record`, which names it, was right the second time.
+  virtual void came_damaged(const std::string& /*record*/) noexcept {}
   // Whether read() has what it needs: false, say, where too many files are open. May change.
   [[nodiscard]] virtual bool can_read() noexcept { return true; }
   // Whether it was opened anew, or has lost bytes: what was checked before may be others by now.

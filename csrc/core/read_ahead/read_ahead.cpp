@@ -136,10 +136,16 @@ Bytes ReadAhead::read(void* group, uint32_t position, const Origin& origin,
       return read_whole(origin, scratch);
     }
     const Bytes bytes{request.bytes, record.length};
-    if (!request.checked) {
+    if (request.checked) return bytes;
+    try {
       origin.reader->check(origin.id, record, bytes);
-      origin.reader->count_miss();
+    } catch (const Error& error) {
+      const ByteSource* const source = origin.reader->source(record.shard);
+      if (error.kind() != ErrorKind::kChecksum || source == nullptr || !source->is_far()) throw;
+      held.reset();
+      return origin.reader->read_again(origin.id, record, scratch);
     }
+    origin.reader->count_miss();
     return bytes;
   }
   if (state == kFailed && request.error != nullptr) std::rethrow_exception(request.error);

@@ -85,6 +85,25 @@ void AnswerHead::add(std::string_view line) {
   if (name == "content-length") length = number(value);
   if (name == "retry-after") retry_after = seconds_until(value);
   if (name == "date") date = http_date(value);
+  if (name == "accept-ranges") takes_ranges = lower(value) == "bytes";
+  if (name == "transfer-encoding") is_chunked = lower(value).ends_with("chunked");
+  if (name == "content-type") is_html = lower(value).starts_with("text/html");
+}
+
+std::string origin_of(std::string_view url) {
+  const size_t scheme_end = url.find("://");
+  if (scheme_end == std::string_view::npos) return {};
+  const size_t begin = scheme_end + 3;
+  std::string_view host = url.substr(begin, url.find_first_of("/?#", begin) - begin);
+  const size_t user = host.rfind('@');
+  if (user != std::string_view::npos) host.remove_prefix(user + 1);
+  std::string origin = lower(url.substr(0, begin)).append(lower(host));
+  const size_t port = host.rfind(':');
+  const size_t bracket = host.rfind(']');  // of an IPv6 address, which has colons itself
+  const bool has_port =
+      port != std::string_view::npos && (bracket == std::string_view::npos || port > bracket);
+  if (!has_port) origin += origin.starts_with("https:") ? ":443" : ":80";
+  return origin;
 }
 
 std::string status_text(int status) {
@@ -92,6 +111,9 @@ std::string status_text(int status) {
   switch (status) {
     case 301:
       words = " Moved Permanently";
+      break;
+    case 302:
+      words = " Found";
       break;
     case 307:
       words = " Temporary Redirect";

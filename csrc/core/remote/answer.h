@@ -24,11 +24,17 @@ struct AnswerHead {
   std::optional<uint64_t> length;
   std::optional<int64_t> retry_after;  // seconds
   std::optional<std::time_t> date;
+  bool takes_ranges = false;  // Accept-Ranges: bytes
+  bool is_chunked = false;    // its own end says where it ends
+  bool is_html = false;       // a page for people
 
   // Takes a line; a status line begins anew, as after a redirection.
   void add(std::string_view line);
 };
 
+// "https://host:port" of an address, in small letters and with the port that goes without saying:
+// two addresses are of the same server where these are equal, as browsers and curl see it.
+std::string origin_of(std::string_view url);
 // "503 Service Unavailable", say.
 std::string status_text(int status);
 // What stands between <Code> and </Code> in an S3 error; else the first line of the text,

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMaxText = 4096;  // of an error's body
 constexpr long kShortBuffer = 64 << 10, kLongBuffer = 512 << 10;
 constexpr uint64_t kLong = 1 << 20;
-constexpr long kMaxRedirections = 5;
+constexpr int kMaxRedirections = 5;
 
 std::string range_text(uint64_t first, uint64_t last) {
   return std::to_string(first) + "-" + std::to_string(last);
@@ -71,18 +71,25 @@ void Attempt::add_headers(const RemoteOptions& options) {
   }
 }
 
-void Attempt::prepare(Fetch& fetch, const RemoteOptions& options, const Secrets& secrets,
-                      Signer& signer, Millis now, int64_t clock_offset) {
-  fetch_ = &fetch;
+// Nothing of an answer is there.
+void Attempt::begin_answer() {
   head_ = {};
   text_.clear();
   reason_.clear();
   words_[0] = '\0';
-  checked_ = refused_ = final_ = truncated_ = moved_ = hedge = false;
+  checked_ = refused_ = final_ = truncated_ = moved_ = lacks_ranges_ = open_ended_ = false;
+  got_ = 0;
+}
+
+void Attempt::prepare(Fetch& fetch, const RemoteOptions& options, const Secrets& secrets,
+                      Signer& signer, Millis now, int64_t clock_offset) {
+  fetch_ = &fetch;
+  begin_answer();
+  hedge = false;
+  redirections_ = 0;
   started_ = last_moved = now;
   if (fetch.kind != Fetch::Kind::kRange) fetch.done = fetch.length = 0;
   from_ = fetch.done;
-  got_ = 0;
   expected_ = fetch.length - from_;
   counted_ = fetch.length;
   curl_.easy_reset(handle_);
@@ -110,6 +117,7 @@ void Attempt::set_address(const RemoteOptions& options, const Secrets& secrets, 
     if (!url) {
       throw Error(ErrorKind::kState, options.name + "/" + path + ": no address was signed for it");
     }
+    address_ = *url;
     curl_.easy_setopt(handle_, CURLOPT_URL, url->c_str());
     // A token is for the store itself, not for the host that it has signed an address of.
     if (url->starts_with(options.base + "/")) add_headers(options);
@@ -118,6 +126,7 @@ void Attempt::set_address(const RemoteOptions& options, const Secrets& secrets, 
     return;
   }
   const std::string url = options.base + "/" + encode_path(path);
+  address_ = url;
   curl_.easy_setopt(handle_, CURLOPT_URL, url.c_str());
   add_headers(options);
   if (head) curl_.easy_setopt(handle_, CURLOPT_NOBODY, 1L);
@@ -148,15 +157,39 @@ void Attempt::set_transport(const RemoteOptions& options) {
 #if LIBCURL_VERSION_NUM >= 0x075700
   set(handle_, CURLOPT_QUICK_EXIT, 1L);  // nobody waits for a name server that does not answer
 #endif
-  if (options.signing == Signing::kSigV4) return;  // what is signed for one host is not for another
-  // libcurl would follow to ftp:// as well.
-#if LIBCURL_VERSION_NUM >= 0x075500
-  set(handle_, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
-#else
-  set(handle_, CURLOPT_REDIR_PROTOCOLS, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
-#endif
-  set(handle_, CURLOPT_FOLLOWLOCATION, 1L);
-  set(handle_, CURLOPT_MAXREDIRS, kMaxRedirections);
+}
+
+// libcurl does not follow redirections here: of the headers that a user has given it would keep
+// back Authorization and Cookie only, and send all others wherever a store points to.
+void Attempt::follow(const RemoteOptions& options) {
+  ++redirections_;
+  address_ = moved_to_;
+  begin_answer();
+  curl_.slist_free_all(headers_);
+  headers_ = nullptr;
+  if (origin_of(address_) == origin_of(options.base)) add_headers(options);
+  curl_.easy_setopt(handle_, CURLOPT_HTTPHEADER, headers_);
+  curl_.easy_setopt(handle_, CURLOPT_URL, address_.c_str());
+}
+
+// Whether the answer points to another address, which is moved_to_ then, or to none that is
+// followed, which is refused.
+bool Attempt::is_redirected() {
+  const int status = head_.status;
+  if (status != 301 && status != 302 && status != 303 && status != 307 && status != 308) {
+    return false;
+  }
+  char* address = nullptr;
+  curl_.easy_getinfo(handle_, CURLINFO_REDIRECT_URL, &address);
+  if (address == nullptr) return false;
+  moved_to_ = address;
+  const std::string origin = origin_of(moved_to_);
+  if (!origin.starts_with("http://") && !origin.starts_with("https://")) {
+    refuse("a redirection to an address that is not http:// or https://", true);
+  } else if (redirections_ == kMaxRedirections) {
+    refuse("more than " + std::to_string(kMaxRedirections) + " redirections", true);
+  }
+  return !refused_;
 }
 
 size_t Attempt::on_header(char* data, size_t size, size_t count, void* self) noexcept try {
@@ -185,7 +218,9 @@ size_t Attempt::take(const char* data, size_t count) {
   }
   if (fetch_->kind == Fetch::Kind::kHead) return count;
   if (got_ + count > expected_) {
-    refuse("more than the " + std::to_string(expected_) + " bytes asked for", false);
+    refuse("more than the " + std::to_string(expected_) + " bytes " +
+               (open_ended_ ? "that may come" : "asked for"),
+           open_ended_);
     return 0;
   }
   if (fetch_->kind == Fetch::Kind::kRange) {
@@ -217,6 +252,12 @@ void Attempt::check_head() {
   if (fetch_->begin > 0 && (!head_.range || head_.range->first != fetch_->begin)) {
     return refuse("not the bytes from " + std::to_string(fetch_->begin) + " on", false);
   }
+  if (!head_.length && head_.is_chunked) {
+    expected_ = fetch_->most;
+    open_ended_ = true;
+    fetch_->whole.clear();
+    return;
+  }
   if (!head_.length) return refuse("an answer without a length", false);
   if (*head_.length > fetch_->most) {
     return refuse("an object of " + std::to_string(*head_.length) + " bytes, and " +
@@ -233,7 +274,13 @@ void Attempt::check_range() {
   const uint64_t first = fetch_->begin + from_, last = fetch_->begin + fetch_->length - 1;
   if (head_.status == 200) {  // fine where the range is the whole object
     if (first != 0 || head_.length != expected_) {
-      return refuse("200 with another length in place of 206: the range was ignored", false);
+      if (head_.is_html) return refuse("200 with an HTML page in place of the bytes", false);
+      lacks_ranges_ = !head_.takes_ranges;
+      return refuse(lacks_ranges_
+                        ? "200 with the whole object in place of 206: this server gives no byte "
+                          "ranges"
+                        : "200 with another length in place of 206: the range was ignored",
+                    false);
     }
     return check_object(expected_);
   }
@@ -284,25 +331,33 @@ void Attempt::stalled(Millis waited) {
             std::to_string(expected_) + " bytes before";
 }
 
-Attempt::Outcome Attempt::finish(CURLcode code) {
+Attempt::Outcome Attempt::finish(CURLcode code, const RemoteOptions& options) {
   if (!refused_ && code == CURLE_OK && !checked_) check_head();  // no body
+  // What is signed for one host is not for another.
+  if (!refused_ && options.signing != Signing::kSigV4 && is_redirected()) return Outcome::kMoved;
   if (refused_) return final_ ? Outcome::kFinal : Outcome::kAgain;
-  if (head_.status >= 300) return judge_status();
+  if (head_.status >= 300) return judge_status(options);
   if (code != CURLE_OK) return judge_failure(code);
   if (head_.status < 200) {
     reason_ = "an answer without a status";
     return Outcome::kAgain;
   }
-  if (fetch_->kind == Fetch::Kind::kHead || got_ == expected_) return Outcome::kDone;
+  if (fetch_->kind == Fetch::Kind::kHead || got_ == expected_ || open_ended_) {
+    return Outcome::kDone;
+  }
   reason_ = "the answer ended after " + std::to_string(got_) + " of " + std::to_string(expected_) +
             " bytes";
   return Outcome::kAgain;
 }
 
-Attempt::Outcome Attempt::judge_status() {
+Attempt::Outcome Attempt::judge_status(const RemoteOptions& options) {
   const std::string code = error_code(text_);
   reason_ = status_text(head_.status);
   if (!code.empty()) reason_ += " (" + code + ")";
+  const std::string origin = origin_of(address_);
+  if (redirections_ > 0 && !options.headers.empty() && origin != origin_of(options.base)) {
+    reason_ += " by " + origin + ", which was redirected to and gets no headers of storage_options";
+  }
   if (!head_.region.empty() && head_.status < 400) reason_ += ", it is in " + head_.region;
   switch (meaning_of(head_.status, code)) {
     case Meaning::kThrottled:
@@ -330,7 +385,6 @@ Attempt::Outcome Attempt::judge_failure(CURLcode code) {
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
     case CURLE_SSL_CERTPROBLEM:
-    case CURLE_TOO_MANY_REDIRECTS:
       return Outcome::kFinal;
     default:
       return Outcome::kAgain;

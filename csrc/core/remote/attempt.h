@@ -18,6 +18,7 @@ class Attempt {
  public:
   enum class Outcome {
     kDone,
+    kMoved,  // to another address: follow()
     kAgain,
     kThrottled,
     kUnreachable,
@@ -35,7 +36,9 @@ class Attempt {
   void prepare(Fetch& fetch, const RemoteOptions& options, const Secrets& secrets, Signer& signer,
                Millis now, int64_t clock_offset);
   // What came of it; reason() says it in words. `now` for what was received last.
-  Outcome finish(CURLcode code);
+  Outcome finish(CURLcode code, const RemoteOptions& options);
+  // After kMoved: the same request, to where the answer points.
+  void follow(const RemoteOptions& options);
   // Without an end: it has stalled.
   void stalled(Millis waited);
 
@@ -44,6 +47,10 @@ class Attempt {
   [[nodiscard]] const AnswerHead& head() const { return head_; }
   [[nodiscard]] const std::string& reason() const { return reason_; }
   [[nodiscard]] bool truncated() const { return truncated_; }
+  // An answer came, and its bytes are not those that were asked for.
+  [[nodiscard]] bool refused() const { return refused_; }
+  // The whole object came in place of a range, by a server that promises no ranges.
+  [[nodiscard]] bool lacks_ranges() const { return lacks_ranges_; }
   [[nodiscard]] uint64_t got() const { return got_; }                      // bytes
   [[nodiscard]] uint64_t progress() const { return refused_ ? 0 : got_; }  // that may be used
   [[nodiscard]] uint64_t counted() const { return counted_; }  // bytes that it may bring
@@ -68,10 +75,12 @@ class Attempt {
   void refuse(std::string why, bool final);
   void add_header(const std::string& line);
   void add_headers(const RemoteOptions& options);
+  void begin_answer();
+  bool is_redirected();
   void set_address(const RemoteOptions& options, const Secrets& secrets, Signer& signer,
                    int64_t clock_offset);
   void set_transport(const RemoteOptions& options);
-  Outcome judge_status();
+  Outcome judge_status(const RemoteOptions& options);
   Outcome judge_failure(CURLcode code);
 
   const Curl& curl_;
@@ -80,11 +89,15 @@ class Attempt {
   std::array<char, CURL_ERROR_SIZE> words_{};
   Fetch* fetch_ = nullptr;
   AnswerHead head_;
-  std::string text_;  // of an error
+  std::string text_;     // of an error
+  std::string address_;  // where it was sent
+  std::string moved_to_;
   std::string reason_;
   uint64_t from_ = 0, got_ = 0, expected_ = 0, counted_ = 0;
   Millis started_ = 0;
+  int redirections_ = 0;
   bool checked_ = false, refused_ = false, final_ = false, truncated_ = false, moved_ = false;
+  bool lacks_ranges_ = false, open_ended_ = false;
 };
 
 }  // namespace fastload

@@ -126,8 +126,8 @@ void EventLoop::close() {
 }
 
 RemoteCounts EventLoop::counts() const {
-  return {requests_, bytes_,  retries_,      hedges_, hedges_won_, throttled_,
-          stalled_,  failed_, active_count_, limit_,  p50_,        p95_};
+  return {requests_, bytes_,  retries_, hedges_,       hedges_won_, throttled_, stalled_,
+          failed_,   damaged_, active_count_, limit_, p50_,        p95_};
 }
 
 void EventLoop::run() noexcept {
@@ -235,7 +235,7 @@ void EventLoop::send(Fetch& fetch, Millis now, bool hedge) {
   Attempt& attempt = *idle_.back();
   attempt.hedge = hedge;
   if (curl_.multi_add_handle(multi_, attempt.handle()) != CURLM_OK) {
-    if (fetch.attempts == 0) end(fetch, failure(fetch, "no memory for a request", false, now));
+    if (fetch.attempts == 0) end(fetch, failure(fetch, "no memory for a request", now));
     return;
   }
   active_.push_back(std::move(idle_.back()));
@@ -295,8 +295,22 @@ void EventLoop::collect(Millis now) {
     const CURLcode code = message->data.result;
     curl_.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &attempt);
     auto& ended = *reinterpret_cast<Attempt*>(attempt);
-    settle(ended, ended.finish(code), now);
+    const Attempt::Outcome outcome = ended.finish(code, options_);
+    outcome == Attempt::Outcome::kMoved ? follow(ended, now) : settle(ended, outcome, now);
   }
+}
+
+void EventLoop::follow(Attempt& attempt, Millis now) {
+  curl_.multi_remove_handle(multi_, attempt.handle());
+  try {
+    attempt.follow(options_);
+    if (curl_.multi_add_handle(multi_, attempt.handle()) == CURLM_OK) return;
+  } catch (const std::exception&) {
+    // No memory for it, as where libcurl has none.
+  }
+  Fetch& fetch = attempt.fetch();
+  drop(attempt);
+  if (fetch.attempts == 0) end(fetch, failure(fetch, "no memory for a request", now));
 }
 
 int EventLoop::timeout(Millis now) const {

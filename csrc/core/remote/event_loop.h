@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "remote/attempt.h"
 #include "remote/fetch.h"
 #include "remote/options.h"
@@ -31,6 +32,7 @@ struct RemoteCounts {
   uint64_t throttled = 0;   // answers 429 and 503
   uint64_t stalled = 0;     // requests without a byte for too long
   uint64_t failed = 0;      // given up
+  uint64_t damaged = 0;     // records that came with wrong bytes, and were asked for again
   uint64_t in_flight = 0;   // now
   uint64_t limit = 0;       // of requests in flight, now
   Millis p50 = 0, p95 = 0;  // of the last requests
@@ -61,6 +63,8 @@ class EventLoop {
   // Ends everything. Idempotent.
   void close();
 
+  // A record came with other bytes than were packed, and is asked for again.
+  void count_damaged() noexcept { ++damaged_; }
   [[nodiscard]] RemoteCounts counts() const;
   [[nodiscard]] size_t limit() const { return limit_; }
 
@@ -83,8 +87,10 @@ class EventLoop {
   bool has_room(const Fetch& fetch) const;
   void send(Fetch& fetch, Millis now, bool hedge);
   void collect(Millis now);
+  void follow(Attempt& attempt, Millis now);
   void settle(Attempt& attempt, Attempt::Outcome outcome, Millis now);
   void retry(Fetch& fetch, const Attempt& attempt, Attempt::Outcome outcome, Millis now);
+  void notice(Fetch& fetch, const Attempt& attempt, Millis now);
   void denied(Fetch& fetch, const Attempt& attempt, Attempt::Outcome outcome);
   bool hand_over(Fetch& fetch);
   void look_after(Millis now);
@@ -95,8 +101,9 @@ class EventLoop {
   void end(Fetch& fetch, std::exception_ptr error);
   void cancel_all() noexcept;
   [[nodiscard]] int timeout(Millis now) const;
-  [[nodiscard]] std::exception_ptr failure(const Fetch& fetch, const std::string& answer,
-                                           bool truncated, Millis now) const;
+  [[nodiscard]] std::exception_ptr failure(
+      const Fetch& fetch, const std::string& answer, Millis now,
+      ErrorKind kind = ErrorKind::kIo) const;
   static Millis now_ms() { return static_cast<Millis>(now_ns() / 1'000'000); }
   double random() { return std::uniform_real_distribution<double>(0, 1)(random_); }
 
@@ -127,10 +134,12 @@ class EventLoop {
   Breaker breaker_;
   std::string unreachable_;   // why
   int64_t clock_offset_ = 0;  // seconds that the store's clock is ahead
+  bool has_ranges_ = false;   // a range came
+  bool has_warned_ = false;
   std::minstd_rand random_;
 
   std::atomic<uint64_t> requests_{0}, bytes_{0}, retries_{0}, hedges_{0}, hedges_won_{0},
-      throttled_{0}, stalled_{0}, failed_{0}, active_count_{0}, limit_;
+      throttled_{0}, stalled_{0}, failed_{0}, damaged_{0}, active_count_{0}, limit_;
   std::atomic<Millis> p50_{0}, p95_{0};
   std::thread thread_;
 };

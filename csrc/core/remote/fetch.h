@@ -37,7 +37,7 @@ struct Fetch {
 
   // What came of it.
   std::vector<uint8_t> whole;
-  bool missing = false;  // 404 to a kHead
+  bool missing = false;  // 404: to a kHead that is no error
   std::exception_ptr error;
   bool spent = false;  // the error came after all tries and all patience
 
@@ -59,6 +59,7 @@ struct Call {
   std::condition_variable changed;
   size_t left = 0;
   std::deque<Fetch*> denied;  // wait for other credentials, and belong to the thread that waits
+  std::string notice;         // for RemoteOptions::warn
   bool cancelled = false;     // the event thread knows nothing of it any more
 };
 

@@ -46,7 +46,9 @@ struct Waiting {
   [[nodiscard]] bool has_ended() const {
     return call.left == 0 && (acknowledged || call.cancelled);
   }
-  [[nodiscard]] bool is_due() const { return !call.denied.empty() || (stopped && !ending); }
+  [[nodiscard]] bool is_due() const {
+    return !call.denied.empty() || !call.notice.empty() || (stopped && !ending);
+  }
 
   // One that was denied: other credentials, once. Whoever has waited for another's renewal takes
   // what that has brought.
@@ -104,6 +106,14 @@ RemoteCounts RemoteStore::counts() const {
   return loop == nullptr ? RemoteCounts{} : loop->counts();
 }
 
+void RemoteStore::came_damaged(const std::string& record) noexcept try {
+  EventLoop* const loop = loop_.load();
+  if (loop != nullptr) loop->count_damaged();
+  if (options_.warn && !damage_said_.exchange(true)) options_.warn(damage_text(record));
+} catch (const std::exception&) {
+  return;  // no memory for words
+}
+
 size_t RemoteStore::in_flight() const {
   const EventLoop* const loop = loop_.load();
   const size_t limit = loop == nullptr ? options_.schedule.in_flight : loop->limit();
@@ -132,13 +142,17 @@ void RemoteStore::wait(EventLoop& loop, Call& call) {
     if (waiting.has_ended()) break;
     std::deque<Fetch*> denied;
     denied.swap(call.denied);
+    const std::string notice = std::exchange(call.notice, {});
     lock.unlock();
+    if (!notice.empty()) options_.warn(notice);
     for (Fetch* const fetch : denied) waiting.answer(*fetch, options_);
     if (!woken && options_.interrupted && !waiting.ending) waiting.look(options_);
     if ((waiting.stopped || waiting.interruption != nullptr) && !waiting.ending) waiting.end();
     lock.lock();
   }
+  const std::string notice = std::exchange(call.notice, {});
   lock.unlock();
+  if (!notice.empty()) options_.warn(notice);
   if (waiting.interruption != nullptr) std::rethrow_exception(waiting.interruption);
 }
 
@@ -242,6 +256,7 @@ class RemoteSource final : public ByteSource {
   [[nodiscard]] size_t in_flight() const noexcept override { return store_->in_flight(); }
   // Bytes come over the network each time, so they are checked each time.
   [[nodiscard]] bool is_changed() const noexcept override { return true; }
+  void came_damaged(const std::string& record) noexcept override { store_->came_damaged(record); }
   [[nodiscard]] std::unique_ptr<ByteSource> open_again() const override {
     return open_remote(store_, object_->path, size(), "");
   }

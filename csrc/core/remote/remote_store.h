@@ -49,6 +49,8 @@ class RemoteStore {
   // How many ranges it is worth to ask for at once.
   [[nodiscard]] size_t in_flight() const;
   [[nodiscard]] RemoteCounts counts() const;
+  // A record came with other bytes than were packed, and right when it was asked for again.
+  void came_damaged(const std::string& record) noexcept;
   // Ends all reads with an error, those to come, too. Idempotent.
   void close();
 
@@ -60,7 +62,7 @@ class RemoteStore {
   const RemoteOptions options_;
   Secrets secrets_;
   std::atomic<EventLoop*> loop_{nullptr};
-  std::atomic<bool> closed_{false};
+  std::atomic<bool> closed_{false}, damage_said_{false};
 };
 
 // An object of `size` bytes as a source. Asks nothing: each answer is checked against the size, and

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kSkew = 300;        // seconds that clocks may differ
 constexpr double kLeastJitter = 0.5;  // of the longest pause
+constexpr Millis kSilence = 10'000;   // without a byte that could be used; then somebody is told
 
 }  // namespace
 
@@ -24,17 +25,19 @@ void EventLoop::settle(Attempt& attempt, Attempt::Outcome outcome, Millis now) {
   fetch.last_answer = attempt.reason();
   switch (outcome) {
     case Attempt::Outcome::kDone:
+      if (attempt.head().status == 206) has_ranges_ = true;
       latencies_.add(fetch.length, now - attempt.started());
       budget_.succeeded();
       hedges_won_ += attempt.hedge ? 1 : 0;
       return end(fetch, nullptr);
     case Attempt::Outcome::kFinal:
-      if (fetch.kind == Fetch::Kind::kHead && attempt.head().status == 404) {
-        fetch.missing = true;
-        return end(fetch, nullptr);
-      }
+      fetch.missing = attempt.head().status == 404;
+      if (fetch.kind == Fetch::Kind::kHead && fetch.missing) return end(fetch, nullptr);
       ++failed_;
-      return end(fetch, failure(fetch, attempt.reason(), attempt.truncated(), now));
+      return end(fetch, failure(fetch, attempt.reason(), now,
+                                attempt.truncated() ? ErrorKind::kTruncated
+                                : fetch.missing     ? ErrorKind::kMissing
+                                                    : ErrorKind::kRefused));
     case Attempt::Outcome::kDenied:
     case Attempt::Outcome::kSkewed:
       return denied(fetch, attempt, outcome);
@@ -55,14 +58,17 @@ void EventLoop::retry(Fetch& fetch, const Attempt& attempt, Attempt::Outcome out
     breaker_.unreachable(now, random());
     unreachable_ = attempt.reason();
   }
+  notice(fetch, attempt, now);
   if (fetch.attempts > 0) return;  // the other one goes on
   const Millis wanted = attempt.head().retry_after.value_or(0) * 1000;
-  const bool enough =
-      fetch.tries >= schedule_.tries && now - fetch.waits_since >= schedule_.patience;
+  // A server that has no ranges has none in a minute, either.
+  const bool enough = fetch.tries >= schedule_.tries &&
+                      (now - fetch.waits_since >= schedule_.patience ||
+                       (attempt.lacks_ranges() && !has_ranges_));
   if (enough || wanted > schedule_.patience) {
     ++failed_;
     fetch.spent = true;
-    return end(fetch, failure(fetch, attempt.reason(), false, now));
+    return end(fetch, failure(fetch, attempt.reason(), now));
   }
   Millis wait = pause(schedule_, fetch.tries, random());
   if (wanted > 0) wait += wanted;
@@ -74,6 +80,17 @@ void EventLoop::retry(Fetch& fetch, const Attempt& attempt, Attempt::Outcome out
   ++retries_;
   fetch.due = now + wait;
   delayed_.push_back(&fetch);
+}
+
+// Tells who waits why it takes so long: of answers that are wrong at once, because most of them stay
+// wrong; of all else, which mostly passes, after a while.
+void EventLoop::notice(Fetch& fetch, const Attempt& attempt, Millis now) {
+  if (has_warned_ || !options_.warn) return;
+  if (!attempt.refused() && now - fetch.waits_since < kSilence) return;
+  has_warned_ = true;
+  const std::lock_guard lock(fetch.call->mutex);
+  fetch.call->notice = notice_text(options_, fetch, attempt.reason());
+  fetch.call->changed.notify_all();
 }
 
 void EventLoop::denied(Fetch& fetch, const Attempt& attempt, Attempt::Outcome outcome) {
@@ -93,7 +110,7 @@ void EventLoop::denied(Fetch& fetch, const Attempt& attempt, Attempt::Outcome ou
   }
   if (outcome == Attempt::Outcome::kDenied && hand_over(fetch)) return;
   ++failed_;
-  end(fetch, failure(fetch, attempt.reason(), false, now_ms()));
+  end(fetch, failure(fetch, attempt.reason(), now_ms(), ErrorKind::kRefused));
 }
 
 // To the thread that waits for it, which asks for other credentials and resumes it. False: there
@@ -146,15 +163,14 @@ void EventLoop::give_up_waiting(Millis now) {
     if (now - fetch.waits_since < schedule_.patience) continue;
     ++failed_;
     fetch.spent = true;
-    end(fetch, failure(fetch, unreachable_, false, now));
+    end(fetch, failure(fetch, unreachable_, now));
   }
 }
 
-std::exception_ptr EventLoop::failure(const Fetch& fetch, const std::string& answer, bool truncated,
-                                      Millis now) const {
+std::exception_ptr EventLoop::failure(const Fetch& fetch, const std::string& answer, Millis now,
+                                      ErrorKind kind) const {
   return std::make_exception_ptr(
-      Error(truncated ? ErrorKind::kTruncated : ErrorKind::kIo,
-            failure_text(options_, fetch, answer, now - fetch.waits_since)));
+      Error(kind, failure_text(options_, fetch, answer, now - fetch.waits_since)));
 }
 
 }  // namespace fastload

@@ -8,6 +8,17 @@ namespace fastload {
 namespace {
 
 std::string advice(const RemoteOptions& options, const std::string& answer) {
+  if (answer.find("no byte ranges") != std::string::npos) {
+    return " Serve the set by a server that gives them (nginx, Apache, Caddy, an object store), or "
+           "copy it to a local folder.";
+  }
+  if (answer.find("HTML page") != std::string::npos) {
+    return " It may be a login page, or a proxy's: give what lets you in as storage_options "
+           "(headers, token), and look at the URL in a browser.";
+  }
+  if (answer.find("redirected to") != std::string::npos) {
+    return " Open the set by its address there, with what lets you in as storage_options.";
+  }
   if (answer.starts_with("401") || answer.starts_with("403") ||
       answer.find("ExpiredToken") != std::string::npos) {
     return " Check the credentials, what they allow, and this machine's clock.";
@@ -20,6 +31,13 @@ std::string advice(const RemoteOptions& options, const std::string& answer) {
     return " Check the region (" + options.region + ") and the endpoint.";
   }
   return " Check that the store can be reached from here.";
+}
+
+std::string named(const RemoteOptions& options, const Fetch& fetch) {
+  std::string text = options.name + "/" + fetch.object->path;
+  if (fetch.kind != Fetch::Kind::kRange) return text;
+  return text + ", bytes " + std::to_string(fetch.begin) + "-" +
+         std::to_string(fetch.begin + fetch.length - 1);
 }
 
 std::string seconds(Millis time) {
@@ -35,16 +53,24 @@ std::exception_ptr cancelled(const std::string& name) noexcept {
 
 std::string failure_text(const RemoteOptions& options, const Fetch& fetch,
                          const std::string& answer, Millis waited) {
-  std::string text = options.name + "/" + fetch.object->path;
-  if (fetch.kind == Fetch::Kind::kRange) {
-    text += ", bytes " + std::to_string(fetch.begin) + "-" +
-            std::to_string(fetch.begin + fetch.length - 1);
-  }
-  text += " could not be read: " + answer + ". ";
+  std::string text = named(options, fetch) + " could not be read: " + answer + ". ";
   text += fetch.tries == 1 ? "It was tried once"
                            : "It was tried " + std::to_string(fetch.tries) + " times in " +
                                  seconds(waited) + "; this was the last answer";
   return text + "." + advice(options, answer);
+}
+
+std::string notice_text(const RemoteOptions& options, const Fetch& fetch,
+                        const std::string& answer) {
+  return named(options, fetch) + " does not come: " + answer + ". It is asked for again, for " +
+         seconds(options.schedule.patience) + " at most. This is said once for each store." +
+         advice(options, answer);
+}
+
+std::string damage_text(const std::string& record) {
+  return record + ": they came with other bytes than were packed, and right when they were asked "
+                  "for again. Something between the store and this machine damages data. Each "
+                  "record's checksum is compared, so none of it reaches a batch.";
 }
 
 void finish(Fetch& fetch, std::exception_ptr error) noexcept {

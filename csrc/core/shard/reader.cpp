@@ -9,6 +9,9 @@
 namespace fastload {
 namespace {
 
+// Where one answer in 40 is damaged, one record in two million is so each time.
+constexpr int kMostAsked = 4;
+
 std::shared_ptr<std::atomic<uint64_t>[]> bits(uint64_t count) {
   return std::make_unique<std::atomic<uint64_t>[]>(count / 64 + 1);
 }
@@ -151,6 +154,34 @@ Bytes Reader::read_lost(uint64_t id, const Record& record, std::vector<uint8_t>&
 
 Bytes Reader::request(uint64_t id, const Record& record, ByteSource& source,
                       std::vector<uint8_t>& scratch) {
+  try {
+    return take(id, record, source, scratch);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kChecksum || !source.is_far()) throw;
+  }
+  return read_again(id, record, scratch);
+}
+
+Bytes Reader::read_again(uint64_t id, const Record& record, std::vector<uint8_t>& scratch) {
+  ByteSource& source = *open(record.shard).source;
+  for (int asked = 2;; ++asked) {
+    try {
+      const Bytes bytes = take(id, record, source, scratch);
+      source.came_damaged(source.name() + ", the " + std::to_string(record.length) +
+                          " bytes of a record at offset " + std::to_string(record.offset));
+      return bytes;
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kChecksum) throw;
+      if (asked < kMostAsked) continue;
+      throw Error(ErrorKind::kChecksum, std::string(error.what()) + " They were asked for " +
+                                            std::to_string(asked) + " times.");
+    }
+  }
+}
+
+// The bytes of one request, checked and kept.
+Bytes Reader::take(uint64_t id, const Record& record, ByteSource& source,
+                   std::vector<uint8_t>& scratch) {
   if (scratch.size() < record.length) scratch.resize(record.length);
   source.read(record.offset, record.length, scratch.data(), true);
   const Bytes bytes{scratch.data(), record.length};

@@ -62,6 +62,9 @@ class Reader {
   ByteSource* source(uint32_t shard) noexcept;
   // Checks bytes that were read from source() against the CRC-32C. Throws Error(kChecksum).
   void check(uint64_t id, const Record& record, Bytes bytes);
+  // For a record of a source that is far, and whose bytes check() has refused: they may have been
+  // damaged on their way, so they are asked for again, some times. Throws as read().
+  Bytes read_again(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
   // Whether the cache has the record: read() waits for no storage.
   [[nodiscard]] bool is_ready(uint64_t id) const noexcept;
   // Whether the cache has a place for the record, and it is not there yet.
@@ -109,6 +112,7 @@ class Reader {
   Bytes read_lost(uint64_t id, const Record& record, std::vector<uint8_t>& scratch);
   Bytes request(uint64_t id, const Record& record, ByteSource& source,
                 std::vector<uint8_t>& scratch);
+  Bytes take(uint64_t id, const Record& record, ByteSource& source, std::vector<uint8_t>& scratch);
   Open& open(uint32_t shard);
   void open_source(uint32_t shard);
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fastload.errors import PackError
+from fastload.machine.spoken import say
 from fastload.packing.entries import DEFAULT_SPACING
 from fastload.packing.folders import ignored_words
 from fastload.packing.options import PackOptions, parse_bytes
@@ -27,15 +27,15 @@ class _Spoken(Observer):
     """Says on stderr what its user must know."""
 
     def compared(self, output: Path, compared: int, count: int) -> None:
-        sys.stderr.write(
+        say(
             f"{output}: goes on with what is packed there already. {compared} of the {count} samples were "
-            "compared with it and are the same; if others have changed, pass restart=True.\n"
+            "compared with it and are the same; if others have changed, pass restart=True."
         )
 
     def begins_anew(self, output: Path) -> None:
-        sys.stderr.write(
+        say(
             f"{output}: a pack was interrupted. An iterable cannot be asked for its samples again, so it "
-            "begins anew; give something with __getitem__ and __len__ to go on where it was.\n"
+            "begins anew; give something with __getitem__ and __len__ to go on where it was."
         )
 
 
@@ -141,5 +141,5 @@ def pack(
     source = given(samples, os.fsencode(Path.cwd()), limit)
     if wanted is None:
         wanted = guess_schema(source)
-        sys.stderr.write(f"schema, guessed from {min(16, len(source.first()))} samples: {wanted}\n")
+        say(f"schema, guessed from {min(16, len(source.first()))} samples: {wanted}")
     return pack_given(source, output, wanted, options, observer or _Spoken())

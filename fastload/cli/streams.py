@@ -1,0 +1,106 @@
+"""Standard output and error of a command: what strangers have named does nothing to a terminal, and output
+that goes nowhere ends no work.
+
+Names of classes, files and columns, and a server's words, come from elsewhere, and a terminal obeys what some
+characters say (titles, the clipboard, cursor and colours). So everything that a command writes passes here.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+from fastload.errors import harmless
+
+__all__ = ["Stream", "fill", "guarded", "raw"]
+
+
+def fill() -> None:
+    """Give /dev/null to those of the descriptors 0 to 2 that this process was started without: the next files
+    that it opens would have their numbers, and get what libraries write to standard error."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+
+
+class Stream(io.TextIOBase):
+    """What is written to it is harmless. What cannot be written is dropped, and ``failed`` says why; but
+    writing raises BrokenPipeError where nobody reads any more."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.raw = stream
+        self.failed: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.raw, name)
+
+    def write(self, text: str) -> int:
+        shown = harmless(text)
+        try:
+            shown.encode(self.raw.encoding or "utf-8")
+        except UnicodeEncodeError:
+            shown = shown.encode(self.raw.encoding, "backslashreplace").decode(self.raw.encoding)
+        self._try(lambda: self.raw.write(shown))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(self.raw.flush)
+
+    def _try(self, work: Any) -> None:
+        if self.failed is not None:
+            return
+        try:
+            work()
+        except BrokenPipeError:
+            raise
+        except (OSError, ValueError) as error:  # ValueError: somebody has closed it
+            self.failed = error if isinstance(error, OSError) else OSError(str(error))
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            try:  # what waits in its buffer is written once more when the interpreter ends
+                os.dup2(nowhere, self.raw.fileno())
+            except (OSError, ValueError):
+                return  # it is no file
+            finally:
+                os.close(nowhere)
+
+    def fileno(self) -> int:
+        return self.raw.fileno()
+
+    def isatty(self) -> bool:
+        return self.raw.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+
+def raw(stream: TextIO) -> TextIO:
+    """For who writes a terminal's own words (a progress bar) and makes all others harmless."""
+    return stream.raw if isinstance(stream, Stream) else stream
+
+
+def guard() -> None:
+    """From now on what is written to ``sys.stdout`` and ``sys.stderr`` passes a :class:`Stream`."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, Stream):
+            setattr(sys, name, Stream(stream))
+
+
+@contextmanager
+def guarded() -> Iterator[Stream]:
+    """:func:`guard` within; gives standard output's."""
+    before = sys.stdout, sys.stderr
+    guard()
+    try:
+        yield cast(Stream, sys.stdout)
+    finally:
+        sys.stdout, sys.stderr = before
