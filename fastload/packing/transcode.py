@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastload._native import _C
-from fastload.dataset.pil import decode_with_pil
+from fastload.dataset.pil import decode_with_pil, pillow_words
 from fastload.errors import FastloadError
 from fastload.extras import need
 from fastload.machine.threads import started_pool
@@ -170,7 +170,7 @@ class _Smaller:
                 deep = bool(record["flags"] & SIXTEEN_BIT)
                 pieces.append(smaller_jpeg(data, pixels, self._max_side, self._quality, deep))
             except Exception as error:  # Pillow raises SyntaxError, struct.error and others on bad files
-                failed[i] = f"cannot be re-encoded: {error}"
+                failed[i] = f"cannot be re-encoded: {pillow_words(error)}"
         records["flags"] &= ESCAPED
         return _rebuild(group, records, pieces, failed)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 import threading
 
 import numpy as np
 import pytest
 from decode_images import encode, patch_frame, photo, pillow_rgb
+from PIL import Image as PilImage
 
 from fastload._native import _C
 from fastload.dataset import pil
@@ -156,3 +159,58 @@ def encode_gif_once() -> bytes:
         b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00"
         b"\x02\x02D\x01\x00;"
     )
+
+
+def damaged_tiffs() -> list[bytes]:
+    """Of those that libtiff has words about."""
+    whole = encode(photo(40, 30), "TIFF", compression="tiff_lzw")
+    found = []
+    for at in range(10, len(whole) - 200, 97):
+        broken = bytearray(whole)
+        broken[at : at + 6] = b"\xff\0\xff\0\xff\0"
+        found.append(bytes(broken))
+    return found
+
+
+def test_a_damaged_tiff_is_an_error_and_nothing_else(capfd: pytest.CaptureFixture[str]) -> None:
+    """libtiff's lines about it went to standard error, from any thread."""
+    errors: list[str] = []
+
+    def decode() -> None:
+        for data in damaged_tiffs():
+            try:
+                pil.decode_with_pil(data)
+            except DecodeError as error:
+                errors.append(str(error))
+
+    threads = [threading.Thread(target=decode) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(errors) > 8
+    assert capfd.readouterr().err == ""
+    assert pil._silenced == []
+
+
+def test_a_users_own_pillow_says_what_it_said(capfd: pytest.CaptureFixture[str]) -> None:
+    for data in damaged_tiffs():
+        with contextlib.suppress(DecodeError):
+            pil.decode_with_pil(data)
+    assert capfd.readouterr().err == ""
+    for data in damaged_tiffs():
+        with contextlib.suppress(Exception):
+            PilImage.open(io.BytesIO(data)).load()
+    assert "code" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("data", [b"GIF89a no", b"II*\0 no", b"BM no", b"\0\0\0\x0cjP  no"])
+def test_words_are_the_same_in_every_run(data: bytes) -> None:
+    with pytest.raises(DecodeError, match="^Pillow: cannot identify image file$"):
+        pil.decode_with_pil(data)
+
+
+def test_words_of_pillow() -> None:
+    assert pil.pillow_words(ValueError("a <_io.BytesIO object at 0x7f00> b")) == "a b"
+    assert pil.pillow_words(SyntaxError()) == "None"
+    assert pil.pillow_words(ValueError()) == "ValueError"

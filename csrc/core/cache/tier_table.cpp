@@ -100,8 +100,9 @@ int TierTable::open_again() const {
   const std::string same = "/proc/self/fd/" + std::to_string(descriptor_);
   const int again = open_path(same, O_RDWR | O_CLOEXEC);
   if (again < 0 && errno == ENOENT) {
-    throw Error(ErrorKind::kIo, path_ + " cannot be used as a disk tier, because /proc is not there. " +
-                                    "Mount it (mount -t proc proc /proc), or leave the tier out.");
+    throw Error(ErrorKind::kIo, path_ + " cannot be used as a disk tier, because /proc is not " +
+                                    "there. Mount it (mount -t proc proc /proc), or leave the " +
+                                    "tier out.");
   }
   if (again < 0) throw_system_error("cannot open", path_);
   return again;

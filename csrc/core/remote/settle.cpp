@@ -82,8 +82,8 @@ void EventLoop::retry(Fetch& fetch, const Attempt& attempt, Attempt::Outcome out
   delayed_.push_back(&fetch);
 }
 
-// Tells who waits why it takes so long: of answers that are wrong at once, because most of them stay
-// wrong; of all else, which mostly passes, after a while.
+// Tells who waits why it takes so long: of answers that are wrong at once, because most of them
+// stay wrong; of all else, which mostly passes, after a while.
 void EventLoop::notice(Fetch& fetch, const Attempt& attempt, Millis now) {
   if (has_warned_ || !options_.warn) return;
   if (!attempt.refused() && now - fetch.waits_since < kSilence) return;

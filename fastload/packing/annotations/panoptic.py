@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fastload.dataset.pil import pillow_words
 from fastload.errors import PackError
 from fastload.extras import need
 from fastload.machine.there import is_dir
@@ -208,7 +209,7 @@ class Segments:
         except FileNotFoundError:
             raise
         except Exception as error:  # Pillow raises anything
-            raise ValueError(f"{name} cannot be read: {error}") from None
+            raise ValueError(f"{name} cannot be read: {pillow_words(error)}") from None
         if mode != "RGB":
             raise ValueError(f"{name} must be a PNG of colours, which are ids. Found: {mode}")
         if not fits:
