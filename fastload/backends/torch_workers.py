@@ -190,8 +190,13 @@ class _TorchsLoader:
     def _begun(self) -> Iterator[Any]:
         """torch's iterator. Where it forks its workers, and waits for nothing, signals wait."""
         forks = self._loader.num_workers and not self._is_stateful and self._loader._iterator is None
-        with interrupts_kept() if forks else nullcontext(), said_in_words():
-            iterator: Iterator[Any] = iter(self._loader)
+        try:
+            with interrupts_kept() if forks else nullcontext(), said_in_words():
+                iterator: Iterator[Any] = iter(self._loader)
+        except BaseException:
+            # Persistent workers have been told of an epoch, and their answers would be taken for batches.
+            self._loader._iterator = None
+            raise
         if self._loader.num_workers:
             self._owner = os.getpid()
             disown_after_fork(iterator)

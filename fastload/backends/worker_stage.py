@@ -248,8 +248,10 @@ class WorkerStage:
         try:
             with _quiet(), interrupts_kept(), said_in_words():
                 self._iterator = iter(self._loader)
-        except Exception as error:  # persistent workers are asked whether they are there
-            raise_if_not_delivered(self._loader._iterator, error)
+        except BaseException as error:  # persistent workers are asked whether they are there
+            asked, self._loader._iterator = self._loader._iterator, None  # they would answer to the next one
+            if isinstance(error, Exception):
+                raise_if_not_delivered(asked, error)
             raise
 
     def _end(self) -> None:

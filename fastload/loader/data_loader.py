@@ -26,6 +26,7 @@ from fastload.loader.frameworks import (
     lightning_made,
     look_for_accelerate,
 )
+from fastload.loader.keywords import refuse_unknown
 from fastload.loader.rank_sampler import RankBatches, sampler_class
 from fastload.loader.rebuilt import own_collate, source_of, wraps_ours
 from fastload.loader.told import Told
@@ -166,6 +167,8 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         own: dict[str, Any] = {name: named.get(name) for name in ("batch_sampler", "collate_fn")}
         if wraps_ours(**own):
             return TorchDataLoader(named["dataset"], **own)  # type: ignore[return-value]
+        if cls.__init__ is DataLoader.__init__:  # a subclass may take others
+            refuse_unknown(DataLoader.__init__, named)
         return super().__new__(cls)
 
     def __init__(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fastload.transforms import torchvision_objects
-from fastload.transforms.compose import ByEpoch, Compose, Views, is_ours
+from fastload.transforms.compose import ByEpoch, Compose, Views, is_ours, refuse_class
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
 from fastload.transforms.plan import Plan, Step
@@ -109,6 +109,7 @@ def flattened(transform: Any) -> Iterator[Any]:
     own = isinstance(transform, Compose)
     parts = transform.transforms if own else torchvision_objects.composed(transform)
     if parts is None:
+        refuse_class(transform)
         yield transform
         return
     for part in parts:

@@ -10,7 +10,7 @@ from typing import Any
 from fastload.transforms.operations.operation import set_field
 from fastload.transforms.operations.registry import operation_of
 
-__all__ = ["MAX_VIEWS", "ByEpoch", "Compose", "Views", "is_ours"]
+__all__ = ["MAX_VIEWS", "ByEpoch", "Compose", "Views", "is_ours", "refuse_class"]
 
 MAX_VIEWS = 256  # of a sample: a draw knows its view by one byte
 
@@ -29,6 +29,7 @@ class Compose:
     def __post_init__(self) -> None:
         parts = tuple(self.transforms)
         for part in parts:
+            refuse_class(part)
             if not is_ours(part) and not callable(part):
                 raise TypeError(f"Compose takes transforms and callables. Found: {part!r}.")
         set_field(self, "transforms", parts)
@@ -113,6 +114,7 @@ class ByEpoch:
                 raise TypeError(f"ByEpoch takes transforms by their first epochs. Found: {epoch!r}.")
             if epoch < 0:
                 raise ValueError(f"ByEpoch's epochs must be at least 0. Found: {epoch}.")
+            refuse_class(transform)
             known = transform is None or is_ours(transform)
             if isinstance(transform, ByEpoch) or not (known or callable(transform)):
                 raise TypeError(f"ByEpoch takes a transform for each epoch. Found: {transform!r}.")
@@ -130,6 +132,7 @@ def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
             raise ValueError(
                 f"Views takes (count, transform) with a count of at least 1. Found: {count!r} for {name!r}."
             )
+    refuse_class(transform)
     known = transform is None or is_ours(transform)
     if isinstance(transform, Views) or not (known or callable(transform)):
         raise TypeError(
@@ -137,6 +140,20 @@ def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
             f"Found: {transform!r} for {name!r}."
         )
     return [(name, transform)] if count is None else [(f"{name}_{i}", transform) for i in range(count)]
+
+
+def refuse_class(item: Any) -> None:
+    """Raise TypeError for a class of transforms in the place of a transform: each picture would be given to it as
+    the first of its arguments. A class that converts (``float``, a subclass of Tensor) is a callable like others.
+    """
+    if not isinstance(item, type):
+        return
+    is_spec = item.__module__.startswith("fastload.transforms")
+    if is_spec or any("__call__" in vars(cls) for cls in item.__mro__):
+        raise TypeError(
+            f"A transform must be an object. Found: the class {item.__qualname__}. Call it with its arguments: "
+            f"{item.__qualname__}(...)."
+        )
 
 
 def is_ours(item: Any) -> bool:

@@ -18,6 +18,7 @@ import torch
 from epochs import all_batches, same
 from picklable import whose
 from process import HANG, in_child, settled
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as torch_iterator  # noqa: N813
 
 import fastload
 from fastload import DataLoader
@@ -40,6 +41,24 @@ def children() -> set[int]:
 
 def pids(batches: Any) -> list[int]:
     return [int(row[0]) for values, _ in batches for row in values]
+
+
+def test_an_epoch_of_persistent_workers_that_did_not_begin(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Ctrl-C while they are asked whether they are there: what they answer is no batch of the next epoch."""
+    with load(folder, 2, persistent_workers=True) as loader:
+        assert len(pids(loader)) == 52
+        with monkeypatch.context() as patch:
+
+            def interrupted(iterator: Any) -> Any:
+                raise KeyboardInterrupt
+
+            patch.setattr(torch_iterator, "_get_data", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                next(iter(loader))
+        for _ in range(2):
+            assert len(pids(loader)) == 52
 
 
 def test_who_runs_them(folder: Path) -> None:

@@ -200,3 +200,31 @@ def test_values_are_public_and_light() -> None:
     assert {"Block", "Cache", "Dali"} <= set(fastload.__all__)
     assert Block(2) == Block(2, None)
     assert hash(Dali(0.5)) == hash(Dali(0.5))
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("batchsize", "batch_size"),
+        ("batchSize", "batch_size"),
+        ("num_worker", "num_workers"),
+        ("numworkers", "num_workers"),
+        ("shufle", "shuffle"),
+        ("transforms", "transform"),
+        ("prefetch", "prefetch_factor"),
+        ("droplast", "drop_last"),
+        ("something_else", ""),
+    ],
+)
+def test_an_unknown_keyword_names_the_one_that_was_meant(folder: Path, given: str, meant: str) -> None:
+    words = rf"DataLoader.__init__\(\) got an unexpected keyword argument '{given}'"
+    with pytest.raises(TypeError, match=words + (f". Did you mean '{meant}'" if meant else "$")):
+        DataLoader(folder, **{given: 4})
+
+
+def test_a_subclass_has_keywords_of_its_own(folder: Path) -> None:
+    class Mine(DataLoader):
+        def __init__(self, dataset: Any, *, batchsize: int) -> None:
+            super().__init__(dataset, batch_size=batchsize)
+
+    assert Mine(folder, batchsize=4).batch_size == 4

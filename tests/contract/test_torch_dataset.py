@@ -12,6 +12,7 @@ import torch
 from epochs import all_batches, joined, same
 from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data.dataloader import DataLoader as TorchLoader
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as torch_iterator  # noqa: N813
 from torch.utils.data.datapipes.iter import IterableWrapper
 
 from fastload import DataLoader, errors
@@ -62,6 +63,30 @@ def test_break_and_go_on() -> None:
     for _ in loader:
         break
     assert len(all_batches(loader)) == 10
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_ctrl_c_while_an_epoch_of_persistent_workers_begins(
+    monkeypatch: pytest.MonkeyPatch, answers: int
+) -> None:
+    """torch's own loader takes the workers' answers, which come later, for batches of the next epochs."""
+    loader = load(num_workers=2, persistent_workers=True, shuffle=False)
+    assert len(all_batches(loader)) == 10
+    wait, asked = torch_iterator._get_data, []
+
+    def interrupted(iterator: Any) -> Any:
+        asked.append(1)
+        if len(asked) == answers + 1:
+            raise KeyboardInterrupt
+        return wait(iterator)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch_iterator, "_get_data", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+    for _ in range(3):
+        assert torch.cat([y for _, y in all_batches(loader)]).tolist() == list(range(37))
+    loader.close()
 
 
 class Stream(IterableDataset[int]):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from geometry_uses import center, crop, exact, flip, shorter, spec_of, window
@@ -146,6 +147,24 @@ def test_refuses_wrong_orders(transforms: list[Any], message: str) -> None:
 def test_refuses_what_is_not_callable() -> None:
     with pytest.raises(TypeError, match=r"must be one of fastload.transforms or callable. Found: 5"):
         compile_plan(5)
+
+
+class Own:
+    def __call__(self, image: Any) -> Any:
+        return image
+
+
+@pytest.mark.parametrize("given", [T.ToDtype, Own, torch.nn.Identity, T.Compose])
+def test_refuses_a_class_in_the_place_of_a_transform(given: Any) -> None:
+    words = f"Found: the class {given.__qualname__}. Call it with its arguments: {given.__qualname__}"
+    chain = from_torchvision("Compose", "torchvision.transforms.transforms", transforms=[T.CenterCrop(3), given])
+    for transform in (given, chain):
+        with pytest.raises(TypeError, match=words):
+            compile_plan(transform)
+
+
+def test_takes_a_class_that_converts() -> None:
+    assert compile_plan(np.float32).tail == (np.float32,)
 
 
 @pytest.mark.parametrize(

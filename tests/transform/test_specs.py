@@ -134,6 +134,16 @@ def test_specs_are_frozen() -> None:
             TypeError,
             r"Compose takes transforms and callables. Found: 5",
         ),
+        *(
+            (make, TypeError, rf"must be an object. Found: the class {name}. Call it with its arguments: {name}\(")
+            for name, make in {
+                "ToDtype": lambda: T.Compose([T.CenterCrop(3), T.ToDtype]),
+                "Resize": lambda: T.Views(a=(2, T.Resize)),
+                "CenterCrop": lambda: T.ByEpoch({0: T.CenterCrop}),
+                "Compose": lambda: T.Compose([T.Compose]),
+                "Identity": lambda: T.Views(a=torch.nn.Identity),
+            }.items()
+        ),
     ],
 )
 def test_errors_name_argument_value_and_range(make: Any, error: type[Exception], message: str) -> None:
