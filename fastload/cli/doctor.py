@@ -108,13 +108,14 @@ def _of_dataset(arguments: argparse.Namespace) -> Verdict:
 
 def _of_script(arguments: argparse.Namespace) -> Verdict | None:
     """The verdict on a script; None where there is none, which was said."""
-    from fastload.diagnose.script import announcement, watch_script
+    from fastload.diagnose.script import announcement, require_script, watch_script
 
     given = [name for name in _OF_A_DATASET if getattr(arguments, name) not in (None, [])]
     if given:
         wrong = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise SystemExit(f"fastload doctor: {wrong}: a script says that by itself. Leave it out.")
     path = str(arguments.target)
+    require_script(path)
     sys.stderr.write(announcement(path, arguments.seconds) + "\n")
     watched = watch_script(path, arguments.rest, arguments.seconds)
     if watched.words:

@@ -21,8 +21,9 @@ from typing import IO, Any
 
 from fastload.diagnose.facts import Loop, Stage, Verdict
 from fastload.errors import ScriptError
+from fastload.machine.there import is_dir, is_file
 
-__all__ = ["Watched", "announcement", "watch_script"]
+__all__ = ["Watched", "announcement", "require_script", "watch_script"]
 
 _START = 600.0  # seconds until the first batch is asked for; imports and downloads may take long
 _GRACE = 30.0  # seconds: for a script's end, and for a message that is late
@@ -63,6 +64,15 @@ def announcement(path: str, seconds: float = 60.0) -> str:
     )
 
 
+def require_script(path: str) -> None:
+    """Raise FileNotFoundError where there is no such script."""
+    if not is_file(path):
+        what = "a folder, no script" if is_dir(path) else "not there"
+        raise FileNotFoundError(
+            f"{path} is {what}. Give the path of a Python file, as 'python' would have it."
+        )
+
+
 def watch_script(
     path: str,
     argv: list[str] | None = None,
@@ -90,11 +100,15 @@ def watch_script(
         FileNotFoundError: no such script.
         ScriptError: it failed before its loop ran, ended by itself, or never asked a loader for batches.
     """
-    if not module and not Path(path).is_file():
-        raise FileNotFoundError(f"There is no script {path}.")
+    if not module:
+        require_script(path)
     rank = int(os.environ.get("RANK", "0"))
     order = {"path": path, "argv": argv or [], "seconds": seconds, "module": module, "follow": rank != 0}
     with contextlib.ExitStack() as stack:
+        # Of multiprocessing, in it and its workers: who is killed leaves what it had there. A short name, as
+        # those of sockets may have 107 bytes.
+        sockets = tempfile.TemporaryDirectory(prefix="fl-", ignore_cleanup_errors=True)
+        order["sockets"] = stack.enter_context(sockets)
         output = stack.enter_context(tempfile.TemporaryFile()) if quiet else None
         run = stack.enter_context(_Run(order, output))
         mark = stack.enter_context(_Mark(rank))

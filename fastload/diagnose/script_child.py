@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import io
 import json
+import multiprocessing
 import os
 import sys
 import time
@@ -32,6 +33,8 @@ def main(order: str) -> None:
     """Do what :func:`fastload.diagnose.script.watch_script` asks for, in JSON."""
     asked: dict[str, Any] = json.loads(order)
     os.set_inheritable(asked["pipe"], False)
+    # Where multiprocessing has its sockets; processes that it starts inherit that.
+    multiprocessing.current_process()._config["tempdir"] = asked["sockets"]  # type: ignore[attr-defined]
     _Child(asked, Connection(asked["pipe"], readable=False)).run()
 
 

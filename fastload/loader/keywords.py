@@ -9,8 +9,8 @@ __all__ = ["refuse_unknown"]
 
 
 def refuse_unknown(init: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take. Python says which one is
-    close to it from 3.13 on."""
+    """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take. Python says which
+    one is close to it from 3.13 on."""
     code = init.__code__  # type: ignore[attr-defined]
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     unknown = next((name for name in given if name not in names), None)

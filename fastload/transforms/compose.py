@@ -143,16 +143,17 @@ def _counted(name: str, transform: Any) -> list[tuple[str, Any]]:
 
 
 def refuse_class(item: Any) -> None:
-    """Raise TypeError for a class of transforms in the place of a transform: each picture would be given to it as
-    the first of its arguments. A class that converts (``float``, a subclass of Tensor) is a callable like others.
+    """Raise TypeError for a class of transforms in the place of a transform: each picture would be given to
+    it as the first of its arguments. A class that converts (``float``, a subclass of Tensor) is a callable
+    like others.
     """
     if not isinstance(item, type):
         return
     is_spec = item.__module__.startswith("fastload.transforms")
     if is_spec or any("__call__" in vars(cls) for cls in item.__mro__):
         raise TypeError(
-            f"A transform must be an object. Found: the class {item.__qualname__}. Call it with its arguments: "
-            f"{item.__qualname__}(...)."
+            f"A transform must be an object. Found: the class {item.__qualname__}. Call it with its "
+            f"arguments: {item.__qualname__}(...)."
         )
 
 

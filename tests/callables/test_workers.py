@@ -18,7 +18,7 @@ import torch
 from epochs import all_batches, same
 from picklable import whose
 from process import HANG, in_child, settled
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as torch_iterator  # noqa: N813
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as torch_iterator
 
 import fastload
 from fastload import DataLoader
@@ -46,7 +46,8 @@ def pids(batches: Any) -> list[int]:
 def test_an_epoch_of_persistent_workers_that_did_not_begin(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Ctrl-C while they are asked whether they are there: what they answer is no batch of the next epoch."""
+    """A Ctrl-C while they are asked whether they are there: what they answer is no batch of the next
+    epoch."""
     with load(folder, 2, persistent_workers=True) as loader:
         assert len(pids(loader)) == 52
         with monkeypatch.context() as patch:

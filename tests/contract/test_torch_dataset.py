@@ -12,7 +12,7 @@ import torch
 from epochs import all_batches, joined, same
 from torch.utils.data import Dataset, IterableDataset
 from torch.utils.data.dataloader import DataLoader as TorchLoader
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as torch_iterator  # noqa: N813
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter as torch_iterator
 from torch.utils.data.datapipes.iter import IterableWrapper
 
 from fastload import DataLoader, errors

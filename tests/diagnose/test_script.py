@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import fastload
 from fastload import PackedDataset
+from fastload.cli import main
 from fastload.diagnose import script as script_module
 from fastload.diagnose.facts import Verdict
 from fastload.diagnose.script import announcement, watch_script
@@ -205,9 +207,47 @@ def test_a_failure_in_the_loop_leaves_what_was_seen(tmp_path: Path) -> None:
     assert "failed while it was watched (ValueError: lost) after 9 batches" in found.words
 
 
-def test_a_missing_script_is_said(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"There is no script .*nowhere.py"):
-        watch_script(str(tmp_path / "nowhere.py"))
+def test_a_missing_script_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing is announced."""
+    (tmp_path / "folder.py").mkdir()
+    for name, words in (
+        ("nowhere.py", "nowhere.py is not there. Give the path"),
+        ("folder.py", "is a folder, no"),
+    ):
+        with pytest.raises(FileNotFoundError, match=words):
+            watch_script(str(tmp_path / name))
+        assert main(["doctor", str(tmp_path / name)]) == 1
+        said = capsys.readouterr()
+        assert said.err.startswith("fastload doctor: ")
+        assert words in said.err
+        assert "is run as it is" not in said.err + said.out
+
+
+def test_nothing_is_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of workers that are killed with a script that does not let itself be ended."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(script_module, "_GRACE", 10.0)
+    text = """
+        import multiprocessing, os
+        from multiprocessing.util import get_temp_dir
+
+        def has_sockets(worker):
+            assert os.path.isdir(get_temp_dir())  # as a tensor's way makes one
+
+        loader = DataLoader(Data(), 4, num_workers=2, worker_init_fn=has_sockets)
+        has_sockets(0)
+        while True:
+            try:
+                loop(loader, 10**9, 0.001)
+            except BaseException:
+                time.sleep(1000)
+    """
+    found = watch_script(script(tmp_path, text), [], SECONDS, quiet=True)
+    assert "went on after its loop was to be left" in found.words
+    assert [path for path in temporary.iterdir() if not path.name.startswith("torch")] == []
 
 
 def test_what_will_be_done_can_be_said_before() -> None:

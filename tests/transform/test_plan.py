@@ -157,7 +157,9 @@ class Own:
 @pytest.mark.parametrize("given", [T.ToDtype, Own, torch.nn.Identity, T.Compose])
 def test_refuses_a_class_in_the_place_of_a_transform(given: Any) -> None:
     words = f"Found: the class {given.__qualname__}. Call it with its arguments: {given.__qualname__}"
-    chain = from_torchvision("Compose", "torchvision.transforms.transforms", transforms=[T.CenterCrop(3), given])
+    chain = from_torchvision(
+        "Compose", "torchvision.transforms.transforms", transforms=[T.CenterCrop(3), given]
+    )
     for transform in (given, chain):
         with pytest.raises(TypeError, match=words):
             compile_plan(transform)

@@ -135,7 +135,11 @@ def test_specs_are_frozen() -> None:
             r"Compose takes transforms and callables. Found: 5",
         ),
         *(
-            (make, TypeError, rf"must be an object. Found: the class {name}. Call it with its arguments: {name}\(")
+            (
+                make,
+                TypeError,
+                rf"must be an object. Found: the class {name}. Call it with its arguments: {name}\(",
+            )
             for name, make in {
                 "ToDtype": lambda: T.Compose([T.CenterCrop(3), T.ToDtype]),
                 "Resize": lambda: T.Views(a=(2, T.Resize)),
