@@ -134,7 +134,8 @@ constexpr std::array<const char*, 8> kForms{"picture", "label", "fixed", "ragged
 void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_t part,
                 uint32_t width, const nb::bytes& blank, const StoreSpec& store,
                 const FormatArg& format, bool nearest, int fill, const std::string& points,
-                bool relative, std::vector<std::array<uint16_t, 2>> pairs, bool follows) {
+                bool relative, std::vector<std::array<uint16_t, 2>> pairs, bool follows,
+                const std::optional<std::string>& becomes) {
   new (self) FieldPlan{by_name<FieldPlan::Form>("form", kForms, form),
                        view,
                        part,
@@ -144,7 +145,9 @@ void make_field(FieldPlan* self, const std::string& form, uint32_t view, uint32_
                        by_name<PointFormat>("points", kPointFormats, points),
                        relative,
                        std::move(pairs),
-                       follows};
+                       follows,
+                       {}};
+  if (becomes) self->becomes = by_name<PointFormat>("becomes", kPointFormats, *becomes);
   const auto* const bytes = static_cast<const uint8_t*>(blank.data());
   self->blank.assign(bytes, bytes + blank.size());
 }
@@ -163,7 +166,7 @@ void register_plans(nb::module_& m) {
            nb::arg("store") = StoreSpec(), nb::arg("format") = FormatArg(3, 8, false),
            nb::arg("nearest") = false, nb::arg("fill") = 0, nb::arg("points") = "xyxy",
            nb::arg("relative") = false, nb::arg("pairs") = std::vector<std::array<uint16_t, 2>>{},
-           nb::arg("follows") = false,
+           nb::arg("follows") = false, nb::arg("becomes").none() = nb::none(),
            "form: picture, label, fixed, ragged, points, masks, id or view. part: of a picture its "
            "stream of "
            "records, else a column, or INDEX for the index's label. width: bytes of a value or "
@@ -173,7 +176,8 @@ void register_plans(nb::module_& m) {
            "points: xyxy, xywh, cxcywh, xy, xyv, polygons, rle or mixed. width of masks: bytes of "
            "each, "
            "or 0 where they differ in size. pairs: of points, which change places in a mirror. "
-           "follows: its rows are those of the view's objects.");
+           "follows: its rows are those of the view's objects. becomes: the format of boxes in the "
+           "batch, where it is another one.");
   m.attr("INDEX") = FieldPlan::kIndex;
 }
 

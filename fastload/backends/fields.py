@@ -53,6 +53,9 @@ def fields_layout(
         (one,) = layout_of((field,), plan.of_view(number).dtype, size, wanted, dense).fields
         if any(use.name == "bucket_cover" for use in plan.of_view(number).geometry):
             one = replace(one, multiple=1)  # a batch of one bucket has one size: its own, not a larger one
+        if one.form in ("picture", "masks") and not isinstance(field.kind, Image):
+            wanted_dtype = plan.of_view(number).mask_dtype
+            one = replace(one, delivered=None if wanted_dtype is None else getattr(torch, wanted_dtype))
         planned.append(one if name == field.name else replace(one, name=name, view=number, of=field.name))
     if options.origins:
         planned.append(FieldLayout(IDS, "fixed", torch.int64, blank=-1))
@@ -178,7 +181,10 @@ def _field_plan(
     more: dict[str, Any] = {"view": view, "part": part, "width": field.item_bytes}
     more["follows"] = leader is not None and field.name in followers.names(plan, leader)
     if isinstance(kind, Boxes):
-        return _C.FieldPlan("points", points=kind.format, relative=kind.relative, **more)
+        becomes = plan.box_format
+        return _C.FieldPlan(
+            "points", points=kind.format, relative=kind.relative, becomes=becomes, **more
+        )
     if isinstance(kind, Keypoints):
         return _C.FieldPlan("points", points="xyv" if kind.visibility else "xy", pairs=kind.pairs, **more)
     if isinstance(kind, Polygons) and layout.form == "masks":

@@ -152,9 +152,11 @@ class FieldsOnDevice(PipelineBackend):
                 if converter is not None and self._jitters:
                     raw[field.name] = self._jittered(raw[field.name], parameters)
                 pictures = self._pictures(raw[field.name], converter)
-                raw[field.name] = pictures
+                raw[field.name] = self._delivered(pictures, field)
                 if converter is not None and not converter.keeps_zero:
                     self._blank(pictures, raw, field, pending.key)
+            elif field.form == "masks":
+                raw[field.name] = self._delivered(raw[field.name], field)
         self._partial.discard(pending.key)
         found: dict[str, Any] = self._host.delivery.batch(raw)
         if self._origins:
@@ -188,6 +190,19 @@ class FieldsOnDevice(PipelineBackend):
             self._gpu.launch(lambda: pictures.masked_fill_(_outside(sizes, *pictures.shape[-2:]), 0))
         if key in self._partial:
             self._gpu.launch(lambda: _clear(pictures, valid.logical_not()))
+
+    def _delivered(self, value: Any, field: FieldLayout) -> Any:
+        """In the dtype that is delivered."""
+        dtype = field.delivered
+        if dtype is None:
+            return value
+        if isinstance(value, list):
+            return [self._delivered(one, field) for one in value]
+        if isinstance(value, Ragged):
+            return Ragged.trusted(self._delivered(value.values, field), value.offsets, value._known())
+        out = self._gpu.empty(tuple(value.shape), dtype)
+        self._gpu.launch(lambda: out.copy_(value))
+        return out
 
     def _copied(self, values: torch.Tensor) -> torch.Tensor:
         out = self._gpu.empty(tuple(values.shape), values.dtype)

@@ -53,7 +53,12 @@ class PythonBackend:
             depth = 1 if workers else None  # the workers have the others
             self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
         delivery = memory.delivery if memory is not None else None
-        tail = Tail(plan.tail, plan.picture, options.collate_fn, options.seed, delivery)
+        handed = None
+        if delivery is not None and not delivery.is_pair and plan.tail:
+            from fastload.backends.handed import HandOver  # pairs need nothing of it
+
+            handed = HandOver(dataset.schema, delivery.layout, plan, options.objects)
+        tail = Tail(plan, options.collate_fn, options.seed, delivery, handed)
         source = self._decoding.renderer if isinstance(self._decoding, _OneByOne) else self._decoding
         parts = Parts(dataset, sampler, options, self._decoding.policy, tail, source)
         self._stage = WorkerStage(parts, workers, shared) if workers else InlineStage(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,11 @@ from fastload.dataset.decoding import sample_error
 from fastload.dataset.mixture import Packed
 from fastload.machine.generators import set_generators
 from fastload.sample.delivery import IMAGE, LABEL, Delivery
+from fastload.transforms.plan import Plan
 from fastload.transforms.view_tail import as_picture, takes_generator
+
+if TYPE_CHECKING:
+    from fastload.backends.handed import HandOver
 
 __all__ = ["CallableError", "SampleKey", "Tail", "failed"]
 
@@ -62,25 +66,27 @@ class Tail:
     ``generator`` gets a ``torch.Generator`` of its own besides.
 
     Args:
-        functions: the callables.
-        picture: they get PIL pictures, mode RGB; else tensors (3, H, W).
+        plan: the compiled transform, whose callables these are. Of an image and a label they get PIL
+            pictures, mode RGB, or tensors (3, H, W).
         collate_fn: what makes a batch of [(sample, label)]; None: samples and labels are stacked.
         seed: the loader's.
         delivery: of the batches that the samples come from. Where these are dicts, callables and
             ``collate_fn`` get each sample as a dict, its pictures as tensors.
+        handed: hands such dicts to callables.
     """
 
     def __init__(
         self,
-        functions: tuple[Callable[..., Any], ...],
-        picture: bool,
+        plan: Plan,
         collate_fn: Callable[[list[Any]], Any] | None,
         seed: int,
         delivery: Delivery | None = None,
+        handed: HandOver | None = None,
     ) -> None:
         self._delivery = delivery
-        self._functions = [(function, takes_generator(function)) for function in functions]
-        self._picture = picture
+        self._handed = handed
+        self._plan = plan
+        self._functions: list[tuple[Callable[..., Any], bool]] | None = None  # made where they run
         self._collate_fn = collate_fn
         self._seed = seed
 
@@ -130,13 +136,21 @@ class Tail:
             CallableError: a callable failed; from its error.
         """
         keys = self._keys(epoch, ids, draws)
-        samples = [
-            self._made(as_picture(image) if self._picture else image, key)
-            for image, key in zip(images, keys, strict=True)
-        ]
+        given = self._picture()
+        samples = [self._made(given(image), key) for image, key in zip(images, keys, strict=True)]
         if self._collate_fn is None:
             return self._collated(keys, samples, torch.utils.data.default_collate), labels
         return self._collated(keys, list(zip(samples, labels.tolist(), strict=True)), self._collate_fn)
+
+    def _picture(self) -> Callable[[torch.Tensor], Any]:
+        """What makes of the core's tensor what torchvision's chain has there."""
+        if self._plan.picture:
+            return as_picture
+        if self._plan.state == "image":
+            from fastload.backends.handed import tv_tensors
+
+            return tv_tensors().Image  # type: ignore[no-any-return]
+        return _as_is
 
     def _keys(
         self, epoch: int, ids: npt.NDArray[np.int64], draws: npt.NDArray[np.uint32] | None
@@ -154,15 +168,30 @@ class Tail:
 
     def _made(self, sample: Any, key: SampleKey) -> Any:
         """What the callables make of a sample."""
-        if not self._functions:
+        if not self._plan.tail:
             return sample
+        if self._functions is None:
+            self._functions = self._ready()
         set_generators(key.words(_GLOBALS))
         try:
-            for function, takes_generator in self._functions:
-                sample = function(sample, generator=key.generator()) if takes_generator else function(sample)
+            for function, draws in self._functions:
+                sample = function(sample, generator=key.generator()) if draws else function(sample)
         except Exception as error:
             raise CallableError(key.sample) from error
         return sample
+
+    def _ready(self) -> list[tuple[Callable[..., Any], bool]]:
+        """The callables, each with whether it takes a generator."""
+        if self._handed is not None:
+            return [(self._handed.ready(), True)]
+        return [(function, takes_generator(function)) for function in self._plan.tail]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_functions": None}
+
+
+def _as_is(image: torch.Tensor) -> torch.Tensor:
+    return image
 
 
 def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fastload.backends.options import Options
@@ -10,9 +11,10 @@ from fastload.collate.planned import Collation, Delivered
 from fastload.dataset.kind import Kind
 from fastload.dataset.views import read_by
 from fastload.sample.captions import Captions
-from fastload.sample.fields import Text, Texts
+from fastload.sample.fields import Boxes, Text, Texts
 from fastload.sample.layout import HOST, IDS, VIEW
 from fastload.sample.planned import chosen
+from fastload.sample.schema import Field
 from fastload.sampler import Sampler
 from fastload.transforms.plan import Plan
 
@@ -49,9 +51,8 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: 
     plans = [view for _, one in plan.scheduled for view in one.every] if plan.scheduled else plan.every
     views = [name for one in ([one for _, one in plan.scheduled] or [plan]) for name, _ in one.views]
     sizes = {view.output_size for view in plans}
-    found: Collation = spec.planned(
-        chosen(dataset.schema, given["fields"]), given, views, one_size=len(sizes) == 1 and None not in sizes
-    )
+    fields = [_delivered(field, plan) for field in chosen(dataset.schema, given["fields"])]
+    found: Collation = spec.planned(fields, given, views, one_size=len(sizes) == 1 and None not in sizes)
     tails = [one.tail for _, one in plan.scheduled] or [plan.tail]
     if found.changes.get("sizes") == "stack" and not any(tails):  # a callable may make them of one size
         loose = next((view for view in plans if view.output_size is None and not view.keeps_size), None)
@@ -61,6 +62,14 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: 
                 "sizes. Put in T.Letterbox(size), Resize((height, width)), CenterCrop or RandomResizedCrop."
             )
     return found
+
+
+def _delivered(field: Field, plan: Plan) -> Field:
+    """A field with the format that its boxes have in a batch."""
+    formats = [one for view in (plan, *plan.every) for one in (view.tail_format, view.box_format) if one]
+    if not isinstance(field.kind, Boxes) or not formats:
+        return field
+    return replace(field, kind=replace(field.kind, format=formats[0]))
 
 
 def planned_text(

@@ -75,6 +75,7 @@ class FieldLayout:
         decode: makes an object of its bytes.
         view: which of a sample's views.
         of: the schema's field, where it has another name: a sample with several views has it several times.
+        delivered: the dtype that its consumer gets, if another one.
     """
 
     name: str
@@ -88,6 +89,7 @@ class FieldLayout:
     decode: Callable[[bytes], Any] | None = None
     view: int = 0
     of: str = ""
+    delivered: torch.dtype | None = None
 
     @property
     def is_origin(self) -> bool:
@@ -228,9 +230,12 @@ class SampleLayout:
         return found
 
     def finished(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """A batch of :meth:`BatchLayout.raw` as its consumer gets it: with objects instead of their bytes."""
+        """A batch of :meth:`BatchLayout.raw` as its consumer gets it: with objects instead of their bytes, and
+        in the dtypes that are delivered."""
         found = dict(raw)
         for field in self.fields:
+            if field.delivered is not None:
+                found[field.name] = _converted(found[field.name], field.delivered)
             if field.decode is not None:
                 data, ends = raw[field.name].values.numpy().tobytes(), raw[field.name].offsets.tolist()
                 found[field.name] = [field.decode(data[begin:end]) for begin, end in pairwise(ends)]
@@ -353,6 +358,11 @@ class BatchLayout:
             flat = cut(begin, begin + field.picture_bytes(height, width)).view(field.dtype)
             pictures.append(_pixels(flat, field, (), (height, width)))
         return pictures
+
+
+def _converted(value: Any, dtype: torch.dtype) -> Any:
+    """A tensor, a list of some, or a Ragged."""
+    return [one.to(dtype) for one in value] if isinstance(value, list) else value.to(dtype)
 
 
 def _pixels(

@@ -9,7 +9,7 @@ W)`` tensor behind a transform that makes tensors (:class:`ToDtype`, :class:`Nor
 from __future__ import annotations
 
 from fastload.transforms.compiler import compile_plan
-from fastload.transforms.compose import ByEpoch, Compose, Views
+from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views
 from fastload.transforms.operations.registry import ROWS, operation_in
 from fastload.transforms.plan import Plan
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.center_crop import CenterCrop
     from fastload.transforms.operations.clamp_bounding_boxes import ClampBoundingBoxes
     from fastload.transforms.operations.color_jitter import ColorJitter
+    from fastload.transforms.operations.convert_bounding_box_format import ConvertBoundingBoxFormat
     from fastload.transforms.operations.drop_crowds import DropCrowds
     from fastload.transforms.operations.fixed_size_crop import FixedSizeCrop
     from fastload.transforms.operations.gaussian_blur import GaussianBlur
@@ -75,11 +76,13 @@ __all__ = [
     "ClampBoundingBoxes",
     "ColorJitter",
     "Compose",
+    "ConvertBoundingBoxFormat",
     "DropCrowds",
     "FixedSizeCrop",
     "GaussianBlur",
     "GaussianNoise",
     "Grayscale",
+    "ImageOnly",
     "Letterbox",
     "MixUp",
     "Mosaic",

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from fastload.transforms import torchvision_objects
-from fastload.transforms.compose import ByEpoch, Compose, Views, is_ours, refuse_class
+from fastload.transforms.called import Called, ImageState, is_v2, look, short_name, state_behind
+from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views, is_ours, refuse_class
+from fastload.transforms.other_objects import adapted
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
-from fastload.transforms.plan import Plan, Step
+from fastload.transforms.plan import Does, Plan, Step
 
 __all__ = ["compile_plan", "flattened", "name_of"]
 
@@ -66,6 +68,8 @@ def _pixels(plan: Plan) -> int:
 
 _SAME_IN_ALL: dict[str, Callable[[Plan], Any]] = {
     "dtype": lambda plan: tuple(view.dtype for view in plan.every),
+    "format of boxes": lambda plan: tuple(view.tail_format or view.box_format for view in plan.every),
+    "dtype of masks": lambda plan: tuple(view.mask_dtype for view in plan.every),
     "views": lambda plan: tuple(name for name, _ in plan.views),
     "share of callables (all or none has some)": lambda plan: bool(plan.tail),
     "knowledge of their size (all or none has one)": lambda plan: tuple(
@@ -81,6 +85,7 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
     plans: list[tuple[str, Plan]] = []
     tail: list[Callable[[Any], Any]] = []
     steps: list[Step] = []
+    called: list[Called] = []
     for number, (name, transform) in enumerate(zip(views.names, views.transforms, strict=True)):
         plan = compile_plan(transform)
         if plan.needs_engine:
@@ -89,7 +94,9 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
             )
         plans.append((name, replace(plan, tail=(), picture=plan.picture and bool(plan.tail), steps=())))
         if plan.tail:
-            tail.append(ViewTail(name, number, plan.tail, plan.picture))
+            of_view: Any = ViewTail(number, plan.tail)
+            tail.append(of_view)
+            called.append(Called(of_view, "sample", name=f"the view {name!r}"))
         steps += [replace(step, name=f"{name}: {step.name}") for step in plan.steps]
     for item in behind:
         if is_ours(item):
@@ -97,9 +104,14 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
                 f"{item!r} stands behind Views, where samples are dicts of several pictures. Write it into "
                 "each view's own transform."
             )
-        tail.append(_callable(item))
-        steps.append(Step(name_of(item), False, "behind Views: it gets the sample as a dict"))
-    return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps))
+        known = replace(look(item), state="image" if is_v2(item) else "tensor", name=name_of(item))
+        tail.append(_callable(known.function if isinstance(item, ImageOnly) else item))
+        called.append(known)
+        does: Does = "moves" if known.moves else "unknown"
+        why = "behind Views: it gets the sample as a dict"
+        steps.append(Step(name_of(item), False, why, does=does))
+    v2 = any(plan.is_v2 for _, plan in plans) or any(one.takes == "v2" for one in called)
+    return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps), called=tuple(called), is_v2=v2)
 
 
 def flattened(transform: Any) -> Iterator[Any]:
@@ -135,13 +147,14 @@ def _operations(specs: tuple[Any, ...]) -> list[tuple[Operation, Any]]:
     return [(operation, spec) for operation, spec in found if operation is not None]
 
 
-def _pictures_only(spec: Any) -> bool:
+def _not_of_tensors(spec: Any) -> bool:
+    """Whether torchvision's of a tensor gives pixels that the core does not."""
     if isinstance(spec, tuple):
-        return any(map(_pictures_only, spec))
+        return any(map(_not_of_tensors, spec))
     operation = operation_of(spec)
-    if operation is not None and operation.pictures_only:
+    if operation is not None and operation.pictures_only and not operation.knows_tensors:
         return True
-    return any(map(_pictures_only, getattr(spec, "transforms", ())))
+    return any(map(_not_of_tensors, getattr(spec, "transforms", ())))
 
 
 def _moves_boxes(before: Plan, plan: Plan) -> bool:
@@ -165,16 +178,42 @@ _WHOLE_BOXES = {
 }
 
 
+def _does(before: Plan, plan: Plan) -> Does:
+    """What a native step does, by what it changed in the plan."""
+    if any(use.name not in _OF_BOXES for use in plan.geometry[len(before.geometry) :]):
+        return "moves"
+    pixels = [use for use in (*plan.source, *plan.pixels) if use not in (*before.source, *before.pixels)]
+    if any(use.moves for use in pixels):
+        return "moves"
+    if plan.mosaic != before.mosaic:
+        return "moves"
+    if pixels or plan.erase is not before.erase:
+        return "colours"
+    if plan.objects != before.objects or plan.box_format != before.box_format:
+        return "objects"
+    same = all(getattr(plan, name) == getattr(before, name) for name in _OF_TYPES)
+    return "nothing" if same else "types"
+
+
+_OF_BOXES = ("clamp_boxes", "judge_boxes")
+_OF_TYPES = ("dtype", "scale", "normalize", "mean", "std", "mask_dtype")
+
+
 class _Compiler:
     """Takes the items of a transform one by one."""
 
     def __init__(self) -> None:
         self._draft = Draft()
         self._tail: list[Any] = []
+        self._called: list[Called] = []
         self._steps: list[Step] = []
         self._on_pixels: list[int] = []  # steps
-        self._is_tensor = False
+        self._state: ImageState = "pil"  # here, and where the tail begins
+        self._begins: ImageState = "pil"
+        self._pure = False
         self._only_ours = True
+        self._is_v2 = False
+        self._tail_format: str | None = None
 
     def add(self, item: Any) -> None:
         if isinstance(item, ByEpoch):
@@ -188,8 +227,20 @@ class _Compiler:
             )
         own = operation_of(item) is not None
         self._only_ours &= own
-        specs = (item,) if own else torchvision_objects.translate(item)
+        self._is_v2 |= is_v2(item)
+        specs = (item,) if own else torchvision_objects.translate(item, self._state)
         found = _operations(specs or ())
+        self._put(item, own, specs, found)
+        made = any(operation.makes_tensor for operation, _ in found)
+        if own and made:
+            self._state = "tensor"
+        self._state = state_behind(item, self._state)
+        self._pure |= short_name(item) == "ToPureTensor"
+        if not self._tail:
+            self._begins = self._state
+
+    def _put(self, item: Any, own: bool, specs: Any, found: list[tuple[Operation, Any]]) -> None:
+        """Into the core, or into the tail."""
         if self._tail:
             if own:
                 raise ValueError(
@@ -202,13 +253,16 @@ class _Compiler:
             self._leave(item, f"behind {first}", keep)
             return
         if specs is None:
-            self._leave(item, torchvision_objects.refusal(item), torchvision_objects.advice(item))
+            why = torchvision_objects.refusal(item, self._state)
+            self._leave(item, why, torchvision_objects.advice(item))
             return
-        if not own and self._is_tensor and any(map(_pictures_only, specs)):
+        on_tensors = not own and self._state != "pil"
+        if on_tensors and any(map(_not_of_tensors, specs)):
             why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
             self._leave(item, why, "put it before what makes tensors")
             return
-        before, draft = self._draft.plan, self._draft
+        before = self._draft.plan
+        draft = replace(self._draft, of_v2=is_v2(item), tensors=on_tensors)
         try:
             for operation, spec in found:
                 draft = operation.add(draft, spec, not own)
@@ -218,29 +272,48 @@ class _Compiler:
                 raise ValueError(str(error)) from None
             self._leave(item, str(error), f"the order {ORDER}")
             return
-        if torchvision_objects.cuts_boxes(item) and _moves_boxes(before, draft.plan):
+        self._native(item, specs, before, draft)
+
+    def _native(self, item: Any, specs: Any, before: Plan, draft: Draft) -> None:
+        if is_v2(item) and _moves_boxes(before, draft.plan):
             self._draft = replace(draft, plan=replace(draft.plan, clips=True))
         if draft.plan.source != before.source:  # a step of the geometry came behind them
             self._say_whole()
         elif draft.plan.pixels != before.pixels:
             self._on_pixels.append(len(self._steps))
         why = _SAME if specs else "nothing to do: pictures are RGB, and become tensors at the end"
-        self._steps.append(Step(name_of(item), True, why, erases=draft.plan.erase is not before.erase))
-        made = any(operation.makes_tensor for operation, _ in found)
-        self._is_tensor |= made or torchvision_objects.makes_tensor(item)
+        erases = draft.plan.erase is not before.erase
+        self._steps.append(Step(name_of(item), True, why, does=_does(before, draft.plan), erases=erases))
 
     def _say_whole(self) -> None:
         for number in self._on_pixels:
             self._steps[number] = replace(self._steps[number], why=_WHOLE)
 
     def _leave(self, item: Any, why: str, keep: str) -> None:
-        from fastload.transforms.other_objects import adapted
-
-        run = torchvision_objects.on_tensor(item) if self._is_tensor else adapted(item)
+        called = look(item)
+        run = called.function if isinstance(item, ImageOnly) else item
+        if self._state != "pil":
+            run = torchvision_objects.on_tensor(run)
+        else:
+            run = adapted(run)
         self._tail.append(_callable(run))
-        self._steps.append(Step(name_of(item), False, why, keep))
+        if short_name(item) == "ConvertBoundingBoxFormat":
+            self._tail_format = str(getattr(item.format, "value", item.format)).lower()
+        name = name_of(item)
+        self._called.append(replace(called, state=self._state, pure=self._pure, name=name))
+        does: Does = "moves" if called.moves else "unknown" if called.takes == "sample" else "colours"
+        self._steps.append(Step(name, False, why, keep, does))
 
     def plan(self) -> Plan:
-        picture = not self._is_tensor and (bool(self._tail) or not self._only_ours)
+        picture = self._begins == "pil" and (bool(self._tail) or not self._only_ours)
         tail, steps = tuple(self._tail), tuple(self._steps)
-        return replace(self._draft.plan, tail=tail, picture=picture, steps=steps)
+        return replace(
+            self._draft.plan,
+            tail=tail,
+            picture=picture,
+            steps=steps,
+            called=tuple(self._called),
+            state=self._begins,
+            is_v2=self._is_v2,
+            tail_format=self._tail_format,
+        )

@@ -1,5 +1,5 @@
 """Specs of whole chains, of several of them for one sample, and by the epoch: :class:`Compose`,
-:class:`Views`, :class:`ByEpoch`."""
+:class:`Views`, :class:`ByEpoch`; and of a callable that is for pictures alone, :class:`ImageOnly`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,44 @@ from typing import Any
 from fastload.transforms.operations.operation import set_field
 from fastload.transforms.operations.registry import operation_of
 
-__all__ = ["MAX_VIEWS", "ByEpoch", "Compose", "Views", "is_ours", "refuse_class"]
+__all__ = ["MAX_VIEWS", "ByEpoch", "Compose", "ImageOnly", "Views", "is_ours", "refuse_class"]
 
 MAX_VIEWS = 256  # of a sample: a draw knows its view by one byte
+
+
+@dataclass(frozen=True)
+class ImageOnly:
+    """A callable that is given a sample's picture alone, and that moves nothing in it: what is said of places
+    (boxes, masks, keypoints, outlines) stays as it is.
+
+        Compose([RandomResizedCrop(512), ImageOnly(albumentations.CLAHE())])
+
+    It is how callables that take a picture run on samples with such fields. Of one that does move pixels, the
+    boxes would be left behind: write a callable that takes the whole sample, a dict, instead.
+
+    Args:
+        transform: called with the picture, a PIL picture or a (C, H, W) tensor as without other fields.
+        image: the field of pictures; None: the only one.
+
+    Raises:
+        TypeError: ``transform`` is not callable, or it is one of fastload's, which see to all fields.
+    """
+
+    transform: Any
+    image: str | None = None
+
+    def __post_init__(self) -> None:
+        if is_ours(self.transform) or not callable(self.transform):
+            raise TypeError(
+                "ImageOnly takes a callable; fastload's own transforms see to all fields without it. Found: "
+                f"{self.transform!r}."
+            )
+        if self.image is not None and not isinstance(self.image, str):
+            raise TypeError(f"ImageOnly.image must be a field's name, or None. Found: {self.image!r}.")
+
+    def __call__(self, image: Any) -> Any:
+        """What the callable makes of a picture."""
+        return self.transform(image)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fastload._native import _C
 
+if TYPE_CHECKING:
+    from fastload.transforms.called import Called, ImageState
+
 __all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "MosaicUse", "ObjectsUse", "PixelUse", "Plan", "Step"]
+
+
+#: What a step does to a sample: "moves" pixels, and with them all that is said of their places; changes
+#: pictures alone; changes or drops "objects"; changes types alone; nothing; or what a callable likes.
+Does: TypeAlias = Literal["moves", "colours", "objects", "types", "nothing", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +27,7 @@ class Step:
     native: bool  # in the core; else in Python
     why: str
     keep: str = ""  # what would keep it in the core; empty where nothing is known to
+    does: Does = "unknown"  # to what the sample has
     erases: bool = False  # of what is stored: behind normalisation, wherever that is
 
 
@@ -167,13 +176,14 @@ class ObjectsUse:
     boxes: str | None = None  # the field that leads; None: the only one of boxes
     draws: bool = False  # the geometry draws from boxes
     needed: bool = False  # there must be boxes
-    closed: bool = False  # nothing that clips or moves may follow
+    closed: bool = False  # looked at in the end; what crops or moves behind makes it a step before
+    judges: bool = False  # objects are dropped between two steps of the geometry
     implied: bool = False  # by steps of torchvision's v2 alone: nobody asked for anything to be done
 
     @property
     def drops(self) -> bool:
         """Whether there may be fewer objects than are stored."""
-        return self.drop or self.without is not None
+        return self.drop or self.judges or self.without is not None
 
 
 @dataclass(frozen=True)
@@ -182,7 +192,8 @@ class Plan:
     how they are stored (the fields of StoreSpec); then the ``tail``.
 
     ``tail`` holds the callables to run, in order: on a PIL picture, if ``picture``, else on a ``(C, H, W)``
-    tensor of ``dtype``. ``steps`` says of each item of the transform where it runs, and why.
+    tensor of ``dtype``; of samples with other fields on all of these, as ``called`` says. ``steps`` says of
+    each item of the transform where it runs, and why.
     """
 
     mosaic: MosaicUse | None = None  # of several samples, in the place of the picture
@@ -197,10 +208,20 @@ class Plan:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     erase: Erasing | None = None  # of what is stored
     objects: ObjectsUse | None = None  # what becomes of them; None: all stay, and no box is clipped
+    box_format: str | None = None  # that boxes are converted to; None: as they are stored
+    tail_format: str | None = None  # that the tail converts boxes to
+    mask_dtype: str | None = None  # of masks that are delivered; None: as they are stored
+    # Of each step that may show what is beside a picture, what masks have there; None: their ignored id.
+    mask_fills: tuple[int | None, ...] = field(default=(), compare=False)
     clips: bool = field(default=False, compare=False)  # steps are torchvision v2's, which cut boxes off
     tail: tuple[Callable[[Any], Any], ...] = ()
     picture: bool = False
     steps: tuple[Step, ...] = field(default=(), compare=False)
+    # What is known of each of the tail, and what pictures are before it in torchvision's chain; whether the
+    # chain has something of torchvision's v2, so that callables get tv_tensors.
+    called: tuple[Called, ...] = field(default=(), compare=False)
+    state: ImageState = field(default="tensor", compare=False)
+    is_v2: bool = field(default=False, compare=False)
     views: tuple[tuple[str, Plan], ...] = ()  # of a sample that has several, by name; the tail gets all
     # By the first epoch of each, where the plan changes; the other fields are of the largest of them.
     scheduled: tuple[tuple[int, Plan], ...] = ()
@@ -265,7 +286,9 @@ class Plan:
     @property
     def fill(self) -> Fill:
         """What is where nothing of the picture is, of all steps of the geometry."""
-        return next((use.fill for use in self.geometry if use.fill is not None), Fill())
+        found = next((use.fill for use in self.geometry if use.fill is not None), Fill())
+        masks = set(self.mask_fills)
+        return replace(found, mask=masks.pop()) if len(masks) == 1 else found
 
     @property
     def needs_boxes(self) -> bool:

@@ -7,13 +7,13 @@ the user's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastload.transforms.operations.operation import from_torchvision_antialias
 from fastload.transforms.operations.registry import operation_of_torchvision
 
-__all__ = ["advice", "composed", "cuts_boxes", "makes_tensor", "on_tensor", "refusal", "translate"]
+__all__ = ["advice", "composed", "on_tensor", "refusal", "translate"]
 
 _TIMM = "timm.data.transforms"
 # Modules of timm's whose classes are named with them.
@@ -36,16 +36,17 @@ def composed(item: Any) -> list[Any] | None:
     return list(item.transforms) if _class_name(item) == "Compose" else None
 
 
-def translate(item: Any) -> tuple[Any, ...] | None:
+def translate(item: Any, state: str = "image") -> tuple[Any, ...] | None:
     """The specs that equal a known transform: none for a no-op on RGB pictures.
 
-    None for what we do not equal (another filter, ``antialias=False``, per-type dtypes, other classes).
+    None for what we do not equal (another filter, ``antialias=False``, other classes). ``state``: what
+    pictures are there, "pil", "image" or "tensor".
     """
     name = _class_name(item)
     if name in _NO_OPS or _names(item) in _TO_RGB:
         return ()
     make = _maker(name)
-    if make is None:
+    if make is None or _other_types(item, state):
         return None
     try:
         return make(item)
@@ -53,20 +54,21 @@ def translate(item: Any) -> tuple[Any, ...] | None:
         return None  # parameters that our spec does not take
 
 
-def makes_tensor(item: Any) -> bool:
-    """Whether a picture is a tensor behind a transform that does nothing to its pixels."""
-    return _class_name(item) in _CONVERTERS
+def _other_types(item: Any, state: str) -> bool:
+    """Whether it names dtypes by type, and not that of pictures, which have another one there."""
+    given = getattr(item, "dtype", None)
+    if not isinstance(given, Mapping):
+        return False
+    names = {getattr(key, "__name__", key) for key in given} & {"Image", "Tensor"}
+    return bool(names) and ("Tensor" if state == "tensor" else "Image") not in names
 
 
-def cuts_boxes(item: Any) -> bool:
-    """Whether it is of torchvision's v2, whose steps cut boxes off where the picture ends."""
-    return (type(item).__module__ or "").startswith("torchvision.transforms.v2")
-
-
-def refusal(item: Any) -> str:
+def refusal(item: Any, state: str = "image") -> str:
     """Why :func:`translate` gives None, in words."""
     name = _class_name(item)
     make = _maker(name)
+    if _other_types(item, state):
+        return f"it names no dtype of a picture that is {_KINDS[state]}"
     if make is not None:
         try:
             make(item)
@@ -140,9 +142,9 @@ def _image_classification(item: Any) -> tuple[Any, ...]:
     )
 
 
-# No-ops on RGB uint8 pictures; the converters among them are in _CONVERTERS, too.
+_KINDS = {"pil": "PIL's", "image": "a tv_tensors.Image", "tensor": "a plain tensor"}
+# No-ops on RGB uint8 pictures.
 _NO_OPS = {"PILToTensor", "ToImage", "RGB", "Identity", "ToPureTensor", f"{_TIMM}.MaybePILToTensor"}
-_CONVERTERS = {"PILToTensor", "ToImage", f"{_TIMM}.MaybePILToTensor"}
 _BATCHES = "works on whole batches, on the device if there is one: batch_transform="
 _ADVICE = {
     "MixUp": f"fastload.transforms.batch.MixUp {_BATCHES}MixUp(num_classes)",

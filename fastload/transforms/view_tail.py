@@ -1,9 +1,9 @@
-"""Python callables of one view of a sample, where a sample has several."""
+"""What Python callables want: PIL pictures, generators, and one of a sample's views alone."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,37 +24,24 @@ def takes_generator(function: Callable[..., Any]) -> bool:
 
 
 def as_picture(image: Any) -> Any:
-    """A (3, height, width) uint8 tensor as a PIL picture."""
+    """A uint8 tensor (channels, height, width) of 3 channels or 1 as a PIL picture; others stay tensors."""
+    if image is not None and (image.shape[0] not in (1, 3) or "uint8" not in str(image.dtype)):
+        return image
     need("PIL.Image", "a callable in transform (it gets PIL pictures)")
     from PIL import Image
 
-    return Image.fromarray(np.ascontiguousarray(image.permute(1, 2, 0).numpy()))
+    pixels = np.ascontiguousarray(image.permute(1, 2, 0).numpy())
+    return Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
 
 
 @dataclass(frozen=True)
 class ViewTail:
-    """A callable of samples that are dicts: runs callables on the pictures of one view.
+    """The callables of one view, in the place of a callable of the whole sample.
 
     Args:
-        view: the view's name, and the pictures'.
         number: of the view, by which its generator differs from other views'.
-        functions: the callables, in order.
-        picture: they get PIL pictures; else tensors.
+        functions: the callables, in order, as ``Plan.called`` of the view knows them.
     """
 
-    view: str
     number: int
     functions: tuple[Callable[..., Any], ...]
-    picture: bool
-
-    def __call__(self, sample: Mapping[str, Any], generator: Any = None) -> Mapping[str, Any]:
-        if self.view not in sample:  # fields= has left the pictures out
-            return sample
-        value = as_picture(sample[self.view]) if self.picture else sample[self.view]
-        for function in self.functions:
-            if takes_generator(function):
-                generator.manual_seed((generator.initial_seed() + self.number) % 2**63)
-                value = function(value, generator=generator)
-            else:
-                value = function(value)
-        return {**sample, self.view: value}

@@ -67,12 +67,13 @@ struct SampleRng {
   uint64_t sample = 0;  // sample id
   uint32_t draw = 0;    // 0, or the position in the epoch where a sampler may repeat a sample
   uint8_t view = 0;     // number of the view, where a sample has several
+  uint16_t skip = 0;    // blocks that an operation's uses before this one have taken
 
   // Four fresh words. `block` < 2^16 counts the calls for one operation.
   [[nodiscard]] constexpr PhiloxWords words(DrawOp op, uint32_t block) const {
     return philox4x32(
         {static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), draw,
-         uint32_t{view} << 24 | (static_cast<uint32_t>(op) << 16) | (block & 0xFFFFu)},
+         uint32_t{view} << 24 | (static_cast<uint32_t>(op) << 16) | ((block + skip) & 0xFFFFu)},
         key);
   }
 };

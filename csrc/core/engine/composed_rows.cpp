@@ -10,6 +10,7 @@
 #include "engine/composed_shapes.h"
 #include "engine/origin.h"
 #include "engine/tile_objects.h"
+#include "engine/values.h"
 #include "engine/views.h"
 #include "sample/points.h"
 
@@ -158,6 +159,7 @@ void copy_composed_values(const SamplePlan& plan, const Job& job, const Sample& 
                                           "one in the index. Pack again");
     }
     std::ranges::copy(value, room.begin());
+    convert(field, place, job.position);
   }
 }
 

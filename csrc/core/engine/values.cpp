@@ -113,6 +113,11 @@ void copy_ragged(const FieldsPlan& plan, const FieldPlan& field, const FieldPlac
 
 }  // namespace
 
+void convert(const FieldPlan& field, const FieldPlace& place, uint32_t position) {
+  if (!field.becomes) return;
+  convert_boxes(place.rows(position, field.width), field.points, *field.becomes);
+}
+
 void copy_values(const FieldsPlan& plan, const Job& job, std::span<const Sample> samples) {
   KeptOfViews kept(plan, samples);
   for (size_t number = 0; number < plan.fields().size(); ++number) {
@@ -127,6 +132,7 @@ void copy_values(const FieldsPlan& plan, const Job& job, std::span<const Sample>
       write_origin(field, job.id, samples[field.view], place.at(job.position));
     } else if (field.form != FieldPlan::Form::kPicture) {
       copy_ragged(plan, field, place, job, samples, kept);
+      convert(field, place, job.position);
     }
   }
 }

@@ -10,4 +10,7 @@ namespace fastload {
 // there is not the room that was measured.
 void copy_values(const FieldsPlan& plan, const Job& job, std::span<const Sample> samples);
 
+// Gives boxes that are in the batch the format that they have there.
+void convert(const FieldPlan& field, const FieldPlace& place, uint32_t position);
+
 }  // namespace fastload

@@ -54,6 +54,10 @@ void check(const FieldPlan& field, size_t number) {
                                        " points. Found: " + std::to_string(first) + " and " +
                                        std::to_string(second) + ".");
   }
+  const auto is_boxes = [](PointFormat format) { return format <= PointFormat::kCxcywh; };
+  if (field.becomes && !(is_boxes(field.points) && is_boxes(*field.becomes))) {
+    throw Error(ErrorKind::kValue, where + "must have boxes to give them another format.");
+  }
   if (field.is_areas() && field.width != 1) {
     throw Error(ErrorKind::kValue, where + "must have areas as rows of 1 byte. Found: " +
                                        std::to_string(field.width) + ".");

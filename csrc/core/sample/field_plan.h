@@ -59,6 +59,7 @@ struct FieldPlan {
   bool relative = false;                            // in parts of the picture's width and height
   std::vector<std::array<uint16_t, 2>> pairs = {};  // of points of a row, left and right
   bool follows = false;  // its rows are those of the view's objects that stay
+  std::optional<PointFormat> becomes = {};  // of boxes: their format in the batch, if another one
 
   [[nodiscard]] bool is_ragged() const {
     return form == Form::kRagged || form == Form::kPoints || (form == Form::kMasks && width != 0);

@@ -11,8 +11,6 @@ namespace fastload {
 namespace {
 
 constexpr size_t kRowBytes = 4 * sizeof(float);
-constexpr double kRounded =
-    0x1p-23;  // of a side: what float32 may have made of a box at its border
 
 BoxXyxy corners_of(const uint8_t* from, PointFormat format) {
   std::array<float, 4> row;
@@ -111,10 +109,8 @@ class BoxMap {
   }
 
   // But for what rounding makes of boxes that end at the border.
-  [[nodiscard]] bool is_inside(const BoxXyxy& box) const {
-    const double x = made_.width * kRounded, y = made_.height * kRounded;
-    return box.left >= -x && box.top >= -y && box.right <= made_.width + x &&
-           box.bottom <= made_.height + y;
+  [[nodiscard]] bool inside(const BoxXyxy& box) const {
+    return is_inside(box, made_.width, made_.height);
   }
 
   [[nodiscard]] bool stays(const BoxXyxy& box) const {
@@ -188,10 +184,11 @@ void keep_objects(std::span<const uint8_t> value, std::span<const uint8_t> witho
   to.boxes.clear();
   for (size_t i = 0; i < rows; ++i) {
     if (!without.empty() && without[i] != 0) continue;
-    BoxXyxy box =
-        map.in_output(map.in_picture(corners_of(value.data() + i * kRowBytes, plan.format)));
+    BoxXyxy box = map.in_picture(corners_of(value.data() + i * kRowBytes, plan.format));
+    if (!stands(*placed.view, box)) continue;
+    box = map.in_output(box);
     if (plan.drop && plan.inside) {
-      if (!map.is_inside(box)) continue;
+      if (!map.inside(box)) continue;
       box = map.clamped(box);
     }
     if (plan.drop && !map.stays(box)) continue;

@@ -33,7 +33,8 @@ std::vector<BoxXyxy> boxes_of(std::span<const uint8_t> value, const ObjectsPlan&
 // order, as torchvision's v2 clips: boxes_of(); what is without centre_stays() becomes
 // 0 0 0 0; the crop and resize; with plan.clip to view.area; window, flip, quarter turns; each
 // motion of the view's pixels makes it the box around the moved corners, which with plan.clip is
-// clipped to what comes out, but not behind flips. In the end it is with plan.clamp. Boxes that are
+// clipped to what comes out, but not behind flips. In the end it is with plan.clamp. Boxes that did
+// not stand() between two steps of the geometry are dropped, whatever the plan says. Boxes that are
 // then too small are dropped with plan.drop, with plan.inside those that reach over the border, and
 // those of which `without` (a byte a row, or empty) is not 0. Throws as boxes_of(), and
 // Error(kFormat) where `without` has another number of rows.

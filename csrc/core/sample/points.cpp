@@ -193,6 +193,22 @@ void PointMap::move(double& x, double& y) const {
   y = p.y;
 }
 
+void convert_boxes(std::span<uint8_t> bytes, PointFormat from, PointFormat to) {
+  if (bytes.size() % (4 * sizeof(float)) != 0) no_rows("whole rows", bytes.size());
+  if (from == to) return;
+  for (size_t at = 0; at < bytes.size(); at += 4 * sizeof(float)) {
+    auto row = load<4>(bytes.data() + at);
+    for (size_t i = 0; i < 2; ++i) {  // across, down
+      float &first = row[i], &size = row[i + 2];
+      if (from == PointFormat::kXyxy) size -= first;
+      if (from == PointFormat::kCxcywh) first -= size / 2;
+      if (to == PointFormat::kCxcywh) first += size / 2;
+      if (to == PointFormat::kXyxy) size += first;
+    }
+    std::memcpy(bytes.data() + at, row.data(), sizeof(row));
+  }
+}
+
 void PointMap::move(std::span<uint8_t> bytes, PointFormat format, bool relative) const {
   if (format == PointFormat::kPolygons) return move_polygons(bytes);
   const bool boxes = format != PointFormat::kXy && format != PointFormat::kXyv;

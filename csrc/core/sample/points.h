@@ -67,4 +67,8 @@ class PointMap {
   std::vector<PointMotion> motions_;
 };
 
+// Rows of boxes in another format, as torchvision's convert_bounding_box_format has them: in
+// float32. Throws Error(kFormat) for bytes that are no rows.
+void convert_boxes(std::span<uint8_t> bytes, PointFormat from, PointFormat to);
+
 }  // namespace fastload

@@ -73,4 +73,37 @@ void BorderSink::restart() {
   out_->restart();
 }
 
+RowSink& MirrorSink::begin(const View& view, const Rect& part, size_t pixel_bytes, RowSink& out) {
+  out_ = nullptr;
+  if (view.border == Border::kFill) return out;
+  out_ = &out;
+  pixel_bytes_ = pixel_bytes;
+  row_bytes_ = pixel_bytes * static_cast<size_t>(part.width);
+  border_places(view, part, columns_, rows_);
+  part_.reserve(row_bytes_ * static_cast<size_t>(part.height));
+  line_.resize(columns_.size() * pixel_bytes + kSlack);
+  return *this;
+}
+
+void MirrorSink::rows(const uint8_t* pixels, size_t stride, int y, int count) {
+  uint8_t* to = part_.data() + row_bytes_ * static_cast<size_t>(y);
+  for (int i = 0; i < count; ++i, pixels += stride, to += row_bytes_) {
+    std::memcpy(to, pixels, row_bytes_);
+  }
+}
+
+void MirrorSink::end() {
+  if (out_ == nullptr) return;
+  int last = -1;
+  for (size_t y = 0; y < rows_.size(); ++y) {
+    const uint8_t* const from = part_.data() + row_bytes_ * static_cast<size_t>(rows_[y]);
+    uint8_t* to = line_.data();
+    for (size_t x = 0; x < columns_.size() && rows_[y] != last; ++x, to += pixel_bytes_) {
+      std::memcpy(to, from + pixel_bytes_ * static_cast<size_t>(columns_[x]), pixel_bytes_);
+    }
+    last = rows_[y];
+    out_->rows(line_.data(), line_.size(), static_cast<int>(y), 1);
+  }
+}
+
 }  // namespace fastload

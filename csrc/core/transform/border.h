@@ -6,6 +6,8 @@
 
 #include "base/geometry.h"
 #include "base/row_sink.h"
+#include "transform/buffer.h"
+#include "transform/view.h"
 
 namespace fastload {
 
@@ -37,6 +39,28 @@ class BorderSink final : public RowSink {
   size_t line_bytes_ = 0;               // of the picture's row
   size_t stride_ = 0;                   // of lines_
   std::vector<uint8_t> blank_, lines_;  // a row of fill; rows of which the part's columns change
+};
+
+// A border of a picture's own pixels: repeated, or mirrored. Takes the rows of the part that all of
+// it is made of, and hands on the whole. One per thread; keeps its memory.
+class MirrorSink final : public RowSink {
+ public:
+  // Starts a picture of which the window's rows go to `out`; returns where the rows of `part`, the
+  // window of without_fill(view), go: to `out` itself, where there is no border.
+  RowSink& begin(const View& view, const Rect& part, size_t pixel_bytes, RowSink& out);
+  void rows(const uint8_t* pixels, size_t stride, int y, int count) override;
+  void restart() override {}  // rows are put where they belong, again
+  // All rows are there: hands them on.
+  void end();
+  // Lets go of memory of more than `most` bytes.
+  void trim(size_t most) { part_.trim(most); }
+
+ private:
+  RowSink* out_ = nullptr;  // nullptr: there is no border
+  size_t pixel_bytes_ = 0, row_bytes_ = 0;  // of a pixel and a row of the part
+  Buffer<uint8_t> part_;
+  std::vector<uint8_t> line_;
+  std::vector<int> columns_, rows_;
 };
 
 }  // namespace fastload

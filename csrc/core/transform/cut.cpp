@@ -120,8 +120,8 @@ void Cutter::begin_view(const View& view, const CutPlan& plan, RowSink& out) {
   const bool plain = view.seen == View::kAll && view.shown == View::kAll;
   const bool bordered = !plain || (coloured && shows_fill(view));
   const View inner = bordered ? without_fill(view) : view;
-  RowSink* to = &out;
-  if (bordered) {
+  RowSink* to = &mirror_.begin(view, inner.window, spec.format.pixel_bytes(), out);
+  if (bordered && to == &out) {
     const Rect& window = view.window;
     Rect part = inner.window;
     part.x -= window.x;
@@ -170,12 +170,14 @@ void Cutter::trim(size_t most) {
   whole_.trim(most);
   whole_following_.trim(most);
   turn_.trim(most);
+  mirror_.trim(most);
 }
 
 void Cutter::end() {
   if (in_ == &whole_) whole_.end();
   if (in_ == &whole_following_) whole_following_.end();
   is_nearest_ ? nearest_.end() : resampler_.end();
+  mirror_.end();
   turn_.end();
   spec_->format.ids ? following_.end() : stage_.end();
   const StoreSpec& store = spec_->store;

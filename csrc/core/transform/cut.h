@@ -129,6 +129,7 @@ class Cutter final : public RowSink {
   NearestSampler nearest_;
   TurnSink turn_;
   BorderSink before_, behind_;  // fill around what is seen, and around what is shown
+  MirrorSink mirror_;           // in place of the latter
   std::variant<Store, PictureStore> store_{Store(StoreSpec())};
   uint64_t number_ = 0;  // of the plan that the store is of: copying it costs a few pixels' time
   bool is_nearest_ = false;

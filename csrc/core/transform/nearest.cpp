@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "transform/axis.h"
@@ -60,6 +62,20 @@ void hide(std::vector<int>& places, bool mirrored, int first, int begin, int len
 }  // namespace
 
 void nearest_positions(const View& view, std::vector<int>& columns, std::vector<int>& rows) {
+  if (view.border != Border::kFill) {
+    const View inner = without_fill(view);
+    std::vector<int> x, y;
+    border_places(view, inner.window, x, y);
+    nearest_positions(inner, columns, rows);
+    const auto chosen = [](const std::vector<int>& from, std::vector<int>& places) {
+      for (int& place : places) place = from[static_cast<size_t>(place)];
+    };
+    chosen(columns, x);
+    chosen(rows, y);
+    columns = std::move(x);
+    rows = std::move(y);
+    return;
+  }
   static_cast<void>(decoded_rect(view, false));  // the same views are refused
   const Rect& window = view.window;
   const Span x = positions(

@@ -58,10 +58,12 @@ View draw_view(const GeometrySpec& spec, const DrawnOf& of, const SampleRng& rng
   view.crop = view.window = {0, 0, of.width, of.height};
   view.resized_width = of.width;
   view.resized_height = of.height;
+  SampleRng own = rng;
   for (const GeometrySpec::Step& step : spec.steps()) {
     const GeometryOperation& operation = *step.operation;
-    operation.draw != nullptr ? operation.draw(step.numbers, rng, of.boxes, view)
-                              : operation.apply(step.numbers, rng, view);
+    own.skip = step.skip;
+    operation.draw != nullptr ? operation.draw(step.numbers, own, of.boxes, view)
+                              : operation.apply(step.numbers, own, view);
   }
   return view;
 }
@@ -71,9 +73,90 @@ bool shows_fill(const View& view) {
          !is_inside(view.window, {0, 0, view.resized_width, view.resized_height});
 }
 
+namespace {
+
+// Of each of `count` places from `first` on, which of [begin, begin + size) a border shows there.
+std::vector<int> places_along(Border border, int first, int count, int begin, int size) {
+  std::vector<int> places(static_cast<size_t>(count));
+  // Mirrored without the outermost pixel a period is twice as long but for both of these.
+  const int period = border == Border::kReflect ? std::max(2 * size - 2, 1) : 2 * size;
+  for (int i = 0; i < count; ++i) {
+    int at = first + i - begin;
+    if (border == Border::kEdge) {
+      at = std::clamp(at, 0, size - 1);
+    } else {
+      at = (at % period + period) % period;
+      if (at >= size) at = border == Border::kReflect ? period - at : period - 1 - at;
+    }
+    places[static_cast<size_t>(i)] = begin + at;
+  }
+  return places;
+}
+
+// The part of [begin, begin + size) that a border of the window's places is made of.
+void cut_to_border(Border border, int& first, int& count, int begin, int size) {
+  const auto [least, most] = std::ranges::minmax(places_along(border, first, count, begin, size));
+  first = least;
+  count = most - least + 1;
+}
+
+bool stands(const View& view, const View::Judged& at, BoxXyxy box) {
+  if (at.centres && !centre_stays(view, box)) return false;
+  const double x = static_cast<double>(at.resized_width) / at.crop.width;
+  const double y = static_cast<double>(at.resized_height) / at.crop.height;
+  const auto& [left, top, right, bottom] = at.area;
+  const auto across = [&](double place) {
+    return std::clamp((place - at.crop.x) * x, left, right) - at.window.x;
+  };
+  const auto down = [&](double place) {
+    return std::clamp((place - at.crop.y) * y, top, bottom) - at.window.y;
+  };
+  box = {across(box.left), down(box.top), across(box.right), down(box.bottom)};
+  const double wide = at.window.width, high = at.window.height;
+  if (!is_inside(box, wide, high)) return false;
+  const double width = std::clamp(box.right, 0.0, wide) - std::clamp(box.left, 0.0, wide);
+  const double height = std::clamp(box.bottom, 0.0, high) - std::clamp(box.top, 0.0, high);
+  return width >= at.min_size && height >= at.min_size && width * height >= at.min_area;
+}
+
+}  // namespace
+
+void border_places(const View& view, const Rect& part, std::vector<int>& columns,
+                   std::vector<int>& rows) {
+  const Rect &window = view.window, &of = view.shown;
+  columns = places_along(view.border, window.x, window.width, of.x, of.width);
+  rows = places_along(view.border, window.y, window.height, of.y, of.height);
+  for (int& row : rows) row -= part.y;
+  for (int& column : columns) column -= part.x;
+  if (!view.flip) return;
+  std::ranges::reverse(columns);
+  for (int& column : columns) column = part.width - 1 - column;
+}
+
+bool is_inside(const BoxXyxy& box, double width, double height) {
+  constexpr double kRounded = 0x1p-23;  // of a side
+  const double x = width * kRounded, y = height * kRounded;
+  return box.left >= -x && box.top >= -y && box.right <= width + x && box.bottom <= height + y;
+}
+
+bool stands(const View& view, BoxXyxy box) {
+  for (uint8_t i = 0; i < view.judgements; ++i) {
+    if (!stands(view, view.judged[i], box)) return false;
+  }
+  return true;
+}
+
 View without_fill(const View& view) {
   View inner = view;
   Rect& window = inner.window;
+  if (view.border != Border::kFill) {
+    const Rect& of = view.shown;
+    cut_to_border(view.border, window.x, window.width, of.x, of.width);
+    cut_to_border(view.border, window.y, window.height, of.y, of.height);
+    inner.border = Border::kFill;
+    inner.shown = View::kAll;
+    return inner;
+  }
   const int width = view.resized_width, height = view.resized_height;
   const Rect bound = view.shown == View::kAll ? Rect{0, 0, width, height} : view.shown;
   cut_to(window.x, window.width, bound.x, bound.width);

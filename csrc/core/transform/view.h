@@ -18,6 +18,9 @@ namespace fastload {
 
 enum class Filter : uint8_t { kBilinear = 0, kBicubic = 1 };
 
+// What is around a picture: fill, or its own pixels, as numpy.pad has them by these names.
+enum class Border : uint8_t { kFill = 0, kEdge = 1, kReflect = 2, kSymmetric = 3 };
+
 // Corners of a box, in pixels.
 struct BoxXyxy {
   double left = 0, top = 0, right = 0, bottom = 0;
@@ -62,6 +65,24 @@ struct View {
   // The area, in pixels of the picture, that boxes were clipped to when their centres counted.
   std::array<double, 4> centred{-kNoBound, -kNoBound, kNoBound, kNoBound};
   uint8_t quarter = 0;  // quarter turns counter-clockwise, of the mirrored window
+  // What is beside `shown`; without kFill that is what the border is made of, and all of it is
+  // within the resized picture.
+  Border border = Border::kFill;
+
+  // What boxes were like where objects were dropped for them, before the steps behind: the view
+  // then, and how large they had to be.
+  struct Judged {
+    Rect crop;
+    int resized_width = 0, resized_height = 0;
+    Rect window;
+    std::array<double, 4> area{};
+    bool centres = false;  // whether those count whose centres are not inside
+    double min_size = 0, min_area = 0;
+    bool operator==(const Judged&) const = default;
+  };
+  static constexpr size_t kMostJudged = 2;
+  std::array<Judged, kMostJudged> judged{};
+  uint8_t judgements = 0;  // of `judged`
 
   bool operator==(const View&) const = default;
 
@@ -94,6 +115,7 @@ class GeometrySpec {
   struct Step {
     const GeometryOperation* operation;
     std::vector<double> numbers;
+    uint16_t skip = 0;  // blocks of draws of the same operation before it
   };
   [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
   // Whether a step draws from the sample's boxes.
@@ -110,7 +132,8 @@ class GeometrySpec {
 };
 
 // Draws the sample's view of a width x height picture: each step narrows what the steps before it
-// left; a flip is noted, and done last. What each draws is said in its file.
+// left; a flip is noted, and done last. What each draws is said in its file; one that is there
+// several times draws other numbers each time.
 // Throws Error(kValue) for an empty picture and for one smaller than a random window, Error(kLimit)
 // where a side would exceed 2^24 pixels.
 View draw_view(const GeometrySpec& spec, const DrawnOf& of, const SampleRng& rng);
@@ -124,9 +147,14 @@ Rect source_rect(const View& view, Filter filter);
 // Whether any of the window may be fill.
 bool shows_fill(const View& view);
 
-// The view with the window's part alone that the picture has any share in: all around is fill.
-// Where there is no such part, some pixel.
+// The view with the window's part alone that the picture has any share in: all around is fill, or
+// border, of which that part has all that it is made of. Where there is no such part, some pixel.
 View without_fill(const View& view);
+
+// Of each column and row of a window with a border, mirrored as it is, the one of `part` that is
+// there: of the window of without_fill(view).
+void border_places(const View& view, const Rect& part, std::vector<int>& columns,
+                   std::vector<int>& rows);
 
 // What of a rectangle of the picture, which a view is made of, is to be decoded: what is seen, at
 // least one pixel.
@@ -138,5 +166,12 @@ Rect decoded_rect(const View& view, bool nearest);
 
 // Whether a box, in pixels of the picture, is one that the view keeps for its centre.
 bool centre_stays(const View& view, BoxXyxy box);
+
+// Whether a box reaches over the border of a picture by no more than float32 rounds.
+bool is_inside(const BoxXyxy& box, double width, double height);
+
+// Whether it was large enough, and not over the border by more than float32 rounds, wherever
+// objects were dropped between two steps.
+bool stands(const View& view, BoxXyxy box);
 
 }  // namespace fastload

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, Stage, geometry, misplaced, set_field
+from fastload.transforms.operations.operation import Draft, Operation, resize, set_field
 from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "BucketCrop"]
@@ -42,12 +42,10 @@ class BucketCrop:
 
 
 def _add(draft: Draft, spec: BucketCrop, strict: bool) -> Draft:
-    if draft.on_source().stage >= Stage.RESIZE:
-        raise misplaced(spec)
     sides = tuple(side for size in spec.sizes for side in size)
     size = (spec.sizes[0][0], spec.sizes[0][1]) if len(set(spec.sizes)) == 1 else None
     use = GeometryUse("bucket_cover", (float(spec.anywhere), *sides), size, drawn=bool(spec.anywhere))
-    return geometry(draft, spec, Stage.WINDOW, use, spec.interpolation)
+    return resize(draft, spec, spec.interpolation, use)
 
 
 OPERATION = Operation(BucketCrop, _add, {})

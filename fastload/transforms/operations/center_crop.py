@@ -9,7 +9,6 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     as_pair,
     geometry,
     set_field,
@@ -35,7 +34,7 @@ class CenterCrop:
 
 def _add(draft: Draft, spec: CenterCrop, strict: bool) -> Draft:
     size = as_pair(spec.size)
-    return geometry(draft, spec, Stage.WINDOW, GeometryUse("center_crop", size, size, fill=Fill()))
+    return geometry(draft, spec, GeometryUse("center_crop", size, size, fill=Fill()))
 
 
 OPERATION = Operation(CenterCrop, _add, {"CenterCrop": lambda item: (CenterCrop(item.size),)})

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, drawn_between, set_field, use_of_pixels
+from fastload.transforms.operations.operation import (
+    Draft,
+    Operation,
+    colour_name,
+    drawn_between,
+    set_field,
+    use_of_pixels,
+)
 from fastload.transforms.plan import PixelUse
 
 __all__ = ["OPERATION", "ColorJitter"]
@@ -47,7 +54,7 @@ class ColorJitter:
 def _add(draft: Draft, spec: ColorJitter, strict: bool) -> Draft:
     neutral = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.0}
     parts = tuple(
-        PixelUse(name, 1.0, (drawn_between(*getattr(spec, name)),))
+        PixelUse(colour_name(draft, name), 1.0, (drawn_between(*getattr(spec, name)),))
         for name, value in neutral.items()
         if getattr(spec, name) != (value, value)
     )
@@ -59,4 +66,5 @@ OPERATION = Operation(
     _add,
     {"ColorJitter": lambda item: (ColorJitter(item.brightness, item.contrast, item.saturation, item.hue),)},
     pictures_only=True,
+    knows_tensors=True,
 )

@@ -11,7 +11,6 @@ from fastload.transforms.operations.of_objects import with_objects
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     as_pair,
     geometry,
     set_field,
@@ -48,7 +47,7 @@ def _add(draft: Draft, spec: FixedSizeCrop, strict: bool) -> Draft:
     size = as_pair(spec.size)
     fill = arguments.fill_of("FixedSizeCrop.fill", spec.fill)
     use = GeometryUse("fixed_size_crop", size, size, drawn=True, fill=fill)
-    draft = geometry(draft, spec, Stage.WINDOW, use)
+    draft = geometry(draft, spec, use)
     return with_objects(draft, spec, clip=True, drop=True, min_size=0.0, min_area=0.0)
 
 

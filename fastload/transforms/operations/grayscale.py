@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
+from fastload.transforms.operations.operation import Draft, Operation, colour_name, pixels, set_field
 
 __all__ = ["OPERATION", "Grayscale"]
 
@@ -32,9 +32,9 @@ class Grayscale:
 
 
 def _add(draft: Draft, spec: Grayscale, strict: bool) -> Draft:
-    return pixels(draft, spec, "grayscale", 1.0)
+    return pixels(draft, spec, colour_name(draft, "grayscale"), 1.0)
 
 
 OPERATION = Operation(
-    Grayscale, _add, {"Grayscale": lambda item: (Grayscale(item.num_output_channels),)}, pictures_only=True
+    Grayscale, _add, {"Grayscale": lambda item: (Grayscale(item.num_output_channels),)}, pictures_only=True, knows_tensors=True
 )

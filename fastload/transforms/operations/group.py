@@ -54,7 +54,7 @@ def _is_compose(item: Any) -> bool:
 def uses_of(before: Draft, spec: Any, strict: bool) -> tuple[PixelUse, ...]:
     """The parts of a group that stands behind ``before`` as the core takes them; raises Misplaced for what is
     no operation on pixels."""
-    draft = Draft(replace(before.plan, pixels=()), Stage.PIXELS, in_group=True)
+    draft = replace(before, plan=replace(before.plan, pixels=()), stage=Stage.PIXELS, in_group=True)
     return tuple(_use(draft, type(spec).__name__, part, strict) for part in spec.transforms)
 
 

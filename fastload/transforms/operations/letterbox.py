@@ -10,9 +10,8 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     as_pair,
-    geometry,
+    resize,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -69,7 +68,7 @@ def _add(draft: Draft, spec: Letterbox, strict: bool) -> Draft:
     numbers = *size, spec.rule == "dataset", spec.scaleup, spec.center
     fill = arguments.fill_of("Letterbox.fill", spec.fill)
     use = GeometryUse("letterbox", tuple(map(float, numbers)), size, fill=fill)
-    return geometry(draft, spec, Stage.RESIZE, use, "bilinear")
+    return resize(draft, spec, "bilinear", use)
 
 
 OPERATION = Operation(Letterbox, _add, {})

@@ -40,7 +40,7 @@ class MixUp:
 def _add(draft: Draft, spec: MixUp, strict: bool) -> Draft:
     plan = draft.plan
     behind = plan.mosaic is not None and plan.mosaic.mixup == 0.0
-    if not behind or draft.stage is not Stage.NOTHING or draft.flipped or draft.in_group:
+    if not behind or draft.stage is not Stage.NOTHING or draft.plan.geometry or draft.in_group:
         raise Misplaced(f"{spec!r} must stand directly behind Mosaic, once.")
     assert plan.mosaic is not None
     return draft.then(Stage.NOTHING, mosaic=replace(plan.mosaic, mixup=spec.p, alpha=spec.alpha))

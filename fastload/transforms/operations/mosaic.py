@@ -72,7 +72,7 @@ _MOST = {"degrees": 180.0, "translate": 1.0, "scale": 0.99, "shear": 89.0, "pers
 
 
 def _add(draft: Draft, spec: Mosaic, strict: bool) -> Draft:
-    begun = draft.stage is not Stage.NOTHING or draft.flipped or draft.plan.geometry
+    begun = draft.stage is not Stage.NOTHING or draft.plan.geometry
     if draft.in_group or draft.plan.mosaic is not None:
         raise misplaced(spec)
     if begun:

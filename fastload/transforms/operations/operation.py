@@ -16,44 +16,43 @@ __all__ = [
     "Operation",
     "Stage",
     "as_pair",
+    "colour_name",
     "drawn_between",
+    "flip",
     "from_torchvision_antialias",
     "geometry",
     "misplaced",
     "pixels",
+    "resize",
     "set_field",
     "use_of_pixels",
 ]
 
 ORDER = (
-    "[Mosaic] -> [MixUp] -> [operations on pixels, as RandomGrayscale] -> [RandomZoomOut | Pad] -> "
-    "[RandomIoUCrop] -> "
-    "[RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches | "
+    "[Mosaic] -> [MixUp] -> [operations on pixels, as RandomGrayscale] -> [crops and pads: RandomZoomOut, "
+    "Pad, CenterCrop, RandomCrop, one RandomIoUCrop] -> "
+    "[one of RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches | "
     "Letterbox] -> "
-    "[CenterCrop | RandomCrop | FixedSizeCrop] (or BucketCrop for both) -> [Pad] -> "
+    "[crops and pads, but RandomIoUCrop; FixedSizeCrop last, then Pad] (or BucketCrop for both) -> "
     "[RandomQuarterTurn] -> "
     "[operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], "
-    "with one RandomHorizontalFlip anywhere, and ClampBoundingBoxes or SanitizeBoundingBoxes behind all that "
-    "crops or moves"
+    "with RandomHorizontalFlip, RandomVerticalFlip, ClampBoundingBoxes and SanitizeBoundingBoxes anywhere "
+    "before ToDtype, or behind it"
 )
 
 
 class Stage(IntEnum):
-    """The core's order: what follows must be of a higher stage; any number of operations are on pixels, and
-    before all others they are on the whole picture's."""
+    """How far the core's order has come. Any number of crops and pads stand before and behind what resizes;
+    any number of operations are on pixels, and before all others they are on the whole picture's."""
 
     NOTHING = 0
-    EXPAND = 1
-    CROP = 2
-    RESIZE = 3
-    WINDOW = 4
-    PAD = 5
-    TURN = 6
-    PIXELS = 7
-    DTYPE = 8
-    NORMALIZE = 9
-    FINAL_DTYPE = 10
-    ERASED = 11
+    RESIZED = 1
+    TURN = 2
+    PIXELS = 3
+    DTYPE = 4
+    NORMALIZE = 5
+    FINAL_DTYPE = 6
+    ERASED = 7
 
 
 class Misplaced(ValueError):
@@ -67,27 +66,20 @@ def misplaced(spec: Any) -> Misplaced:
 
 @dataclass(frozen=True)
 class Draft:
-    """What the core does so far, the stage reached, whether a flip was there, and whether this is part of a
-    group, in which nothing is done to the geometry."""
+    """What the core does so far, the stage reached, and whether this is part of a group, in which nothing is
+    done to the geometry. Of what is added: whether it is torchvision v2's, and whether pictures are tensors
+    there, whose colours torchvision changes otherwise."""
 
     plan: Plan = field(default_factory=Plan)
     stage: Stage = Stage.NOTHING
-    flipped: bool = False
     in_group: bool = False
+    of_v2: bool = False
+    tensors: bool = False
 
     @property
     def moved(self) -> bool:
         """Whether a flip from here on must be done to the pixels."""
-        if (
-            self.stage < Stage.PIXELS
-        ):  # all that moves so far is a vertical flip, with which it may change places
-            return self.in_group
         return self.in_group or any(use.moves for use in self.plan.pixels)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether boxes were clipped for good: no crop, and nothing that moves pixels, but a flip."""
-        return self.plan.objects is not None and self.plan.objects.closed
 
     def on_source(self) -> Draft:
         """The draft before its first step of the geometry, so that its operations on pixels are on those of
@@ -95,12 +87,39 @@ class Draft:
         plan = self.plan
         if self.stage is not Stage.PIXELS or self.in_group or not plan.keeps_size:
             return self
-        source, geometry, flipped = plan.pixels, plan.geometry, self.flipped
-        if any(use.moves and use.name != "vertical_flip" for use in source):  # the flip stood before these
+        source, geometry = plan.pixels, plan.geometry
+        if any(use.moves for use in source):  # flips stood before these
+            if any(use.name not in _FLIPS for use in geometry):
+                return self
             flips = tuple(PixelUse(use.name, use.numbers[0]) for use in geometry)
-            source, geometry, flipped = (*flips, *source), (), False
+            source, geometry = (*flips, *source), ()
         plan = replace(plan, source=source, pixels=(), geometry=geometry)
-        return replace(self, plan=plan, stage=Stage.NOTHING, flipped=flipped)
+        return replace(self, plan=plan, stage=Stage.NOTHING)
+
+    def opened(self, spec: Any) -> Draft:
+        """The draft with what was to be done to boxes in the end as steps of the geometry, so that more may
+        follow.
+
+        Raises:
+            Misplaced: it cannot be one, behind what moves pixels; or the core has too many of them.
+        """
+        plan = self.plan
+        objects = plan.objects
+        if objects is None or not objects.closed:
+            return self
+        steps = []
+        if objects.clamp:
+            steps.append(GeometryUse("clamp_boxes", (), keeps_size=True))
+        if objects.inside:
+            steps.append(GeometryUse("judge_boxes", (objects.min_size, objects.min_area), keeps_size=True))
+        judged = sum(use.name == "judge_boxes" for use in (*plan.geometry, *steps))
+        if judged > _MOST_JUDGED or any(use.moves for use in plan.pixels):
+            raise misplaced(spec)
+        judges = objects.inside or objects.judges
+        objects = replace(objects, clamp=False, closed=False, judges=judges)
+        if objects.inside:
+            objects = replace(objects, inside=False, drop=False)
+        return replace(self, plan=replace(plan, geometry=(*plan.geometry, *steps), objects=objects))
 
     def then(self, stage: Stage, **fields: Any) -> Draft:
         """The draft with these fields of its plan changed, at ``stage``."""
@@ -122,25 +141,80 @@ class Operation:
     torchvision: Mapping[str, Callable[[Any], tuple[Any, ...]]]
     # Whether torchvision's of a tensor gives other pixels than Pillow's of a picture, which are the core's.
     pictures_only: bool = field(default=False, kw_only=True)
+    # Whether the core has those of a tensor, too: ``add`` sees to it by ``draft.tensors``.
+    knows_tensors: bool = field(default=False, kw_only=True)
     # Whether a picture is a tensor behind it, in torchvision's chain.
     makes_tensor: bool = field(default=False, kw_only=True)
     # By the classes' names: what would keep an object in the core that means something else.
     advice: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
 
-def geometry(draft: Draft, spec: Any, stage: Stage, use: GeometryUse, filter: str | None = None) -> Draft:
-    """The draft with a step of the geometry, which resizes by ``filter`` if it does."""
-    draft = draft.on_source()
-    if stage <= draft.stage or draft.is_closed:
-        raise misplaced(spec)
+_MOST_JUDGED = 2  # kMostJudged in csrc/core/transform/view.h
+_FLIPS = ("horizontal_flip", "vertical_flip")
+_LAST = ("bucket_cover", "fixed_size_crop")  # behind which there are only pads
+_BORDERS = ("pad_border", "pad_border_to")
+
+
+def geometry(draft: Draft, spec: Any, *uses: GeometryUse, whole: bool = False) -> Draft:
+    """The draft with steps of the geometry that crop or pad; ``whole``: of what was not resized."""
+    draft = draft.on_source().opened(spec)
     plan = draft.plan
-    fills = {one.fill for one in (*plan.geometry, use) if one.fill is not None}
+    stood = {use.name for use in plan.geometry}
+    pads = all(use.name.startswith("pad") for use in uses)
+    if draft.in_group or draft.stage > Stage.RESIZED or (whole and draft.stage is Stage.RESIZED):
+        raise misplaced(spec)
+    if not pads and not stood.isdisjoint(_LAST):
+        raise misplaced(spec)
+    fills = {one.fill for one in (*plan.geometry, *uses) if one.fill is not None}
     if len(fills) > 1:
         raise Misplaced(
             f"{spec!r} has another fill than a step before it, and the core has one for all: "
             f"{', '.join(map(str, sorted(fills, key=str)))}. CenterCrop's is 0."
         )
-    return draft.then(stage, geometry=(*plan.geometry, use), filter=filter or plan.filter)
+    borders = sum(use.name in _BORDERS for use in (*plan.geometry, *uses))
+    if borders > 1 or (borders and (fills or whole or plan.mosaic is not None)):
+        raise Misplaced(
+            f"{spec!r} stands with a border of the picture's own pixels, and the core has one such border, "
+            "without fill, and resizes nothing behind it."
+        )
+    masks = tuple(_of_masks(draft, use) for use in uses if _shows_fill(plan, use))
+    plan = replace(plan, geometry=(*plan.geometry, *uses), mask_fills=(*plan.mask_fills, *masks))
+    return replace(draft, plan=plan)
+
+
+def _shows_fill(plan: Plan, use: GeometryUse) -> bool:
+    """Whether there may be fill behind a step, as far as it is known."""
+    if use.fill is None or use.name != "center_crop" or not plan.geometry:
+        return use.fill is not None
+    least, last = max(use.numbers), plan.geometry[-1]
+    resized = last.name == "resize_shorter" and last.numbers[0] >= least and not last.numbers[1]
+    size = plan.output_size
+    return not (resized or (size is not None and min(size) >= least))
+
+
+def _of_masks(draft: Draft, use: GeometryUse) -> int | None:
+    """The fill of masks; None: their pixels without a class. torchvision's v2 gives them that of pictures,
+    where it is one number."""
+    assert use.fill is not None
+    if use.fill.mask is not None or not draft.of_v2 or len(set(use.fill.image)) > 1:
+        return use.fill.mask
+    return use.fill.image[0]
+
+
+def resize(draft: Draft, spec: Any, filter: str | None, *uses: GeometryUse) -> Draft:
+    """The draft with the step of the geometry that resizes, and what belongs to it."""
+    found = geometry(draft, spec, *uses, whole=True)
+    return found.then(Stage.RESIZED, filter=filter or found.plan.filter)
+
+
+def flip(draft: Draft, spec: Any, name: str) -> Draft:
+    """The draft with a flip, ``spec.p`` its probability. At any stage: the core's is the last thing done to
+    the geometry, and what comes behind it takes its place from the mirrored picture; where pixels were moved
+    it is done to them."""
+    if draft.moved:
+        return pixels(draft, spec, name, spec.p)
+    use = GeometryUse(name, (spec.p,), keeps_size=True, drawn=0.0 < spec.p < 1.0)
+    return draft.then(draft.stage, geometry=(*draft.plan.geometry, use))
 
 
 def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: float | Drawn) -> Draft:
@@ -151,10 +225,33 @@ def pixels(draft: Draft, spec: Any, name: str, probability: float, *numbers: flo
 
 def use_of_pixels(draft: Draft, spec: Any, use: PixelUse) -> Draft:
     """As :func:`pixels`, of an operation or a group."""
-    moves = use.moves and use.name not in ("horizontal_flip", "vertical_flip")
-    if draft.stage > Stage.PIXELS or (moves and draft.is_closed):
+    if draft.stage > Stage.PIXELS:
         raise misplaced(spec)
-    return draft.then(Stage.PIXELS, pixels=(*draft.plan.pixels, use))
+    if use.moves and use.name not in _FLIPS and not draft.in_group:
+        draft = draft.opened(spec)
+    masks = (*draft.plan.mask_fills, *_masks_behind(draft, use))
+    return draft.then(Stage.PIXELS, pixels=(*draft.plan.pixels, use), mask_fills=masks)
+
+
+def _masks_behind(draft: Draft, use: PixelUse) -> tuple[int | None, ...]:
+    """As :func:`_of_masks`, of the operations that fill what comes from outside."""
+    found = tuple(mask for part in use.parts for mask in _masks_behind(draft, part))
+    if use.name not in _FILLING:
+        return found
+    fill = set(use.numbers[-3:])
+    number = use.numbers[-1]
+    return (int(number) if draft.of_v2 and len(fill) == 1 and isinstance(number, float) else None,)
+
+
+_FILLING = ("affine", "perspective", "rotate")  # their last numbers are red, green and blue
+
+
+def colour_name(draft: Draft, name: str) -> str:
+    """The core's name of an operation on colours, where the draft has pictures or tensors."""
+    return f"tensor_{name}" if draft.tensors and name in _OF_TENSORS else name
+
+
+_OF_TENSORS = ("grayscale", "contrast", "saturation", "hue")  # others are the same of both
 
 
 def drawn_between(low: float, high: float) -> float | Drawn:

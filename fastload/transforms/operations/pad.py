@@ -10,26 +10,29 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     geometry,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
 
-__all__ = ["OPERATION", "Pad", "constant_fill", "sides_of"]
+__all__ = ["OPERATION", "Pad", "border_number", "fill_of_torchvision", "sides_of"]
 
+_MODES = ("constant", "edge", "reflect", "symmetric")
 _OTHERS = ("PIL Image", "Image", "others")  # names under which a fill by type has that of pictures
 
 
 @dataclass(frozen=True)
 class Pad:
-    """So many pixels of one colour added around the picture: torchvision's ``Pad`` of mode "constant".
+    """Add pixels around the picture: torchvision's ``Pad``.
 
     Args:
         padding: one number, (left and right, top and bottom), or (left, top, right, bottom), in [0, 65500].
         fill: a number of the stored picture (before it is scaled or normalised) for all channels, one for
             each, or ``{"image": of images, "mask": of masks}``. Masks have their pixels without a class where
             nothing is said of them, instances' masks 0.
+        padding_mode: ``"constant"``: the fill; else the picture's own pixels: ``"edge"``, ``"reflect"`` or
+            ``"symmetric"``, as ``numpy.pad`` has them. Such a border is there once, without any fill, and
+            nothing is resized behind it.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -37,10 +40,23 @@ class Pad:
 
     padding: int | Sequence[int]
     fill: Any = 0
+    padding_mode: str = "constant"
 
     def __post_init__(self) -> None:
         set_field(self, "padding", sides_of("Pad.padding", self.padding))
         arguments.fill_of("Pad.fill", self.fill)
+        border_number("Pad.padding_mode", self.padding_mode)
+
+
+def border_number(where: str, mode: Any) -> int:
+    """A padding mode as the core takes it; 0: fill.
+
+    Raises:
+        ValueError: another one.
+    """
+    if mode not in _MODES:
+        raise ValueError(f"{where} must be one of {', '.join(_MODES)}. Found: {mode!r}.")
+    return _MODES.index(mode)
 
 
 def sides_of(where: str, value: Any) -> tuple[int, int, int, int]:
@@ -60,45 +76,45 @@ def sides_of(where: str, value: Any) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def constant_fill(item: Any) -> dict[str, Any]:
-    """The fill of torchvision's object, which holds for masks, too, unless it is given by type.
-
-    Raises:
-        ValueError: it pads with something else.
-    """
-    mode = getattr(item, "padding_mode", "constant")
-    if mode != "constant":
-        raise ValueError(f"only padding_mode='constant' is here. Found: {mode!r}")
+def fill_of_torchvision(item: Any) -> dict[str, Any]:
+    """The fill of torchvision's object; masks have it, too, unless it is given by type, or is a colour: they
+    have their pixels without a class then."""
     given = item.fill
     if not isinstance(given, dict):
-        mask = given if not isinstance(given, Sequence) else (given[0] if len(set(given)) == 1 else None)
-        if mask is None and given is not None:
-            raise ValueError(f"its fill {given!r} has several numbers, and masks have one")
-        return {"image": given, "mask": int(mask or 0)}
+        if not isinstance(given, Sequence):
+            return {"image": given, "mask": int(given or 0)}
+        return {"image": given, "mask": int(given[0])} if len(set(given)) == 1 else {"image": given}
     by_name = {getattr(key, "__name__", key): fill for key, fill in given.items()}
+    if hasattr(given, "default_factory") and by_name.keys().isdisjoint(_OTHERS):
+        raise ValueError("its fill is a defaultdict, of which torchvision's releases ask other types")
     other = by_name.get("others", 0)
     image = next((by_name[name] for name in _OTHERS if name in by_name), 0)
-    return {"image": image, "mask": int(by_name.get("Mask", other) or 0)}
+    found: dict[str, Any] = {"image": image}
+    mask = by_name.get("Mask", other)
+    if isinstance(mask, Sequence):
+        if "Mask" in by_name and len(set(mask)) > 1:
+            raise ValueError(f"its fill of masks, {mask!r}, has several numbers, and masks have one")
+        mask = mask[0] if len(set(mask)) == 1 else None
+        return found if mask is None else {**found, "mask": int(mask)}
+    return {**found, "mask": int(mask or 0)}
 
 
 def _add(draft: Draft, spec: Pad, strict: bool) -> Draft:
     left, top, right, bottom = sides_of("Pad.padding", spec.padding)
-    before = draft.on_source()
-    size = before.plan.output_size
+    size = draft.on_source().plan.output_size
     if size is not None:
         size = size[0] + top + bottom, size[1] + left + right
-    stage = Stage.PAD if before.stage >= Stage.RESIZE else Stage.EXPAND
-    fill = arguments.fill_of("Pad.fill", spec.fill)
-    return geometry(draft, spec, stage, GeometryUse("pad", (left, top, right, bottom), size, fill=fill))
+    border = border_number("Pad.padding_mode", spec.padding_mode)
+    if border:
+        use = GeometryUse("pad_border", (left, top, right, bottom, border), size)
+    else:
+        fill = arguments.fill_of("Pad.fill", spec.fill)
+        use = GeometryUse("pad", (left, top, right, bottom), size, fill=fill)
+    return geometry(draft, spec, use)
 
 
 def _from_torchvision(item: Any) -> tuple[Pad]:
-    return (Pad(item.padding, constant_fill(item)),)
+    return (Pad(item.padding, fill_of_torchvision(item), getattr(item, "padding_mode", "constant")),)
 
 
-OPERATION = Operation(
-    Pad,
-    _add,
-    {"Pad": _from_torchvision},
-    advice={"Pad": "a Pad with padding_mode='constant'"},
-)
+OPERATION = Operation(Pad, _add, {"Pad": _from_torchvision})

@@ -26,6 +26,7 @@ class RandomAffine:
         interpolation: "nearest", "bilinear" or "bicubic", torchvision's or Pillow's.
         fill: of what comes from outside: a number in [0, 255], or one for each channel.
         center: (x, y) in pixels of the cut picture, from its upper left corner; None: its middle.
+        version: 1 or 2: ``torchvision.transforms`` or ``torchvision.transforms.v2``, which round otherwise.
 
     Raises:
         TypeError, ValueError: an argument outside its range.
@@ -38,6 +39,7 @@ class RandomAffine:
     interpolation: Any = "nearest"
     fill: Any = 0
     center: Any = None
+    version: int = 1
 
     def __post_init__(self) -> None:
         set_field(self, "degrees", arguments.span("RandomAffine.degrees", self.degrees))
@@ -59,6 +61,7 @@ class RandomAffine:
         )
         set_field(self, "fill", arguments.colour("RandomAffine.fill", self.fill))
         set_field(self, "center", as_center("RandomAffine.center", self.center))
+        set_field(self, "version", arguments.whole("RandomAffine.version", self.version, 1, 2))
 
 
 def _shear(given: Any) -> tuple[float, ...] | None:
@@ -84,14 +87,14 @@ def _add(draft: Draft, spec: RandomAffine, strict: bool) -> Draft:
         (low_y, high_y),
     )
     last = arguments.filter_and_fill(spec.interpolation, spec.fill)
-    return pixels(draft, spec, "affine", 1.0, *map(drawn_in, ranges), *center_numbers(spec.center), *last)
+    numbers = (*map(drawn_in, ranges), *center_numbers(spec.center), float(spec.version), *last)
+    return pixels(draft, spec, "affine", 1.0, *numbers)
 
 
 def _from_torchvision(item: Any) -> tuple[RandomAffine]:
-    found = RandomAffine(
-        item.degrees, item.translate, item.scale, item.shear, item.interpolation, item.fill, item.center
-    )
-    return (found,)
+    version = 2 if type(item).__module__.startswith("torchvision.transforms.v2") else 1
+    shown = (item.degrees, item.translate, item.scale, item.shear, item.interpolation, item.fill, item.center)
+    return (RandomAffine(*shown, version),)
 
 
 OPERATION = Operation(RandomAffine, _add, {"RandomAffine": _from_torchvision}, pictures_only=True)

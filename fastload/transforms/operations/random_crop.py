@@ -10,12 +10,11 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     as_pair,
     geometry,
     set_field,
 )
-from fastload.transforms.operations.pad import constant_fill, sides_of
+from fastload.transforms.operations.pad import border_number, fill_of_torchvision, sides_of
 from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "RandomCrop"]
@@ -34,36 +33,46 @@ class RandomCrop:
             (left,
             top, right, bottom).
         pad_if_needed: what is missing of the size is added on both sides, as torchvision does.
-        fill: what is added, as :class:`Pad` has it.
+        fill, padding_mode: what is added, as :class:`Pad` has it.
 
     Raises:
-        TypeError, ValueError: a side outside [1, 65500] pixels; a padding or fill that :class:`Pad` refuses.
+        TypeError, ValueError: a side outside [1, 65500] pixels; a padding or fill that :class:`Pad` refuses; a
+            ``padding_mode`` other than "constant" with both ``padding`` and ``pad_if_needed``.
     """
 
     size: int | Sequence[int]
     padding: int | Sequence[int] | None = None
     pad_if_needed: bool = False
     fill: Any = 0
+    padding_mode: str = "constant"
 
     def __post_init__(self) -> None:
         set_field(self, "size", arguments.pair("RandomCrop.size", self.size))
         if self.padding is not None:
             set_field(self, "padding", sides_of("RandomCrop.padding", self.padding))
         arguments.fill_of("RandomCrop.fill", self.fill)
+        border = border_number("RandomCrop.padding_mode", self.padding_mode)
+        if border and self.padding is not None and self.pad_if_needed:
+            raise ValueError(
+                f"RandomCrop.padding_mode={self.padding_mode!r} goes with padding or with pad_if_needed. Found: "
+                "both. Leave one out, or pad by a callable."
+            )
 
 
 def _add(draft: Draft, spec: RandomCrop, strict: bool) -> Draft:
     size = as_pair(spec.size)
-    fill = arguments.fill_of("RandomCrop.fill", spec.fill) if spec.padding or spec.pad_if_needed else None
-    crop = GeometryUse("random_crop", size, size, drawn=True, fill=fill)
-    found = geometry(draft, spec, Stage.WINDOW, crop)
-    before: list[GeometryUse] = []
+    border = border_number("RandomCrop.padding_mode", spec.padding_mode)
+    pads = bool(spec.padding or spec.pad_if_needed) and not border
+    fill = arguments.fill_of("RandomCrop.fill", spec.fill) if pads else None
+    uses: list[GeometryUse] = []
     if spec.padding is not None:
-        before.append(GeometryUse("pad", tuple(sides_of("RandomCrop.padding", spec.padding)), fill=fill))
+        sides = sides_of("RandomCrop.padding", spec.padding)
+        bordered = GeometryUse("pad_border", (*sides, border))
+        uses.append(bordered if border else GeometryUse("pad", sides, fill=fill))
     if spec.pad_if_needed:
-        before.append(GeometryUse("pad_to", size, fill=fill))
-    *others, last = found.plan.geometry
-    return found.then(found.stage, geometry=(*others, *before, last))
+        bordered = GeometryUse("pad_border_to", (*size, border))
+        uses.append(bordered if border else GeometryUse("pad_to", size, fill=fill))
+    return geometry(draft, spec, *uses, GeometryUse("random_crop", size, size, drawn=True, fill=fill))
 
 
 def _from_torchvision(item: Any) -> tuple[RandomCrop]:
@@ -73,16 +82,12 @@ def _from_torchvision(item: Any) -> tuple[RandomCrop]:
     if isinstance(padding, (list, tuple)) and len(padding) == 4 and _is_parsed(item):
         left, right, top, bottom = padding  # torchvision v2 keeps them so
         padding = (left, top, right, bottom)
-    return (RandomCrop(item.size, padding, bool(item.pad_if_needed), constant_fill(item)),)
+    mode = getattr(item, "padding_mode", "constant")
+    return (RandomCrop(item.size, padding, bool(item.pad_if_needed), fill_of_torchvision(item), mode),)
 
 
 def _is_parsed(item: Any) -> bool:
     return type(item).__module__.startswith("torchvision.transforms.v2")
 
 
-OPERATION = Operation(
-    RandomCrop,
-    _add,
-    {"RandomCrop": _from_torchvision},
-    advice={"RandomCrop": "a RandomCrop with padding_mode='constant'"},
-)
+OPERATION = Operation(RandomCrop, _add, {"RandomCrop": _from_torchvision})

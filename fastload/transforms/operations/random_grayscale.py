@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
+from fastload.transforms.operations.operation import Draft, Operation, colour_name, pixels, set_field
 
 __all__ = ["OPERATION", "RandomGrayscale"]
 
@@ -25,9 +25,9 @@ class RandomGrayscale:
 
 
 def _add(draft: Draft, spec: RandomGrayscale, strict: bool) -> Draft:
-    return pixels(draft, spec, "grayscale", spec.p)
+    return pixels(draft, spec, colour_name(draft, "grayscale"), spec.p)
 
 
 OPERATION = Operation(
-    RandomGrayscale, _add, {"RandomGrayscale": lambda item: (RandomGrayscale(item.p),)}, pictures_only=True
+    RandomGrayscale, _add, {"RandomGrayscale": lambda item: (RandomGrayscale(item.p),)}, pictures_only=True, knows_tensors=True
 )

@@ -11,8 +11,8 @@ from fastload.transforms.operations.of_objects import with_objects
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     geometry,
+    misplaced,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -77,7 +77,9 @@ def _add(draft: Draft, spec: RandomIoUCrop, strict: bool) -> Draft:
         float(spec.trials),
     )
     use = GeometryUse("random_iou_crop", (*numbers, *(spec.sampler_options or ())), drawn=True)
-    draft = geometry(draft, spec, Stage.CROP, use)
+    if any(one.name == use.name for one in draft.plan.geometry):
+        raise misplaced(spec)
+    draft = geometry(draft, spec, use, whole=True)
     return with_objects(draft, spec, clip=True, draws=True, needed=True)
 
 

@@ -7,7 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, drawn_between, set_field, use_of_pixels
+from fastload.transforms.operations.operation import (
+    Draft,
+    Operation,
+    colour_name,
+    drawn_between,
+    set_field,
+    use_of_pixels,
+)
 from fastload.transforms.operations.random_channel_permutation import PERMUTED
 from fastload.transforms.plan import PixelUse
 
@@ -45,7 +52,7 @@ class RandomPhotometricDistort:
 
 def _add(draft: Draft, spec: RandomPhotometricDistort, strict: bool) -> Draft:
     def changed(name: str) -> PixelUse:
-        return PixelUse(name, spec.p, (drawn_between(*getattr(spec, name)),))
+        return PixelUse(colour_name(draft, name), spec.p, (drawn_between(*getattr(spec, name)),))
 
     colours = (changed("saturation"), changed("hue"))
     before = PixelUse("all", 1.0, (), (changed("contrast"), *colours))
@@ -64,4 +71,5 @@ OPERATION = Operation(
         )
     },
     pictures_only=True,
+    knows_tensors=True,
 )

@@ -9,9 +9,8 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     from_torchvision_antialias,
-    geometry,
+    resize,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -54,7 +53,7 @@ class RandomResize:
 
 def _add(draft: Draft, spec: RandomResize, strict: bool) -> Draft:
     use = GeometryUse("random_resize", (spec.min_size, spec.max_size), drawn=True)
-    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
+    return resize(draft, spec, spec.interpolation, use)
 
 
 def _from_torchvision(item: Any) -> tuple[RandomResize]:

@@ -10,10 +10,9 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     as_pair,
     from_torchvision_antialias,
-    geometry,
+    resize,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -68,10 +67,8 @@ def _add(draft: Draft, spec: RandomResizedCrop, strict: bool) -> Draft:
     size = as_pair(spec.size)
     use = GeometryUse("random_resized_crop", (*size, *spec.scale, *spec.ratio), size, drawn=True)
     if spec.interpolation != "random":
-        return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
-    drawn = GeometryUse("random_filter", (), keeps_size=True, drawn=True)
-    found = geometry(draft, spec, Stage.RESIZE, use)
-    return found.then(found.stage, geometry=(*found.plan.geometry, drawn))
+        return resize(draft, spec, spec.interpolation, use)
+    return resize(draft, spec, None, use, GeometryUse("random_filter", (), keeps_size=True, drawn=True))
 
 
 def _from_torchvision(item: Any) -> tuple[RandomResizedCrop]:

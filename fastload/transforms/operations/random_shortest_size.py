@@ -10,9 +10,8 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     from_torchvision_antialias,
-    geometry,
+    resize,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -59,7 +58,7 @@ class RandomShortestSize:
 def _add(draft: Draft, spec: RandomShortestSize, strict: bool) -> Draft:
     sizes = spec.min_size if isinstance(spec.min_size, Sequence) else (spec.min_size,)
     use = GeometryUse("random_shortest_size", (spec.max_size or 0, *sizes), drawn=True)
-    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
+    return resize(draft, spec, spec.interpolation, use)
 
 
 def _from_torchvision(item: Any) -> tuple[RandomShortestSize]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, Stage, pixels, set_field
+from fastload.transforms.operations.operation import Draft, Operation, flip, set_field
 
 __all__ = ["OPERATION", "RandomVerticalFlip"]
 
 
 @dataclass(frozen=True)
 class RandomVerticalFlip:
-    """The picture mirrored top to bottom with probability ``p``, in [0, 1].
+    """Flip the picture top to bottom with probability ``p``, in [0, 1].
 
     Raises:
         TypeError, ValueError: ``p`` outside its range.
@@ -25,9 +25,7 @@ class RandomVerticalFlip:
 
 
 def _add(draft: Draft, spec: RandomVerticalFlip, strict: bool) -> Draft:
-    """Before a step of the geometry it is done behind it, which is the same, as of a horizontal flip."""
-    found = pixels(draft, spec, "vertical_flip", spec.p)
-    return found.then(draft.stage) if draft.stage < Stage.PIXELS else found
+    return flip(draft, spec, "vertical_flip")
 
 
 OPERATION = Operation(

@@ -10,11 +10,10 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     geometry,
     set_field,
 )
-from fastload.transforms.operations.pad import constant_fill
+from fastload.transforms.operations.pad import fill_of_torchvision
 from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "RandomZoomOut"]
@@ -22,8 +21,8 @@ __all__ = ["OPERATION", "RandomZoomOut"]
 
 @dataclass(frozen=True)
 class RandomZoomOut:
-    """With probability ``p`` the picture somewhere on a canvas of one colour whose sides are ``r`` times as
-    long, ``r`` uniform in ``side_range``: torchvision's ``RandomZoomOut``. The fill is not decoded, nor
+    """With probability ``p``, place the picture at a random position on a canvas of one colour whose sides
+    are ``r`` times as long, ``r`` uniform in ``side_range``: torchvision's ``RandomZoomOut``. The fill is not decoded, nor
     resized: it costs next to nothing.
 
     Args:
@@ -55,11 +54,11 @@ def _add(draft: Draft, spec: RandomZoomOut, strict: bool) -> Draft:
     low, high = spec.side_range
     fill = arguments.fill_of("RandomZoomOut.fill", spec.fill)
     use = GeometryUse("random_zoom_out", (low, high, spec.p), drawn=True, fill=fill)
-    return geometry(draft, spec, Stage.EXPAND, use)
+    return geometry(draft, spec, use)
 
 
 def _from_torchvision(item: Any) -> tuple[RandomZoomOut]:
-    return (RandomZoomOut(constant_fill(item), item.side_range, item.p),)
+    return (RandomZoomOut(fill_of_torchvision(item), item.side_range, item.p),)
 
 
 OPERATION = Operation(RandomZoomOut, _add, {"RandomZoomOut": _from_torchvision})

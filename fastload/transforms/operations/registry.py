@@ -73,6 +73,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "to_dtype": ("ToDtype", "ToTensor", "ConvertImageDtype", "timm.data.transforms.MaybeToTensor"),
     "normalize": ("Normalize",),
     "clamp_bounding_boxes": ("ClampBoundingBoxes",),
+    "convert_bounding_box_format": ("ConvertBoundingBoxFormat",),
     "sanitize_bounding_boxes": ("SanitizeBoundingBoxes",),
     "drop_crowds": ("DropCrowds",),
     "random_erasing": ("RandomErasing", "timm.data.random_erasing.RandomErasing"),

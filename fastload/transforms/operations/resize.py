@@ -10,10 +10,9 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     as_pair,
     from_torchvision_antialias,
-    geometry,
+    resize,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -65,7 +64,7 @@ def _add(draft: Draft, spec: Resize, strict: bool) -> Draft:
     else:
         size = as_pair(spec.size)
         use = GeometryUse("resize_exact", size, size)
-    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
+    return resize(draft, spec, spec.interpolation, use)
 
 
 def _from_torchvision(item: Any) -> tuple[Resize]:

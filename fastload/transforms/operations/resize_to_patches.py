@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, Stage, geometry, set_field
+from fastload.transforms.operations.operation import Draft, Operation, resize, set_field
 from fastload.transforms.plan import GeometryUse
 
 __all__ = ["OPERATION", "ResizeToPatches"]
@@ -47,7 +47,7 @@ class ResizeToPatches:
 
 def _add(draft: Draft, spec: ResizeToPatches, strict: bool) -> Draft:
     use = GeometryUse("resize_to_patches", (spec.patch, spec.most, spec.max_ratio or 0.0))
-    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
+    return resize(draft, spec, spec.interpolation, use)
 
 
 OPERATION = Operation(ResizeToPatches, _add, {})

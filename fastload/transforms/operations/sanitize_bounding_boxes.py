@@ -16,10 +16,10 @@ _LABELS = "default"
 
 @dataclass(frozen=True)
 class SanitizeBoundingBoxes:
-    """Objects dropped of whose boxes less is left than ``min_size`` pixels of width and height, or
-    ``min_area`` of both, or whose boxes reach over the picture's border. Crops and what moves pixels cut
-    boxes off there; where nothing of these stands before it, put :class:`ClampBoundingBoxes` before it to
-    keep what reaches over the border of the stored picture.
+    """Drop objects of whose boxes less is left than ``min_size`` pixels of width and height, or ``min_area``
+    of both, or whose boxes reach over the picture's border. Crops and what moves pixels cut boxes off there;
+    where nothing of these stands before it, put :class:`ClampBoundingBoxes` before it to keep what reaches
+    over the border of the stored picture. It may stand anywhere: boxes are looked at as they are there.
 
     An object leaves all fields that are of its boxes: labels, areas, keypoints, outlines, masks.
 
@@ -50,14 +50,17 @@ class SanitizeBoundingBoxes:
 
 
 def _add(draft: Draft, spec: SanitizeBoundingBoxes, strict: bool) -> Draft:
+    before = draft.plan.objects
+    again = before is not None and before.inside  # nothing but flips stands between
+    least = (before.min_size, before.min_area) if before is not None and again else (0.0, 0.0)
     return with_objects(
         draft,
         spec,
         clip=True,
         drop=True,
         inside=True,
-        min_size=spec.min_size,
-        min_area=spec.min_area,
+        min_size=max(spec.min_size, least[0]),
+        min_area=max(spec.min_area, least[1]),
         boxes=spec.boxes,
         closed=True,
         needed=True,

@@ -10,10 +10,9 @@ from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
-    Stage,
     as_pair,
     from_torchvision_antialias,
-    geometry,
+    resize,
     set_field,
 )
 from fastload.transforms.plan import GeometryUse
@@ -61,7 +60,7 @@ class ScaleJitter:
 
 def _add(draft: Draft, spec: ScaleJitter, strict: bool) -> Draft:
     use = GeometryUse("scale_jitter", (*as_pair(spec.target_size), *spec.scale_range), drawn=True)
-    return geometry(draft, spec, Stage.RESIZE, use, spec.interpolation)
+    return resize(draft, spec, spec.interpolation, use)
 
 
 def _from_torchvision(item: Any) -> tuple[ScaleJitter]:

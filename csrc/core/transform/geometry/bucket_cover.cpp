@@ -24,6 +24,7 @@ int other_side(int side, int fitted, int to, int least) {
 }
 
 void apply(std::span<const double> numbers, const SampleRng& rng, View& view) {
+  settle(view);
   const int w = view.crop.width, h = view.crop.height;
   size_t best = 1;
   for (size_t i = 3; i + 1 < numbers.size(); i += 2) {

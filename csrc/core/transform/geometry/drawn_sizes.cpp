@@ -1,4 +1,6 @@
 // The picture resized to sizes that are drawn, of Philox block (kResizeTo, 0), words 0, 1.
+// torchvision has drawn factors as float32, and multiplies in it: in double a side that comes out
+// whole would be a pixel smaller.
 #include <algorithm>
 
 #include "transform/geometry/registry.h"
@@ -17,13 +19,18 @@ void resize_by(View& view, double factor) {
 // torchvision's ScaleJitter, which takes the size's height for the width and its width for the
 // height; uniform_double.
 void jitter(std::span<const double> numbers, const SampleRng& rng, View& view) {
+  settle(view);
   const PhiloxWords a = rng.words(DrawOp::kResizeTo, 0);
-  const double scale = uniform_between(a[0], a[1], numbers[2], numbers[3]);
-  resize_by(view, std::min(numbers[1] / view.crop.height, numbers[0] / view.crop.width) * scale);
+  const float scale = float_between(a[0], a[1], numbers[2], numbers[3]);
+  const double fits = std::min(numbers[1] / view.crop.height, numbers[0] / view.crop.width);
+  const float factor = static_cast<float>(fits) * scale;
+  const auto side = [&](int from) { return checked_side(static_cast<float>(from) * factor); };
+  resize_to(view, side(view.crop.width), side(view.crop.height));
 }
 
 // torchvision's RandomShortestSize, whose shorter side may come out a pixel below; uniform_below.
 void shortest(std::span<const double> numbers, const SampleRng& rng, View& view) {
+  settle(view);
   const std::span<const double> sizes = numbers.subspan(1);
   const PhiloxWords a = rng.words(DrawOp::kResizeTo, 0);
   const double size = sizes[uniform_below(a[0], a[1], static_cast<uint32_t>(sizes.size()))];

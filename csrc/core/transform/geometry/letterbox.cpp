@@ -15,6 +15,7 @@ constexpr const char* kParameters[] = {"height", "width", "rounded_up", "scale_u
 void apply(std::span<const double> numbers, const SampleRng&, View& view) {
   const int height = static_cast<int>(numbers[0]), width = static_cast<int>(numbers[1]);
   const bool rounded_up = numbers[2] != 0, scale_up = numbers[3] != 0, center = numbers[4] != 0;
+  settle(view);
   double factor = std::min(static_cast<double>(height) / view.crop.height,
                            static_cast<double>(width) / view.crop.width);
   if (!scale_up) factor = std::min(factor, 1.0);

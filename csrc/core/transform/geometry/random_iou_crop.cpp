@@ -1,8 +1,8 @@
 // torchvision's RandomIoUCrop. A round draws an option, uniform_below of words 0, 1 of its Philox
-// block (kIouCrop, .), then tries crops, two blocks each, uniform_double: width and height of words
-// 0, 1 and 2, 3 of the first, left and top of the second. Rounds and tries take blocks in turn,
-// round k from k * (1 + 2 * trials) on. Without boxes, and after 800 rounds (torchvision never
-// ends), the picture is left as it is.
+// block (kIouCrop, .), then tries crops, two blocks each, uniform_double, in float32 as torchvision
+// has them: width and height of words 0, 1 and 2, 3 of the first, left and top of the second.
+// Rounds and tries take blocks in turn, round k from k * (1 + 2 * trials) on. Without boxes, and
+// after 800 rounds (torchvision never ends), the picture is left as it is.
 #include <algorithm>
 #include <vector>
 
@@ -20,13 +20,16 @@ constexpr uint32_t kBlocks = 1 << 16;
 // The boxes as the steps before have left them.
 std::vector<BoxXyxy> left_of(std::span<const BoxXyxy> boxes, const View& view) {
   const auto& [left, top, right, bottom] = view.area;
-  const double x = view.crop.x, y = view.crop.y, width = view.crop.width;
+  const double x = view.crop.x, y = view.crop.y;
+  const double width = view.crop.width, height = view.crop.height;
   std::vector<BoxXyxy> found;
   found.reserve(boxes.size());
   for (const BoxXyxy& box : boxes) {
+    if (!stands(view, box)) continue;  // it was dropped
     BoxXyxy one{std::clamp(box.left - x, left, right), std::clamp(box.top - y, top, bottom),
                 std::clamp(box.right - x, left, right), std::clamp(box.bottom - y, top, bottom)};
-    if (view.flip) one = {width - one.right, one.top, width - one.left, one.bottom};
+    if (mirrored_across(view)) one = {width - one.right, one.top, width - one.left, one.bottom};
+    if (mirrored_down(view)) one = {one.left, height - one.bottom, one.right, height - one.top};
     found.push_back(one);
   }
   return found;
@@ -65,20 +68,25 @@ bool serves(const Rect& crop, const std::vector<BoxXyxy>& boxes, double least) {
 Rect draw_crop(std::span<const double> numbers, const SampleRng& rng, uint32_t block, int width,
                int height) {
   const PhiloxWords a = rng.words(DrawOp::kIouCrop, block);
-  const int w = static_cast<int>(width * uniform_between(a[0], a[1], numbers[0], numbers[1]));
-  const int h = static_cast<int>(height * uniform_between(a[2], a[3], numbers[0], numbers[1]));
+  const auto part = [](int of, float share) {
+    return static_cast<int>(static_cast<float>(of) * share);
+  };
+  const int w = part(width, float_between(a[0], a[1], numbers[0], numbers[1]));
+  const int h = part(height, float_between(a[2], a[3], numbers[0], numbers[1]));
   if (w == 0 || h == 0) return {};
   const double ratio = static_cast<double>(w) / h;
   if (!(numbers[2] <= ratio && ratio <= numbers[3])) return {};
   const PhiloxWords b = rng.words(DrawOp::kIouCrop, block + 1);
-  return {static_cast<int>((width - w) * uniform_double(b[0], b[1])),
-          static_cast<int>((height - h) * uniform_double(b[2], b[3])), w, h};
+  return {part(width - w, float_between(b[0], b[1], 0, 1)),
+          part(height - h, float_between(b[2], b[3], 0, 1)), w, h};
 }
 
 void draw(std::span<const double> numbers, const SampleRng& rng, std::span<const BoxXyxy> boxes,
           View& view) {
   if (boxes.empty()) return;
+  settle(view);
   const std::vector<BoxXyxy> own = left_of(boxes, view);
+  if (own.empty()) return;
   const std::span<const double> options = numbers.subspan(kFirstOption);
   const auto trials = static_cast<uint32_t>(numbers[4]);
   const uint32_t blocks = 1 + 2 * trials;

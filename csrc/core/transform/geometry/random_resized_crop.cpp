@@ -48,6 +48,7 @@ Rect draw(std::span<const double> numbers, int width, int height, const SampleRn
 }
 
 void apply(std::span<const double> numbers, const SampleRng& rng, View& view) {
+  settle(view);
   crop_to(view, draw(numbers, view.crop.width, view.crop.height, rng));
   resize_to(view, static_cast<int>(numbers[1]), static_cast<int>(numbers[0]));
 }

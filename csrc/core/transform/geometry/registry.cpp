@@ -37,7 +37,10 @@ void GeometrySpec::add(std::string_view name, std::vector<double> numbers) {
                                        std::to_string(operation.parameters.size()) +
                                        " numbers. Found: " + std::to_string(numbers.size()) + ".");
   }
-  steps_.push_back({&operation, std::move(numbers)});
+  constexpr size_t kBlocks = 64;  // that a use may take; the one that takes more is there once
+  const auto same = [&](const Step& step) { return step.operation == &operation; };
+  const auto uses = static_cast<size_t>(std::ranges::count_if(steps_, same));
+  steps_.push_back({&operation, std::move(numbers), static_cast<uint16_t>(uses * kBlocks)});
 }
 
 int round_even(double x) { return static_cast<int>(std::nearbyint(x)); }
@@ -83,8 +86,33 @@ void set_crop(View& view, const Rect& rect) {
 
 }  // namespace
 
+void settle(View& view) {
+  const Rect whole{0, 0, view.resized_width, view.resized_height};
+  if (view.window == whole && view.border == Border::kFill) return;
+  const bool resized = view.crop.width != whole.width || view.crop.height != whole.height;
+  if (resized || view.border != Border::kFill) {
+    throw Error(ErrorKind::kValue,
+                "A picture that was resized and cut, or that has a border of its own pixels, is "
+                "not resized again.");
+  }
+  const Rect now{view.crop.x + view.window.x, view.crop.y + view.window.y, view.window.width,
+                 view.window.height};
+  const Rect visible = view.seen == View::kAll ? view.crop : view.seen;
+  const Rect shown = view.shown == View::kAll
+                         ? visible
+                         : common(visible, {view.crop.x + view.shown.x, view.crop.y + view.shown.y,
+                                            view.shown.width, view.shown.height});
+  const bool all = shown.x <= now.x && shown.y <= now.y &&
+                   shown.x + shown.width >= now.x + now.width &&
+                   shown.y + shown.height >= now.y + now.height;
+  if (view.seen != View::kAll || !all) view.seen = common(shown, now);
+  view.shown = View::kAll;
+  set_crop(view, now);
+}
+
 void crop_to(View& view, Rect rect) {
-  if (view.flip) mirror(rect, view.crop.width);
+  settle(view);
+  mirror(view, rect, view.crop.width, view.crop.height);
   rect.x += view.crop.x;
   rect.y += view.crop.y;
   if (view.seen != View::kAll) view.seen = common(view.seen, rect);
@@ -92,6 +120,7 @@ void crop_to(View& view, Rect rect) {
 }
 
 void resize_to(View& view, int width, int height) {
+  settle(view);
   const double x = static_cast<double>(width) / view.resized_width;
   const double y = static_cast<double>(height) / view.resized_height;
   auto& [left, top, right, bottom] = view.area;
@@ -105,16 +134,18 @@ void resize_to(View& view, int width, int height) {
 }
 
 void show_window(View& view, Rect rect) {
-  if (view.flip) mirror(rect, view.window.width);
+  mirror(view, rect, view.window.width, view.window.height);
   rect.x += view.window.x;
   rect.y += view.window.y;
-  if (view.shown != View::kAll) view.shown = common(view.shown, rect);
+  const bool filled = view.border == Border::kFill;  // else it mirrors what is not shown, too
+  if (view.shown != View::kAll && filled) view.shown = common(view.shown, rect);
   view.window = rect;
   clip_area(view, rect);
 }
 
 void pad_by(View& view, int left, int top, int right, int bottom) {
-  if (view.flip) std::swap(left, right);
+  if (mirrored_across(view)) std::swap(left, right);
+  if (mirrored_down(view)) std::swap(top, bottom);
   const Rect whole{0, 0, view.resized_width, view.resized_height};
   const auto grown = [&](const Rect& rect) {
     return Rect{rect.x - left, rect.y - top, rect.width + left + right, rect.height + top + bottom};
@@ -128,5 +159,25 @@ void pad_by(View& view, int left, int top, int right, int bottom) {
   view.window = grown(view.window);
   clip_area(view, view.window);
 }
+
+void pad_by(View& view, int left, int top, int right, int bottom, Border border) {
+  const Rect whole{0, 0, view.resized_width, view.resized_height};
+  const bool has_fill = view.seen != View::kAll || view.shown != View::kAll ||
+                        common(whole, view.window) != view.window;
+  if (has_fill) {
+    throw Error(ErrorKind::kValue,
+                "A picture has one border of its own pixels, and no fill before it.");
+  }
+  if (mirrored_across(view)) std::swap(left, right);
+  if (mirrored_down(view)) std::swap(top, bottom);
+  view.shown = view.window;
+  view.border = border;
+  Rect& window = view.window;
+  window = {window.x - left, window.y - top, window.width + left + right,
+            window.height + top + bottom};
+  clip_area(view, window);
+}
+
+void clip_to_view(View& view) { clip_area(view, view.window); }
 
 }  // namespace fastload

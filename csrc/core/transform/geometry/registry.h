@@ -9,11 +9,12 @@
 namespace fastload {
 
 #define FASTLOAD_GEOMETRY_OPERATIONS(row)                                                         \
-  row(kBucketCover) row(kCenterCrop) row(kFixedSizeCrop) row(kHorizontalFlip) row(kLetterbox)     \
-      row(kPad) row(kPadTo) row(kQuarterTurn) row(kRandomCrop) row(kRandomFilter)                 \
-          row(kRandomIouCrop) row(kRandomResize) row(kRandomResizedCrop) row(kRandomShortestSize) \
-              row(kRandomZoomOut) row(kResizeExact) row(kResizeShorter) row(kResizeToPatches)     \
-                  row(kScaleJitter) row(kVerticalFlip)
+  row(kBucketCover) row(kCenterCrop) row(kClampBoxes) row(kFixedSizeCrop) row(kHorizontalFlip)    \
+      row(kJudgeBoxes) row(kLetterbox) row(kPad) row(kPadBelow) row(kPadBorder) row(kPadBorderTo) \
+          row(kPadTo) row(kQuarterTurn) row(kRandomCrop) row(kRandomFilter) row(kRandomIouCrop)   \
+              row(kRandomResize) row(kRandomResizedCrop) row(kRandomShortestSize)                 \
+                  row(kRandomZoomOut) row(kResizeExact) row(kResizeShorter)                       \
+                      row(kResizeToPatches) row(kScaleJitter) row(kVerticalFlip)
 
 #define FASTLOAD_DECLARE(name) extern const GeometryOperation name;
 FASTLOAD_GEOMETRY_OPERATIONS(FASTLOAD_DECLARE)

@@ -32,6 +32,7 @@ int checked_side(double value) {
 // torchvision's _compute_resized_output_size for one size: the shorter side gets it, the longer one
 // is truncated. A side that torchvision would round down to 0 pixels is 1 here.
 void resize_shorter(View& view, double size, double max_size) {
+  settle(view);
   const int width = view.crop.width;
   const int height = view.crop.height;
   double new_short = size;

@@ -21,6 +21,7 @@ double patches(int side, double factor, double patch) {
 }
 
 void apply(std::span<const double> numbers, const SampleRng&, View& view) {
+  settle(view);
   const double patch = numbers[0], most = numbers[1];
   const int width = view.crop.width, height = view.crop.height;
   double low = kClose / 10, high = kLargest;

@@ -11,9 +11,11 @@ namespace {
 // halves to even. The centre is in pixels; without one (has_center 0) it is the picture's.
 constexpr const char* kParameters[] = {
     "angle",   "translate_x", "translate_y", "scale",    "shear_x",
-    "shear_y", "has_center",  "center_x",    "center_y", FASTLOAD_FILTER_AND_FILL};
+    "shear_y", "has_center",  "center_x",    "center_y", "version",
+    FASTLOAD_FILTER_AND_FILL};
 
-// In the order of torchvision's _get_inverse_affine_matrix, rounding for rounding.
+// In the order of torchvision's _get_inverse_affine_matrix, rounding for rounding: of its version 1
+// or 2, which is of torchvision.transforms.v2.
 Motion motion(std::span<const double> numbers, const PixelDraws&, int width, int height) {
   const double angle = radians(numbers[0]);
   const double move_x = std::nearbyint(numbers[1] * width);
@@ -25,6 +27,18 @@ Motion motion(std::span<const double> numbers, const PixelDraws&, int width, int
   const double center_x = has_center ? numbers[7] : width * 0.5;
   const double center_y = has_center ? numbers[8] : height * 0.5;
 
+  if (numbers[9] == 2.0) {
+    const double x = center_x + move_x, y = center_y + move_y;
+    const double first = std::cos(angle - shear_y) / std::cos(shear_y);
+    const double third = std::sin(angle - shear_y) / std::cos(shear_y);
+    const double second = -(first * std::tan(shear_x) + std::sin(angle));
+    const double fourth = std::cos(angle) - third * std::tan(shear_x);
+    std::array<double, 6> m{fourth / scale, -second / scale, 0.0,
+                            -third / scale, first / scale,   0.0};
+    m[2] = center_x - m[0] * x - m[1] * y;
+    m[5] = center_y - m[3] * x - m[4] * y;
+    return Motion::affine(m);
+  }
   const double a = std::cos(angle - shear_y) / std::cos(shear_y);
   const double b =
       -std::cos(angle - shear_y) * std::tan(shear_x) / std::cos(shear_y) - std::sin(angle);

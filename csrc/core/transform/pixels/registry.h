@@ -17,7 +17,8 @@ namespace fastload {
   row(kGrayscale) row(kInvert) row(kSolarize) row(kBrightness) row(kContrast) row(kSaturation) \
       row(kHue) row(kSharpness) row(kPosterize) row(kAutocontrast) row(kEqualize)              \
           row(kSolarizeAdd) row(kChannelPermutation) row(kGaussianNoise) row(kGaussianBlur)    \
-              row(kGaussianBlurPillow) FASTLOAD_MOVING_OPERATIONS(row)
+              row(kGaussianBlurPillow) row(kTensorGrayscale) row(kTensorContrast)              \
+                  row(kTensorSaturation) row(kTensorHue) FASTLOAD_MOVING_OPERATIONS(row)
 
 #define FASTLOAD_DECLARE(name) extern const PixelOperation name;
 FASTLOAD_PIXEL_OPERATIONS(FASTLOAD_DECLARE)

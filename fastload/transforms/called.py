@@ -1,0 +1,149 @@
+"""What callables that run in Python know of a sample: whether they take all of it or a picture alone, and
+whether they move pixels. Told by modules and names; no library is imported."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from fastload.transforms.compose import ImageOnly
+
+__all__ = ["Called", "ImageState", "is_v2", "look", "parts_of", "short_name", "state_behind"]
+
+#: What a picture is in torchvision's chain: "pil", "image" (``tv_tensors.Image``) or "tensor".
+ImageState: TypeAlias = Literal["pil", "image", "tensor"]
+
+
+@dataclass(frozen=True)
+class Called:
+    """A callable of a transform's tail.
+
+    Args:
+        function: the callable, as it was given.
+        takes: "sample": all of it, whatever that is; "v2": all of it, as torchvision's v2 takes samples;
+            "image": a picture alone.
+        moves: whether it may move pixels, as far as somebody else must see to what is said of their places.
+        field: "image": of which field; None: the only one.
+        refuses: what v2 raises an error for, where the sample has it: "objects" (boxes, masks, points),
+            "samples" (it is for batches), or "".
+        state: what pictures are where it stands.
+        pure: whether nothing is a tv_tensor any more, behind ``ToPureTensor``.
+        name: for messages.
+    """
+
+    function: Any
+    takes: Literal["sample", "v2", "image"]
+    moves: bool = False
+    field: str | None = None
+    refuses: str = ""
+    state: ImageState = "pil"
+    pure: bool = False
+    name: str = ""
+
+
+# Of torchvision's classes, v1 and v2: those that leave every pixel where it is.
+_STILL = frozenset(
+    "ClampBoundingBoxes ClampKeyPoints ColorJitter ConvertBoundingBoxFormat ConvertImageDtype GaussianBlur "
+    "GaussianNoise Grayscale Identity JPEG Normalize PILToTensor RGB RandomAdjustSharpness "
+    "RandomAutocontrast RandomChannelPermutation RandomEqualize RandomErasing RandomGrayscale RandomInvert "
+    "RandomPhotometricDistort RandomPosterize RandomSolarize SanitizeBoundingBoxes SanitizeKeyPoints "
+    "SetClampingMode ToDtype ToImage ToPILImage ToPureTensor ToTensor UniformTemporalSubsample".split()
+)
+_ONE_BY_ONE = ("Compose", "RandomApply", "RandomChoice", "RandomOrder")
+_REFUSE_OBJECTS = frozenset("AugMix AutoAugment FiveCrop RandAugment TenCrop TrivialAugmentWide".split())
+_OF_BATCHES = frozenset(("CutMix", "MixUp"))
+_OF_PICTURES = ("albumentations", "imgaug", "kornia", "PIL", "timm", "torch", "torchvision")
+_V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
+# Functions of torchvision's that leave every pixel where it is.
+_STILL_FUNCTIONS = ("adjust_", "autocontrast", "convert_image", "equalize", "gaussian_", "invert", "normalize",
+                    "pil_to", "posterize", "rgb_", "solarize", "to_")  # fmt: skip
+
+
+def _is_in(module: str, package: str) -> bool:
+    return module == package or module.startswith(f"{package}.")
+
+
+def _module(item: Any) -> str:
+    of = item if isinstance(getattr(item, "__qualname__", None), str) else type(item)
+    return getattr(of, "__module__", None) or ""
+
+
+def short_name(item: Any) -> str:
+    """The name of a torchvision class, v1 or v2; empty for anything else, subclasses of others too."""
+    return type(item).__name__ if _is_in(type(item).__module__ or "", _V1) else ""
+
+
+def is_v2(item: Any) -> bool:
+    """Whether it is torchvision v2's, or somebody's subclass of one."""
+    return any(_is_in(base.__module__ or "", _V2) for base in type(item).__mro__)
+
+
+def parts_of(item: Any) -> list[Any] | None:
+    """The callables that torchvision's container, or torch's ``Sequential``, calls with all that it gets."""
+    kind = type(item)
+    if short_name(item) in _ONE_BY_ONE:
+        return list(item.transforms)
+    if (kind.__module__, kind.__name__) == ("torch.nn.modules.container", "Sequential"):
+        return list(item)
+    return None
+
+
+def look(item: Any) -> Called:
+    """What a callable takes, and whether it moves pixels."""
+    if isinstance(item, ImageOnly):
+        return Called(item.transform, "image", field=item.image)
+    if isinstance(item, functools.partial):
+        return replace(look(item.func), function=item)
+    parts = parts_of(item)
+    if parts is not None:
+        return _of_parts(item, [look(part) for part in parts])
+    name = short_name(item)
+    if name == "Lambda" and not is_v2(item):
+        return Called(item, "sample")
+    refuses = "samples" if name in _OF_BATCHES else "objects" if name in _REFUSE_OBJECTS else ""
+    if is_v2(item):
+        return Called(item, "v2", name not in _STILL | {"Lambda"}, refuses=refuses)
+    module = _module(item)
+    if name:
+        return Called(item, "image", name not in _STILL)
+    if module.partition(".")[0] not in _OF_PICTURES:
+        return Called(item, "sample")
+    function = getattr(item, "__name__", "")
+    still = module.startswith("torchvision") and function.startswith(_STILL_FUNCTIONS)
+    return Called(item, "image", not still and type(item).__name__ != "Identity")
+
+
+def _of_parts(item: Any, parts: Iterable[Called]) -> Called:
+    parts = list(parts)
+    takes = {part.takes for part in parts}
+    found = Called(item, "v2" if takes & {"v2", "sample"} or is_v2(item) else "image")
+    refuses = next((part.refuses for part in parts if part.refuses), "")
+    return replace(found, moves=any(part.moves for part in parts), refuses=refuses)
+
+
+def all_parts(called: Called) -> Iterator[Called]:
+    """A callable, or what its containers hold, one by one."""
+    parts = parts_of(called.function)
+    if parts is None:
+        yield called
+        return
+    for part in parts:
+        yield from all_parts(replace(look(part), state=called.state, pure=called.pure))
+
+
+def state_behind(item: Any, state: ImageState) -> ImageState:
+    """What a picture is behind a transform of torchvision's or timm's."""
+    name = short_name(item) or type(item).__name__
+    if not short_name(item) and not (type(item).__module__ or "").startswith("timm."):
+        return state
+    if name == "ToImage":
+        return "image"
+    if name == "ToPILImage":
+        return "pil"
+    if name == "ToPureTensor" and state != "pil":
+        return "tensor"
+    makes = ("ToTensor", "PILToTensor", "MaybeToTensor", "MaybePILToTensor", "ToDtype", "ConvertImageDtype",
+             "Normalize", "ImageClassification")  # fmt: skip
+    return "tensor" if name in makes and state == "pil" else state
