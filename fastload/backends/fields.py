@@ -47,12 +47,15 @@ def fields_layout(
     fields = chosen(dataset.schema, options.fields)
     for name, field, number in viewed(fields, plan, Followers(dataset.schema, options.objects, fields)):
         size, wanted = sizes[number], Sizes.of(options.sizes)
-        if size is None and wanted.mode == "stack":
+        asked = wanted.mode
+        if size is None and asked == "stack":
             wanted = Sizes("list")
         dense = options.masks == "dense"
         (one,) = layout_of((field,), plan.of_view(number).dtype, size, wanted, dense).fields
         if any(use.name == "bucket_cover" for use in plan.of_view(number).geometry):
             one = replace(one, multiple=1)  # a batch of one bucket has one size: its own, not a larger one
+        if one.form in ("picture", "masks") and asked != one.mode:
+            one = replace(one, behind=asked)
         if one.form in ("picture", "masks") and not isinstance(field.kind, Image):
             wanted_dtype = plan.of_view(number).mask_dtype
             one = replace(one, delivered=None if wanted_dtype is None else getattr(torch, wanted_dtype))
@@ -90,6 +93,8 @@ def viewed(
         if followers is not None and (leader := followers.leader(view)) is not None
         for name in followers.names(view, leader)
     }
+    if followers is not None:
+        dropped |= {name for _, view in plan.views for name in followers.led_in_tail(view)}
     for field in fields:
         if isinstance(field.kind, _SEEN) or field.name in dropped:
             names = [view if field is image else f"{view}_{field.name}" for view, _ in plan.views]

@@ -71,6 +71,18 @@ class Followers:
             if field.name == leader.name or (use.drops and self._leader_of.get(field.name) == leader.name)
         ]
 
+    def is_led(self, field: Field) -> bool:
+        """Whether it has a row for each of some boxes."""
+        return field.name in self._leader_of
+
+    def led_in_tail(self, plan: Plan) -> list[str]:
+        """The delivered fields of which a view's callables may drop rows, the boxes among them."""
+        leaders = self._delivered() if plan.tail_drops else []
+        return [field.name for leader in leaders for field in self._fields if self._is_of(field, leader)]
+
+    def _is_of(self, field: Field, leader: Field) -> bool:
+        return field == leader or self._leader_of.get(field.name) == leader.name
+
     def check(self, plan: Plan) -> None:
         """Refuse a view that would drop boxes and leave what is of them, or rows that may be, or that names
         what there is not.

@@ -40,8 +40,9 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
     def __init__(self, dataset: Any, names: Names | None = None) -> None:
         #: The packed dataset.
         self.of_packed = dataset
-        self._names = names or Names()
-        self._roles = Roles.of(dataset.schema.fields, self._names)
+        #: Of its fields.
+        self.names = names or Names()
+        self._roles = Roles.of(dataset.schema.fields, self.names)
 
     def __len__(self) -> int:
         return len(self.of_packed)
@@ -111,10 +112,10 @@ class DetectionDataset(torch.utils.data.Dataset[tuple[torch.Tensor, dict[str, An
         return int(part.value(self._roles.image_id, own))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"of_packed": self.of_packed, "_names": self._names}
+        return {"of_packed": self.of_packed, "names": self.names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(state["of_packed"], state["_names"])  # type: ignore[misc]
+        self.__init__(state["of_packed"], state["names"])  # type: ignore[misc]
 
 
 def _of_one(value: Any) -> Any:

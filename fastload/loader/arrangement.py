@@ -112,6 +112,10 @@ class Arrangement:
         self._transforms = transforms_of(self.dataset)
         self.plan = self._compiled()
         self._collation: Collation | None = None
+        if self.given["collate_fn"] is not None and hasattr(self.given["dataset"], "of_packed"):
+            from fastload.loader.collation import of_pictures_and_targets
+
+            self.given.update(of_pictures_and_targets(self.given))
         if self.given["collate"] not in (None, "stack", "pad"):
             from fastload.loader.collation import planned_collation
 

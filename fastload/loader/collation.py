@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any
 
 from fastload.backends.options import Options
@@ -22,7 +23,46 @@ if TYPE_CHECKING:
     from fastload.backends.protocol import Backend
     from fastload.transfer.streams import Gpu
 
-__all__ = ["after_engine", "planned_collation", "planned_text"]
+__all__ = ["after_engine", "of_pictures_and_targets", "planned_collation", "planned_text"]
+
+
+def of_pictures_and_targets(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that change where a ``collate_fn`` is to get a detection dataset's samples, which are
+    pictures and targets.
+
+    Args:
+        given: the loader's arguments.
+    """
+    names = getattr(given["dataset"], "names", None)
+    collate_fn = given["collate_fn"]
+    if names is None or not hasattr(given["dataset"], "of_packed") or collate_fn is None:
+        return {}
+    if given["collate"] is not None or given["batch_size"] is None:
+        return {}
+    return {"collate": _Samples(names, collate_fn), "collate_fn": None}
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """What ``collate`` may be: batches by a ``collate_fn`` of pictures and targets."""
+
+    names: Any
+    collate_fn: Callable[[list[Any]], Any]
+
+    def planned(
+        self, schema: Sequence[Field], given: Mapping[str, Any], views: Sequence[str], one_size: bool
+    ) -> Collation:
+        """See :meth:`fastload.collate.detection.Detection.planned`."""
+        from fastload.collate.detection import Detection
+
+        fields = {one.name: getattr(self.names, one.name) for one in dataclass_fields(self.names)}
+        found = Detection("list", **fields).planned(schema, given, views, one_size)
+        listed = found.collate
+
+        def collated(delivered: Delivered) -> Any:
+            return self.collate_fn(list(zip(*listed(delivered), strict=True)))
+
+        return replace(found, collate=collated)
 
 
 def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: Plan) -> Collation:

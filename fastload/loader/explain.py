@@ -17,6 +17,7 @@ from fastload.dataset.targets import TargetCollate
 from fastload.dataset.views import why_not_native
 from fastload.errors import SlowPathWarning
 from fastload.machine.cpu_budget import ThreadPlan
+from fastload.loader.reach import Reach
 from fastload.sample.captions import Captions
 from fastload.sample.fields import Boxes, Keypoints
 from fastload.sample.planned import chosen
@@ -40,11 +41,14 @@ class Explained:
     where: str  # "core", or in words where else
     why: str = ""
     keep: str = ""  # what would keep it in the core; empty where it is there, or nothing is known to
+    does: str = ""  # in words, to which fields
+    moves: tuple[str, ...] = ()  # the fields whose pixels or places it moves
 
     def __str__(self) -> str:
         keep = f" To keep it in the core: {self.keep}." if self.keep else ""
         why = f" {self.why[0].upper()}{self.why[1:]}." if self.why else ""
-        return f"{self.stage}: {self.what}\n    {self.where}.{why}{keep}"
+        does = f" {self.does}." if self.does else ""
+        return f"{self.stage}: {self.what}\n    {self.where}.{why}{does}{keep}"
 
 
 @dataclass(frozen=True)
@@ -124,13 +128,14 @@ def _of_packed(
         yield from _fields(chosen(dataset.schema, options.fields), plan)
     gpu = goes_to_gpu(options.device)
     late = erases_batches(plan, options, gpu, pairs)
+    reach = Reach(dataset.schema, plan, options, pairs)
     for step in plan.steps:
+        where, why = _CORE if step.native else python, step.why
         if step.erases and late:
             where = "on the device" if gpu else "Python, on the host"
             why = "whole batches are erased of, where they are normalised"
-            yield Explained("transform", step.name, where, why)
-            continue
-        yield Explained("transform", step.name, _CORE if step.native else python, step.why, step.keep)
+        does, moves = reach.of(step)
+        yield Explained("transform", step.name, where, why, step.keep, does, moves)
     if isinstance(options.collate_fn, TargetCollate):
         yield Explained("collate", options.collate_fn.in_words, python, "the dataset has a target_transform")
     elif options.collate_fn is not None:

@@ -9,6 +9,7 @@ from fastload.backends.fields import of_channels, viewed
 from fastload.backends.objects import Followers, check_objects, warn_of_objects
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
+from fastload.loader.fitting_callables import check_callables
 from fastload.sample.fields import Image, Polygons
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
@@ -32,6 +33,7 @@ def check_fields(dataset: Packed, plan: Plan, options: Options) -> None:
     viewed(fields, plan, Followers(dataset.schema, options.objects, fields))
     _check_rows(dataset, fields, options)
     check_objects(dataset.schema, options.objects, fields, plan)
+    check_callables(dataset, plan, options)
     why = "batches are dicts here: the dataset has other fields, or fields=, sizes= or Views was passed"
     if options.backend == "dali":
         raise ValueError(

@@ -68,7 +68,16 @@ class Delivery:
         if self.is_pair or not all(isinstance(sample, Mapping) for sample in samples):
             return default_collate(list(samples))
         known = {field.name: field for field in self.layout.fields}
-        return {name: _collated(known.get(name), [sample[name] for sample in samples]) for name in samples[0]}
+        found: dict[str, Any] = {}
+        sizes: dict[str, Any] = {}
+        for name in samples[0]:
+            field, values = known.get(name), [sample[name] for sample in samples]
+            if field is not None and field.mode == "pad" and _are_pictures(values):
+                found[name], sizes[sizes_name(name)] = _padded(field, values)
+            else:
+                found[name] = _collated(field, values)
+        valid = {VALID: found.pop(VALID)} if VALID in found else {}
+        return {**found, **sizes, **valid}
 
 
 def _least_left(sizes: Sequence[int], nbytes: int) -> int:
@@ -115,13 +124,41 @@ def _column(field: FieldLayout, found: Mapping[str, Any]) -> Iterable[Any]:
     return value  # type: ignore[no-any-return]
 
 
+def _are_pictures(values: Sequence[Any]) -> bool:
+    """Whether callables have left pictures or masks as tensors."""
+    return all(isinstance(value, torch.Tensor) and value.dim() >= 2 for value in values)
+
+
+def _padded(field: FieldLayout, values: Sequence[torch.Tensor]) -> tuple[Any, torch.Tensor]:
+    """Pictures in one tensor, filled up as the core fills them, or a sample's masks each; and their heights and
+    widths.
+
+    Raises:
+        ValueError: one is larger than there is room for.
+    """
+    sizes = torch.tensor([value.shape[-2:] for value in values], dtype=torch.int64, device="cpu")
+    height, width = field.padded_size(sizes.numpy())
+    blank = 0 if field.form == "masks" else field.blank
+    parts = []
+    for value in values:
+        part = torch.full((*value.shape[:-2], height, width), blank, dtype=value.dtype, device="cpu")
+        part[..., : value.shape[-2], : value.shape[-1]] = value
+        parts.append(part)
+    if field.form != "masks":
+        return default_collate(parts), sizes
+    from fastload.sample.ragged import Ragged
+
+    return Ragged.from_list(parts), sizes
+
+
 def _collated(field: FieldLayout | None, values: list[Any]) -> Any:
     if field is None:
         return default_collate(values)
     if field.form == "objects":
         return values
     tensors = all(isinstance(value, torch.Tensor) for value in values)
-    if field.form == "masks" and (field.mode == "list" or len({value.shape[1:] for value in values}) > 1):
+    mode = field.behind or field.mode
+    if field.form == "masks" and (mode == "list" or len({value.shape[1:] for value in values}) > 1):
         return values
     if field.form in ("rows", "masks") and tensors:
         from fastload.sample.ragged import Ragged

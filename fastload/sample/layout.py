@@ -76,6 +76,7 @@ class FieldLayout:
         view: which of a sample's views.
         of: the schema's field, where it has another name: a sample with several views has it several times.
         delivered: the dtype that its consumer gets, if another one.
+        behind: the mode of what Python callables have made; "": the same.
     """
 
     name: str
@@ -90,6 +91,7 @@ class FieldLayout:
     view: int = 0
     of: str = ""
     delivered: torch.dtype | None = None
+    behind: Literal["", "stack", "pad", "list"] = ""
 
     @property
     def is_origin(self) -> bool:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from fastload.transforms.compose import ImageOnly
+from fastload.transforms.plan import Does
 
-__all__ = ["Called", "ImageState", "is_v2", "look", "parts_of", "short_name", "state_behind"]
+__all__ = ["Called", "ImageState", "all_parts", "does_in_python", "is_v2", "look", "parts_of", "short_name", "state_behind"]
 
 #: What a picture is in torchvision's chain: "pil", "image" (``tv_tensors.Image``) or "tensor".
 ImageState: TypeAlias = Literal["pil", "image", "tensor"]
@@ -131,6 +132,25 @@ def all_parts(called: Called) -> Iterator[Called]:
         return
     for part in parts:
         yield from all_parts(replace(look(part), state=called.state, pure=called.pure))
+
+
+def does_in_python(called: Called) -> Does:
+    """What a callable does to a sample, as far as it is known."""
+    name = short_name(called.function)
+    if called.moves:
+        return "moves"
+    if called.takes == "sample" or name in ("Lambda", *_ONE_BY_ONE):
+        return "unknown"
+    return next((does for does, names in _DOES.items() if name in names), "colours")
+
+
+_DOES: dict[Does, tuple[str, ...]] = {
+    "nothing": ("Identity",),
+    "objects": ("SanitizeBoundingBoxes",),
+    "boxes": ("ClampBoundingBoxes", "ConvertBoundingBoxFormat", "SetClampingMode"),
+    "points": ("ClampKeyPoints", "SanitizeKeyPoints"),
+    "types": ("ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
+}
 
 
 def state_behind(item: Any, state: ImageState) -> ImageState:

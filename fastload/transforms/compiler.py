@@ -7,7 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 from fastload.transforms import torchvision_objects
-from fastload.transforms.called import Called, ImageState, is_v2, look, short_name, state_behind
+from fastload.transforms.called import (
+    Called,
+    ImageState,
+    all_parts,
+    does_in_python,
+    is_v2,
+    look,
+    short_name,
+    state_behind,
+)
 from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views, is_ours, refuse_class
 from fastload.transforms.other_objects import adapted
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
@@ -97,7 +106,7 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
             of_view: Any = ViewTail(number, plan.tail)
             tail.append(of_view)
             called.append(Called(of_view, "sample", name=f"the view {name!r}"))
-        steps += [replace(step, name=f"{name}: {step.name}") for step in plan.steps]
+        steps += [replace(step, name=f"{name}: {step.name}", view=number) for step in plan.steps]
     for item in behind:
         if is_ours(item):
             raise ValueError(
@@ -107,9 +116,9 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
         known = replace(look(item), state="image" if is_v2(item) else "tensor", name=name_of(item))
         tail.append(_callable(known.function if isinstance(item, ImageOnly) else item))
         called.append(known)
-        does: Does = "moves" if known.moves else "unknown"
         why = "behind Views: it gets the sample as a dict"
-        steps.append(Step(name_of(item), False, why, does=does))
+        step = Step(name_of(item), False, why, does=does_in_python(known))
+        steps.append(replace(step, takes=known.takes, field=known.field))
     v2 = any(plan.is_v2 for _, plan in plans) or any(one.takes == "v2" for one in called)
     return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps), called=tuple(called), is_v2=v2)
 
@@ -189,8 +198,11 @@ def _does(before: Plan, plan: Plan) -> Does:
         return "moves"
     if pixels or plan.erase is not before.erase:
         return "colours"
-    if plan.objects != before.objects or plan.box_format != before.box_format:
-        return "objects"
+    if plan.objects != before.objects:
+        drops = plan.objects is not None and (plan.objects.drop or plan.objects.without is not None)
+        return "objects" if drops else "boxes"
+    if plan.box_format != before.box_format:
+        return "boxes"
     same = all(getattr(plan, name) == getattr(before, name) for name in _OF_TYPES)
     return "nothing" if same else "types"
 
@@ -301,8 +313,8 @@ class _Compiler:
             self._tail_format = str(getattr(item.format, "value", item.format)).lower()
         name = name_of(item)
         self._called.append(replace(called, state=self._state, pure=self._pure, name=name))
-        does: Does = "moves" if called.moves else "unknown" if called.takes == "sample" else "colours"
-        self._steps.append(Step(name, False, why, keep, does))
+        step = Step(name, False, why, keep, does_in_python(called), called.takes, called.field)
+        self._steps.append(step)
 
     def plan(self) -> Plan:
         picture = self._begins == "pil" and (bool(self._tail) or not self._only_ours)
@@ -316,4 +328,9 @@ class _Compiler:
             state=self._begins,
             is_v2=self._is_v2,
             tail_format=self._tail_format,
+            tail_drops=any(
+                short_name(part.function) == "SanitizeBoundingBoxes"
+                for one in self._called
+                for part in all_parts(one)
+            ),
         )

@@ -15,8 +15,10 @@ __all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "MosaicUse", "ObjectsUse",
 
 
 #: What a step does to a sample: "moves" pixels, and with them all that is said of their places; changes
-#: pictures alone; changes or drops "objects"; changes types alone; nothing; or what a callable likes.
-Does: TypeAlias = Literal["moves", "colours", "objects", "types", "nothing", "unknown"]
+#: "colours", "boxes" or "points" alone; drops "objects"; changes "types" alone; nothing; or what a callable likes.
+Does: TypeAlias = Literal[
+    "moves", "colours", "boxes", "points", "objects", "types", "nothing", "unknown"
+]
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,9 @@ class Step:
     why: str
     keep: str = ""  # what would keep it in the core; empty where nothing is known to
     does: Does = "unknown"  # to what the sample has
+    takes: str = "sample"  # "image": a picture alone, of the field `field`, or of the only one
+    field: str | None = None
+    view: int | None = None  # the number of the sample's view that it is of
     erases: bool = False  # of what is stored: behind normalisation, wherever that is
 
 
@@ -222,6 +227,7 @@ class Plan:
     called: tuple[Called, ...] = field(default=(), compare=False)
     state: ImageState = field(default="tensor", compare=False)
     is_v2: bool = field(default=False, compare=False)
+    tail_drops: bool = field(default=False, compare=False)  # the tail drops objects with their boxes
     views: tuple[tuple[str, Plan], ...] = ()  # of a sample that has several, by name; the tail gets all
     # By the first epoch of each, where the plan changes; the other fields are of the largest of them.
     scheduled: tuple[tuple[int, Plan], ...] = ()
