@@ -187,9 +187,7 @@ def _field_plan(
     more["follows"] = leader is not None and field.name in followers.names(plan, leader)
     if isinstance(kind, Boxes):
         becomes = plan.box_format
-        return _C.FieldPlan(
-            "points", points=kind.format, relative=kind.relative, becomes=becomes, **more
-        )
+        return _C.FieldPlan("points", points=kind.format, relative=kind.relative, becomes=becomes, **more)
     if isinstance(kind, Keypoints):
         return _C.FieldPlan("points", points="xyv" if kind.visibility else "xy", pairs=kind.pairs, **more)
     if isinstance(kind, Polygons) and layout.form == "masks":

@@ -1,7 +1,7 @@
 """Samples with boxes, masks, points and further pictures, as Python callables get them and give them back.
 
 Where something of torchvision's v2 is in the chain, a sample is a dict of ``tv_tensors``, which its transforms
-move together; what v2 would leave behind is done here: rows that follow dropped boxes, points that change
+move together; what v2 would leave behind is done here: rows of dropped boxes, points that change
 places in a mirror, and points that nobody has labelled.
 """
 
@@ -16,10 +16,11 @@ import numpy as np
 import torch
 
 from fastload.backends.objects import Groups
+from fastload.extras import need
 from fastload.sample.fields import Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.layout import SampleLayout
 from fastload.sample.schema import Schema
-from fastload.transforms.called import Called, is_v2, look, parts_of, short_name
+from fastload.transforms.called import Called, look, parts_of, short_name
 from fastload.transforms.plan import Plan
 from fastload.transforms.torchvision_objects import on_tensor, scale_to_float32
 from fastload.transforms.view_tail import ViewTail, as_picture, takes_generator
@@ -34,15 +35,11 @@ def tv_tensors() -> Any:
     """torchvision's module of that name.
 
     Raises:
-        ImportError: this torchvision has none.
+        LibraryMissing: this torchvision has none.
     """
-    try:
-        from torchvision import tv_tensors as found
-    except ImportError as error:
-        raise ImportError(
-            "Samples are handed to torchvision.transforms.v2 as torchvision.tv_tensors, which torchvision has "
-            f"from version 0.16 on. Found: {error}. Upgrade torchvision."
-        ) from error
+    need("torchvision.tv_tensors", "torchvision.transforms.v2 in transform, on samples with several fields,")
+    from torchvision import tv_tensors as found  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
     return found
 
 
@@ -115,7 +112,7 @@ class Scope:
         if isinstance(kind, Boxes):
             height, width = size = canvas[part.view]
             if kind.relative:
-                value = value * torch.tensor([width, height, width, height], dtype=value.dtype)
+                value = value * torch.tensor([width, height, width, height], dtype=value.dtype, device="cpu")
             return tv.BoundingBoxes(value, format=part.format.upper(), canvas_size=size)
         if isinstance(kind, Keypoints):
             if kind.visibility:
@@ -168,9 +165,10 @@ class Scope:
             from torchvision.transforms.v2 import functional
 
             value = functional.convert_bounding_box_format(value, new_format=part.becomes.upper())
-        rows, (height, width) = plain(value), value.canvas_size
+        (height, width) = value.canvas_size
+        rows: torch.Tensor = plain(value)
         if part.kind.relative:
-            rows = rows / torch.tensor([width, height, width, height], dtype=rows.dtype)
+            rows = rows / torch.tensor([width, height, width, height], dtype=rows.dtype, device="cpu")
         return rows
 
     def pure(self, sample: Mapping[str, Any]) -> dict[str, Any]:
@@ -188,7 +186,7 @@ class Scope:
             if part.key in self.pictures and isinstance(value, torch.Tensor) and value.dim() >= 2:
                 canvas.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
             is_plain = type(value) is torch.Tensor
-            if is_plain and hasattr(old, "canvas_size"):
+            if is_plain and old is not None and hasattr(old, "canvas_size"):
                 size = canvas.get(part.view, old.canvas_size)
                 found[part.key] = tv_tensors().wrap(value, like=old, canvas_size=size)
             elif is_plain and isinstance(old, torch.Tensor) and type(old) is not torch.Tensor:
@@ -268,7 +266,7 @@ class Step:
         scope: what it gets.
         called: what is known of it.
         run: the callable, for pictures that are PIL's or tensors.
-        behind_image: whether one that gets pictures alone stands before it, whose results it gets as they are.
+        behind_image: whether one that gets pictures alone stands before it, whose results it gets untouched.
     """
 
     def __init__(
@@ -398,7 +396,7 @@ class Step:
         if hasattr(item, "min_area"):
             numbers["min_area"] = item.min_area
         rows = type(item)(**numbers, labels_getter=lambda one: one["rows"])
-        kept = rows({"boxes": boxes, "rows": torch.arange(len(boxes))})
+        kept = rows({"boxes": boxes, "rows": torch.arange(len(boxes), device="cpu")})
         chosen = {*self._scope.followers(leader.key)} | set(_named_by(item.labels_getter, sample))
         found = {**sample, leader.key: kept["boxes"]}
         for key in chosen & set(sample):
@@ -412,7 +410,7 @@ class Step:
         if first is None:
             return self._run(sample, **more)
         height, width = first.canvas_size
-        corners = torch.tensor([[0.0, 0.0], [width, 0.0], [0.0, height]])
+        corners = torch.tensor([[0.0, 0.0], [width, 0.0], [0.0, height]], device="cpu")
         probe = tv.KeyPoints(corners, canvas_size=(height, width))
         made = self._run({**sample, _PROBE: probe}, **more)
         if not isinstance(made, Mapping):
@@ -447,10 +445,12 @@ def _rows_of(value: Any, rows: torch.Tensor) -> Any:
 def _is_mirrored(points: torch.Tensor) -> bool:
     """Whether the corners of a picture have changed their sense."""
     (x0, y0), (x1, y1), (x2, y2) = points.tolist()
-    return (x1 - x0) * (y2 - y0) - (y1 - y0) * (x2 - x0) < 0
+    return bool((x1 - x0) * (y2 - y0) - (y1 - y0) * (x2 - x0) < 0)
 
 
-def _seen_to(part: Part, before: Mapping[str, Any], after: Mapping[str, Any], mirrors: bool) -> dict[str, Any]:
+def _seen_to(
+    part: Part, before: Mapping[str, Any], after: Mapping[str, Any], mirrors: bool
+) -> dict[str, Any]:
     """Points behind a step, and whether they are visible."""
     new = after[part.key]
     rows, seen = plain(new).clone(), after.get(part.visibility)

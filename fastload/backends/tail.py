@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from fastload import errors
 from fastload._native import _C
 from fastload.dataset.decoding import sample_error
 from fastload.dataset.mixture import Packed
+from fastload.errors import LibraryMissing
 from fastload.machine.generators import set_generators
 from fastload.sample.delivery import IMAGE, LABEL, Delivery
+from fastload.sample.layout import VIEW
 from fastload.transforms.plan import Plan
 from fastload.transforms.view_tail import as_picture, takes_generator
 
@@ -115,7 +118,17 @@ class Tail:
         samples = [self._made(one, key) for one, key in zip(delivery.samples(raw), keys, strict=True)]
         batch = self._collated(keys, samples, self._collate_fn or delivery.collated)
         origins = [field.name for field in delivery.layout.fields if field.is_origin]
-        return {**batch, **{name: raw[name].clone() for name in origins}} if origins else batch
+        if not origins:
+            return batch
+        found = {name: raw[name].clone() for name in origins}
+        if VIEW in found and self._moves:
+            found[VIEW][:, 2:4] = 0  # where the core has put it is not where it is
+        return {**batch, **found}
+
+    @property
+    def _moves(self) -> bool:
+        """Whether callables may move pixels."""
+        return any(one.moves or one.takes == "sample" for one in self._plan.called)
 
     def batch(
         self,
@@ -149,7 +162,8 @@ class Tail:
         if self._plan.state == "image":
             from fastload.backends.handed import tv_tensors
 
-            return tv_tensors().Image  # type: ignore[no-any-return]
+            with suppress(LibraryMissing):  # an old torchvision, whose v2 gives plain tensors
+                return tv_tensors().Image  # type: ignore[no-any-return]
         return _as_is
 
     def _keys(

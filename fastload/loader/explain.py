@@ -16,8 +16,8 @@ from fastload.dataset.mixture import Packed
 from fastload.dataset.targets import TargetCollate
 from fastload.dataset.views import why_not_native
 from fastload.errors import SlowPathWarning
-from fastload.machine.cpu_budget import ThreadPlan
 from fastload.loader.reach import Reach
+from fastload.machine.cpu_budget import ThreadPlan
 from fastload.sample.captions import Captions
 from fastload.sample.fields import Boxes, Keypoints
 from fastload.sample.planned import chosen

@@ -66,8 +66,8 @@ def _check_fills(plan: Plan, fields: Sequence[Field], dense: bool) -> None:
     if mask is not None and len(fills) > 1:
         numbers = ", ".join("its ignored id" if one is None else str(one) for one in plan.mask_fills)
         raise ValueError(
-            f"The steps of the transform fill masks with different numbers, {numbers}, and the core has one for "
-            f"all of {mask.name!r}. Give the steps one fill, or leave the field out by fields=[...]."
+            f"The steps of the transform fill masks with different numbers, {numbers}, and the core has one "
+            f"for all of {mask.name!r}. Give the steps one fill, or leave the field out by fields=[...]."
         )
     bordered = any(use.name in _BORDERS for use in plan.geometry)
     outlines = next((field for field in fields if _is_outline(field) and not dense), None)
@@ -142,8 +142,8 @@ class _Checked:
                 f"fields=[...].{more}"
             )
         raise ValueError(
-            f"{name} gets {what} alone, so {places[0].name!r} ({places[0].kind.name}) would be left behind if it "
-            "moves pixels. If it moves none, say so: fastload.transforms.ImageOnly(...). Else leave "
+            f"{name} gets {what} alone, so {places[0].name!r} ({places[0].kind.name}) would be left behind "
+            "if it moves pixels. If it moves none, say so: fastload.transforms.ImageOnly(...). Else leave "
             f"{', '.join(map(repr, left))} out by fields=[...].{more}"
         )
 
@@ -163,8 +163,8 @@ class _Checked:
         moved = [field for field in self.fields if self._is_moved(field)]
         if called.refuses and moved:
             raise ValueError(
-                f"{name} takes pictures without {moved[0].name!r} ({moved[0].kind.name}): torchvision refuses "
-                "it. Leave it out, or the field by fields=[...]."
+                f"{name} takes pictures without {moved[0].name!r} ({moved[0].kind.name}): torchvision "
+                "refuses it. Leave it out, or the field by fields=[...]."
             )
         self._check_objects(called, name, short)
         if not called.moves:
@@ -173,8 +173,8 @@ class _Checked:
             why = self._why_left(field)
             if why:
                 raise ValueError(
-                    f"{name} would leave {field.name!r} behind: {why}. Leave the field out by fields=[...], or "
-                    "the step."
+                    f"{name} would leave {field.name!r} behind: {why}. Leave the field out by fields=[...], "
+                    "or the step."
                 )
         self._check_filling(called, name, short)
 
@@ -205,13 +205,15 @@ class _Checked:
             if bound or not points:
                 found = f"{bound[0].name!r} has a row for each of the boxes" if bound else "no keypoints"
                 raise ValueError(
-                    f"{name} drops keypoints alone. Found: {found}. Leave it out; SanitizeBoundingBoxes drops "
-                    "boxes with all that is of them."
+                    f"{name} drops keypoints alone. Found: {found}. Leave it out; SanitizeBoundingBoxes "
+                    "drops boxes with all that is of them."
                 )
         if short == "ConvertBoundingBoxFormat":
             given = getattr(called.function.format, "value", called.function.format)
             if str(given).lower() not in ("xyxy", "xywh", "cxcywh") and self._of(Boxes):
-                raise ValueError(f"{name} makes rotated boxes, and boxes have four numbers. Found: {given!r}.")
+                raise ValueError(
+                    f"{name} makes rotated boxes, and boxes have four numbers. Found: {given!r}."
+                )
 
     def _check_filling(self, called: Called, name: str, short: str) -> None:
         """What torchvision refuses when it runs is refused here."""
@@ -227,8 +229,8 @@ class _Checked:
         masks = [field for field in self.fields if isinstance(field.kind, Mask) or self._drawn(field)]
         if masks and _is_colour(getattr(called.function, "fill", None)):
             raise ValueError(
-                f"{name} has a fill of several numbers, and masks, {masks[0].name!r}, have one. Give it by type: "
-                'fill={tv_tensors.Image: (123, 117, 104), "others": 0}.'
+                f"{name} has a fill of several numbers, and masks, {masks[0].name!r}, have one. Give it by "
+                'type: fill={tv_tensors.Image: (123, 117, 104), "others": 0}.'
             )
 
     def _drawn(self, field: Field) -> bool:

@@ -61,9 +61,7 @@ class Reach:
         """The fields that a step of a view reaches."""
         if view is None or not self._has_views:
             return self._fields
-        return [
-            one for one in self._fields if one[2] == view and (one[0] != one[1].name or _is_seen(one[1]))
-        ]
+        return [one for one in self._fields if one[2] == view and (one[0] != one[1].name or _is_seen(one[1]))]
 
     def _is_of_objects(self, field: Field) -> bool:
         return isinstance(field.kind, Boxes) or self._followers.is_led(field)

@@ -130,8 +130,8 @@ def _are_pictures(values: Sequence[Any]) -> bool:
 
 
 def _padded(field: FieldLayout, values: Sequence[torch.Tensor]) -> tuple[Any, torch.Tensor]:
-    """Pictures in one tensor, filled up as the core fills them, or a sample's masks each; and their heights and
-    widths.
+    """Pictures in one tensor, filled up as the core fills them, or each sample's masks; and their heights
+    and widths.
 
     Raises:
         ValueError: one is larger than there is room for.

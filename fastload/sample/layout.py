@@ -232,8 +232,8 @@ class SampleLayout:
         return found
 
     def finished(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """A batch of :meth:`BatchLayout.raw` as its consumer gets it: with objects instead of their bytes, and
-        in the dtypes that are delivered."""
+        """A batch of :meth:`BatchLayout.raw` as its consumer gets it: with objects instead of their bytes, in
+        the dtypes that are delivered."""
         found = dict(raw)
         for field in self.fields:
             if field.delivered is not None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fastload.transforms.operations.mosaic import Mosaic
     from fastload.transforms.operations.normalize import Normalize
     from fastload.transforms.operations.pad import Pad
+    from fastload.transforms.operations.pad_if_smaller import PadIfSmaller
     from fastload.transforms.operations.pillow_gaussian_blur import PillowGaussianBlur
     from fastload.transforms.operations.rand_augment import RandAugment
     from fastload.transforms.operations.random_adjust_sharpness import RandomAdjustSharpness
@@ -88,6 +89,7 @@ __all__ = [
     "Mosaic",
     "Normalize",
     "Pad",
+    "PadIfSmaller",
     "PillowGaussianBlur",
     "Plan",
     "RandAugment",

@@ -11,7 +11,17 @@ from typing import Any, Literal, TypeAlias
 from fastload.transforms.compose import ImageOnly
 from fastload.transforms.plan import Does
 
-__all__ = ["Called", "ImageState", "all_parts", "does_in_python", "is_v2", "look", "parts_of", "short_name", "state_behind"]
+__all__ = [
+    "Called",
+    "ImageState",
+    "all_parts",
+    "does_in_python",
+    "is_v2",
+    "look",
+    "parts_of",
+    "short_name",
+    "state_behind",
+]
 
 #: What a picture is in torchvision's chain: "pil", "image" (``tv_tensors.Image``) or "tensor".
 ImageState: TypeAlias = Literal["pil", "image", "tensor"]
@@ -45,21 +55,24 @@ class Called:
 
 
 # Of torchvision's classes, v1 and v2: those that leave every pixel where it is.
-_STILL = frozenset(
-    "ClampBoundingBoxes ClampKeyPoints ColorJitter ConvertBoundingBoxFormat ConvertImageDtype GaussianBlur "
-    "GaussianNoise Grayscale Identity JPEG Normalize PILToTensor RGB RandomAdjustSharpness "
-    "RandomAutocontrast RandomChannelPermutation RandomEqualize RandomErasing RandomGrayscale RandomInvert "
-    "RandomPhotometricDistort RandomPosterize RandomSolarize SanitizeBoundingBoxes SanitizeKeyPoints "
-    "SetClampingMode ToDtype ToImage ToPILImage ToPureTensor ToTensor UniformTemporalSubsample".split()
-)
+_STILL = frozenset((
+    "ClampBoundingBoxes", "ClampKeyPoints", "ColorJitter", "ConvertBoundingBoxFormat", "ConvertImageDtype",
+    "GaussianBlur", "GaussianNoise", "Grayscale", "Identity", "JPEG", "Normalize", "PILToTensor", "RGB",
+    "RandomAdjustSharpness", "RandomAutocontrast", "RandomChannelPermutation", "RandomEqualize",
+    "RandomErasing", "RandomGrayscale", "RandomInvert", "RandomPhotometricDistort", "RandomPosterize",
+    "RandomSolarize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "SetClampingMode", "ToDtype", "ToImage",
+    "ToPILImage", "ToPureTensor", "ToTensor", "UniformTemporalSubsample",
+))  # fmt: skip
 _ONE_BY_ONE = ("Compose", "RandomApply", "RandomChoice", "RandomOrder")
-_REFUSE_OBJECTS = frozenset("AugMix AutoAugment FiveCrop RandAugment TenCrop TrivialAugmentWide".split())
-_OF_BATCHES = frozenset(("CutMix", "MixUp"))
+_REFUSE_OBJECTS = ("AugMix", "AutoAugment", "FiveCrop", "RandAugment", "TenCrop", "TrivialAugmentWide")
+_OF_BATCHES = ("CutMix", "MixUp")
 _OF_PICTURES = ("albumentations", "imgaug", "kornia", "PIL", "timm", "torch", "torchvision")
 _V1, _V2 = "torchvision.transforms", "torchvision.transforms.v2"
 # Functions of torchvision's that leave every pixel where it is.
-_STILL_FUNCTIONS = ("adjust_", "autocontrast", "convert_image", "equalize", "gaussian_", "invert", "normalize",
-                    "pil_to", "posterize", "rgb_", "solarize", "to_")  # fmt: skip
+_STILL_FUNCTIONS = (
+    "adjust_", "autocontrast", "convert_image", "equalize", "gaussian_", "invert", "normalize", "pil_to",
+    "posterize", "rgb_", "solarize", "to_",
+)  # fmt: skip
 
 
 def _is_in(module: str, package: str) -> bool:
@@ -149,7 +162,15 @@ _DOES: dict[Does, tuple[str, ...]] = {
     "objects": ("SanitizeBoundingBoxes",),
     "boxes": ("ClampBoundingBoxes", "ConvertBoundingBoxFormat", "SetClampingMode"),
     "points": ("ClampKeyPoints", "SanitizeKeyPoints"),
-    "types": ("ConvertImageDtype", "PILToTensor", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor"),
+    "types": (
+        "ConvertImageDtype",
+        "PILToTensor",
+        "ToDtype",
+        "ToImage",
+        "ToPILImage",
+        "ToPureTensor",
+        "ToTensor",
+    ),
 }
 
 

@@ -18,9 +18,9 @@ from fastload.transforms.called import (
     state_behind,
 )
 from fastload.transforms.compose import ByEpoch, Compose, ImageOnly, Views, is_ours, refuse_class
-from fastload.transforms.other_objects import adapted
 from fastload.transforms.operations.operation import ORDER, Draft, Misplaced, Operation
 from fastload.transforms.operations.registry import operation_of
+from fastload.transforms.other_objects import adapted
 from fastload.transforms.plan import Does, Plan, Step
 
 __all__ = ["compile_plan", "flattened", "name_of"]
@@ -304,10 +304,7 @@ class _Compiler:
     def _leave(self, item: Any, why: str, keep: str) -> None:
         called = look(item)
         run = called.function if isinstance(item, ImageOnly) else item
-        if self._state != "pil":
-            run = torchvision_objects.on_tensor(run)
-        else:
-            run = adapted(run)
+        run = adapted(run) if self._state == "pil" else torchvision_objects.on_tensor(run)
         self._tail.append(_callable(run))
         if short_name(item) == "ConvertBoundingBoxFormat":
             self._tail_format = str(getattr(item.format, "value", item.format)).lower()

@@ -15,10 +15,9 @@ __all__ = ["Drawn", "Erasing", "Fill", "GeometryUse", "MosaicUse", "ObjectsUse",
 
 
 #: What a step does to a sample: "moves" pixels, and with them all that is said of their places; changes
-#: "colours", "boxes" or "points" alone; drops "objects"; changes "types" alone; nothing; or what a callable likes.
-Does: TypeAlias = Literal[
-    "moves", "colours", "boxes", "points", "objects", "types", "nothing", "unknown"
-]
+#: "colours", "boxes" or "points" alone; drops "objects"; changes "types" alone; nothing; or what a callable
+#: likes.
+Does: TypeAlias = Literal["moves", "colours", "boxes", "points", "objects", "types", "nothing", "unknown"]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ __all__ = ["advice", "composed", "on_tensor", "refusal", "translate"]
 _TIMM = "timm.data.transforms"
 # Modules of timm's whose classes are named with them.
 _TIMMS = (_TIMM, "timm.data.auto_augment", "timm.data.random_erasing")
+_REFERENCES = "v2_extras"  # a script beside torchvision's references for segmentation
 _TO_RGB = {("clip.clip", "_convert_image_to_rgb"), ("open_clip.transform", "_convert_to_rgb")}
 
 
@@ -25,7 +26,7 @@ def _class_name(item: Any) -> str:
     """The class name of a torchvision transform, timm's with its module, else an empty string."""
     kind = type(item)
     module = kind.__module__ or ""
-    if module in _TIMMS:
+    if module in _TIMMS or module == _REFERENCES:
         return f"{module}.{kind.__name__}"
     inside = module == "torchvision.transforms" or module.startswith("torchvision.transforms.")
     return kind.__name__ if inside else ""

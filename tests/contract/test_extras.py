@@ -59,6 +59,7 @@ FEATURES: dict[tuple[str, str], Callable[[Path], object]] = {
     ("backends/place_state.py", "torchdata"): lambda _: module("backends.place_state").check_kept(
         0, {"a": 1}
     ),
+    ("backends/handed.py", "torchvision"): lambda _: module("backends.handed").tv_tensors(),
     ("cli/completion.py", "shtab"): lambda _: module("cli.completion").run(Namespace(shell="bash")),
     ("collate/listed.py", "torchvision"): lambda _: module("collate.listed")._wrap({}, (1, 1)),
     ("dataset/detection.py", "pycocotools"): lambda _: module("dataset.detection").DetectionDataset.coco.func(

@@ -48,12 +48,29 @@ def inverse_matrix(
     return [*matrix[:2], matrix[2] + cx, *matrix[3:5], matrix[5] + cy]
 
 
+def inverse_matrix_of_v2(
+    center: Sequence[float], angle: float, translate: Sequence[float], scale: float, shear: Sequence[float]
+) -> list[float]:
+    """The same of transforms/v2/functional/_geometry.py, which rounds otherwise."""
+    rot, sx, sy = math.radians(angle), math.radians(shear[0]), math.radians(shear[1])
+    (cx, cy), (tx, ty) = center, translate
+    a = math.cos(rot - sy) / math.cos(sy)
+    b = -(a * math.tan(sx) + math.sin(rot))
+    c = math.sin(rot - sy) / math.cos(sy)
+    d = math.cos(rot) - c * math.tan(sx)
+    matrix = [d / scale, -b / scale, 0.0, -c / scale, a / scale, 0.0]
+    matrix[2] = cx - matrix[0] * (cx + tx) - matrix[1] * (cy + ty)
+    matrix[5] = cy - matrix[3] * (cx + tx) - matrix[4] * (cy + ty)
+    return matrix
+
+
 def affine(picture: Image.Image, numbers: Sequence[float]) -> Image.Image:
-    angle, share_x, share_y, scale, shear_x, shear_y, has_center, *center = numbers[:9]
+    angle, share_x, share_y, scale, shear_x, shear_y, has_center, *center, version = numbers[:10]
     width, height = picture.size
     middle = center if has_center else [width * 0.5, height * 0.5]
     move = [round(share_x * width), round(share_y * height)]
-    return transformed(picture, inverse_matrix(middle, angle, move, scale, (shear_x, shear_y)), numbers[9:])
+    of = inverse_matrix if version == 1 else inverse_matrix_of_v2
+    return transformed(picture, of(middle, angle, move, scale, (shear_x, shear_y)), numbers[10:])
 
 
 def rotate(picture: Image.Image, numbers: Sequence[float]) -> Image.Image:
@@ -143,7 +160,7 @@ def perspective(picture: Image.Image, numbers: Sequence[float], draws: Draws = F
 
 # Each operation of the core that moves pixels, with numbers to try it by.
 MOVING: dict[str, tuple[Callable[..., Image.Image], tuple[float, ...]]] = {
-    "affine": (affine, (30.0, 0.1, -0.2, 1.2, 10.0, -5.0, 0.0, 0.0, 0.0, 2.0, 9.0, 99.0, 199.0)),
+    "affine": (affine, (30.0, 0.1, -0.2, 1.2, 10.0, -5.0, 0.0, 0.0, 0.0, 2.0, 2.0, 9.0, 99.0, 199.0)),
     "rotate": (rotate, (-33.3, 0.0, 0.0, 0.0, 1.0, 128.0, 128.0, 128.0)),
     "shear_x": (shear_x, (0.3, 1.0, 0.0, 0.0, 0.0, 0.0)),
     "shear_y": (shear_y, (-0.27, 0.0, 2.0, 0.0, 0.0, 0.0)),

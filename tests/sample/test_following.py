@@ -179,7 +179,7 @@ def placed(xy: Any, view: Any, size: tuple[int, int], before: Any, behind: Any) 
 
 def test_all_fields_follow_what_moves_the_whole_picture(folder: Path) -> None:
     """Areas are of 5 x 4 pixels here: they follow in their own."""
-    behind = [T.CenterCrop((30, 32)), T.RandomVerticalFlip()]
+    behind = [T.CenterCrop((30, 32)), T.RandomRotation((180, 180))]
     plan = compile_plan(T.Compose([*BEFORE, *behind]))
     assert len(plan.source) == 3
     options: dict[str, Any] = {"seed": 3, "num_workers": 2, "fields": NAMES}

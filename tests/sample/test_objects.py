@@ -371,14 +371,22 @@ def test_two_fields_of_boxes_are_told_apart(tmp_path: Path) -> None:
     assert (len(found["a"][0]), len(found["b"][0])) == (0, 1)
 
 
+MOVE = T.RandomRotation(9)
+
+
 @pytest.mark.parametrize(
     ("make", "wrong"),
     [
         (lambda: T.SanitizeBoundingBoxes(0.5), "min_size must be at least 1"),
         (lambda: T.SanitizeBoundingBoxes(1, 0), "min_area must be at least 1"),
         (lambda: T.SanitizeBoundingBoxes(labels_getter=None), "labels_getter must be 'default'"),
-        (lambda: T.compile_plan(T.Compose([T.ClampBoundingBoxes(), T.Resize(9)])), "out of order"),
-        (lambda: T.compile_plan(T.Compose([T.SanitizeBoundingBoxes(), T.RandomRotation(9)])), "out of order"),
+        (lambda: T.compile_plan(T.Compose([MOVE, T.SanitizeBoundingBoxes(), MOVE])), "out of order"),
+        (
+            lambda: T.compile_plan(
+                T.Compose([T.Resize(9), *[T.SanitizeBoundingBoxes(), T.CenterCrop(9)] * 3])
+            ),
+            "out of order",
+        ),
         (lambda: T.compile_plan(T.RandomApply([T.SanitizeBoundingBoxes()], 0.5)), "out of order|group"),
     ],
 )

@@ -41,7 +41,9 @@ def test_the_presets_of_weights_are_native() -> None:
     wanted = Plan(geometry=(steps.shorter(232), steps.center(224, 224)), **NORMALIZED)
     assert compile_plan(preset) == replace(wanted, filter="bicubic")
     behind = compile_plan(T.Compose([T.CenterCrop(300), preset]))
-    assert behind == Plan(geometry=(steps.center(300, 300),), tail=(preset,), picture=True)
+    assert behind.geometry == (steps.center(300, 300), *wanted.geometry)
+    behind = compile_plan(T.Compose([T.Resize(300), preset]))
+    assert behind == Plan(geometry=(steps.shorter(300),), tail=(preset,), picture=True)
 
 
 def to_rgb(image: Any) -> Any:
@@ -89,9 +91,12 @@ def test_conversions_that_change_nothing_cost_nothing() -> None:
     crop = from_torchvision(
         "RandomCrop", size=(9, 9), padding=4, pad_if_needed=False, fill=0, padding_mode="edge"
     )
+    bordered = GeometryUse("pad_border", (4, 4, 4, 4, 1))
+    assert compile_plan(crop).geometry == (bordered, GeometryUse("random_crop", (9, 9)))
+    crop.pad_if_needed = True  # two borders, one around the other
     plan = compile_plan(crop)
     assert plan.tail == (crop,)
-    assert "padding_mode='constant'" in plan.steps[0].keep
+    assert "goes with padding or with pad_if_needed" in plan.steps[0].why
     zeros = Fill((0,), 0)
     padded = from_torchvision("RandomCrop", size=(9, 9), padding=4, pad_if_needed=False, fill=0)
     by_four = GeometryUse("pad", (4, 4, 4, 4), fill=zeros)

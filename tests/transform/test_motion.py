@@ -37,7 +37,8 @@ def angle(rng: Rng) -> float:
 def affine(rng: Rng) -> tuple[float, ...]:
     shares = [rng.choice([0, rng.uniform(-0.5, 0.5)]) for _ in range(2)]
     shears = [rng.choice([0, rng.uniform(-40, 40)]) for _ in range(2)]
-    return angle(rng), *shares, rng.choice([1, rng.uniform(0.3, 2)]), *shears, *center(rng), *last(rng)
+    scale, version = rng.choice([1, rng.uniform(0.3, 2)]), rng.choice([1, 2])
+    return angle(rng), *shares, scale, *shears, *center(rng), version, *last(rng)
 
 
 def shear(rng: Rng) -> tuple[float, ...]:
@@ -146,9 +147,13 @@ def test_a_flip_behind_what_moves_is_done_behind_it() -> None:
 def test_a_vertical_flip_may_stand_anywhere() -> None:
     flip = T.RandomVerticalFlip()
     crop = T.RandomResizedCrop(8)
-    assert uses(flip, crop) == uses(crop, flip) == (["random_resized_crop"], ["vertical_flip"])
+    assert uses(flip, crop) == (["vertical_flip", "random_resized_crop"], [])
+    assert uses(crop, flip) == (["random_resized_crop", "vertical_flip"], [])
+    assert uses(crop, T.RandomRotation(9), flip) == (["random_resized_crop"], ["rotate", "vertical_flip"])
+    plan = compile_plan(T.Compose([T.ToDtype("float32"), flip]))
+    assert [use.name for use in plan.geometry] == ["vertical_flip"]
     with pytest.raises(ValueError, match=r"RandomVerticalFlip.* is out of order"):
-        compile_plan(T.Compose([T.ToDtype("float32"), flip]))
+        compile_plan(T.Compose([T.RandomRotation(9), T.ToDtype("float32"), flip]))
 
 
 def test_what_moves_does_not_stand_within_the_geometry() -> None:
@@ -195,8 +200,8 @@ def test_torchvisions_objects_become_native() -> None:
     plan = compile_plan(T.Compose(parts))
     assert plan.tail == ()
     found = {use.name: (use.probability, use.numbers) for use in plan.pixels}
+    assert [(use.name, use.numbers) for use in plan.geometry[1:]] == [("vertical_flip", (0.25,))]
     assert found == {
-        "vertical_flip": (0.25, ()),
         "rotate": (1.0, (Drawn("uniform", (-5.0, 5.0)), 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0)),
         "affine": (
             1.0,
@@ -206,7 +211,7 @@ def test_torchvisions_objects_become_native() -> None:
                 Drawn("uniform", (-0.2, 0.2)),
                 Drawn("uniform", (0.5, 2.0)),
                 *(0.0, 0.0),
-                *(1.0, 3.0, 4.0),
+                *(1.0, 3.0, 4.0, 2.0),
                 *(0.0, 3.0, 3.0, 3.0),
             ),
         ),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from motion_reference import MOVING
 from PIL import Image, ImageFilter, ImageOps
 from pixel_reference import drawn_steps
+from tensor_colours import TENSORS
 from torchvision_likes import from_torchvision, tv_crop
 from transform_reference import Draws
 
@@ -55,6 +56,7 @@ PILLOW: dict[str, list[tuple[tuple[float, ...], Callable[[Image.Image], Image.Im
     "gaussian_blur_pillow": [((radius,), pillow_blurred(radius)) for radius in (0.5, 1.5, 4.0)],
     "solarize": [((threshold,), solarized(threshold)) for threshold in THRESHOLDS],
     **pillow_points.PILLOW,
+    **TENSORS,
     **{name: [(numbers, partial(run, numbers=numbers))] for name, (run, numbers) in MOVING.items()},
 }
 
@@ -77,7 +79,7 @@ def test_every_operation_has_a_reference_and_a_number_of_its_own() -> None:
 def test_the_registry_and_the_core_have_the_same_operations() -> None:
     specs = [T.Grayscale(3), T.RandomGrayscale(), T.RandomInvert(), T.RandomSolarize(128)]
     specs += [T.GaussianBlur(3), T.PillowGaussianBlur()]
-    specs += [T.RandomVerticalFlip(), T.RandomRotation(9), T.RandomAffine(9), T.RandomPerspective()]
+    specs += [T.RandomRotation(9), T.RandomAffine(9), T.RandomPerspective()]
     named = set()
     for spec in specs:
         operation = operation_of(spec)
@@ -86,7 +88,7 @@ def test_the_registry_and_the_core_have_the_same_operations() -> None:
         assert len(use.numbers) == len(_C.PIXEL_OPERATIONS[use.name][1])
         named.add(use.name)
     # The others are parts of recipes.
-    assert named | set(pillow_points.PILLOW) | set(MOVING) == set(_C.PIXEL_OPERATIONS)
+    assert named | set(pillow_points.PILLOW) | set(TENSORS) | set(MOVING) == set(_C.PIXEL_OPERATIONS)
 
 
 @pytest.mark.parametrize("name", list(PILLOW))
@@ -199,9 +201,31 @@ def test_grayscale_of_a_tensor_is_torchvisions() -> None:
     """It weighs the channels otherwise than Pillow; a negative is the same for both."""
     gray_one, invert = from_torchvision("RandomGrayscale", p=0.1), from_torchvision("RandomInvert", p=0.5)
     plan = compile_plan(T.Compose([from_torchvision("PILToTensor"), invert, gray_one]))
-    assert [use.name for use in plan.pixels] == ["invert"]
-    assert plan.tail == (gray_one,)
+    assert [use.name for use in plan.pixels] == ["invert", "tensor_grayscale"]
+    assert plan.tail == ()
+    sharp = from_torchvision("RandomAdjustSharpness", sharpness_factor=2.0, p=0.5)
+    plan = compile_plan(T.Compose([from_torchvision("PILToTensor"), sharp]))
+    assert plan.tail == (sharp,)
     assert "other pixels than Pillow's" in plan.steps[-1].why
+
+
+def test_colours_of_tensors_are_torchs() -> None:
+    """By torch's own arithmetic: a fused sum more or less, by processor, moves a value by one at most."""
+    rng = np.random.default_rng(1)
+    for factor in (0.0, 0.6, 1.0, 1.4, 2.0):
+        pixels = rng.integers(0, 256, (37, 41, 3), dtype=np.uint8)
+        image = torch.from_numpy(pixels).permute(2, 0, 1)
+        red, green, blue = image.unbind(-3)
+        gray = red.mul(0.2989).add_(green, alpha=0.587).add_(blue, alpha=0.114).unsqueeze(0)
+        wanted = {
+            "tensor_saturation": image.mul(factor).add_(gray.floor(), alpha=1.0 - factor),
+            "tensor_contrast": image.mul(factor).add_(gray.floor().mean(), alpha=1.0 - factor),
+        }
+        for name, values in wanted.items():
+            found = _C.operate(pixels, _C.PixelSpec([(name, 1.0, [factor])]), 0, 0, 0).astype(int)
+            apart = np.abs(found - values.clamp(0, 255).to(torch.uint8).permute(1, 2, 0).numpy().astype(int))
+            assert apart.max() <= 1, (name, factor)
+            assert (apart > 0).mean() < 0.01, (name, factor)
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,10 @@ def places(*chain: Any) -> tuple[list[str], list[str], list[str]]:
         ((TURN, UPSIDE, CROP), (["rotate", "vertical_flip"], ["random_resized_crop"], [])),
         ((UPSIDE, TURN, CROP), (["vertical_flip", "rotate"], ["random_resized_crop"], [])),
         # Flips alone need no whole picture.
-        ((UPSIDE, FLIP, CROP), ([], ["horizontal_flip", "random_resized_crop"], ["vertical_flip"])),
-        ((FLIP, UPSIDE, CROP), ([], ["horizontal_flip", "random_resized_crop"], ["vertical_flip"])),
+        ((UPSIDE, FLIP, CROP), ([], ["vertical_flip", "horizontal_flip", "random_resized_crop"], [])),
+        ((FLIP, UPSIDE, CROP), ([], ["horizontal_flip", "vertical_flip", "random_resized_crop"], [])),
+        ((FLIP, JITTER, CROP, FLIP),
+         (["order"], ["horizontal_flip", "random_resized_crop", "horizontal_flip"], [])),
         ((T.TrivialAugmentWide(), CROP), (["choice"], ["random_resized_crop"], [])),
         ((JITTER, FLIP), ([], ["horizontal_flip"], ["order"])),
     ],
@@ -62,7 +64,10 @@ def test_what_stands_before_the_crop(chain: Any, wanted: Any) -> None:
         ((T.Resize(30), JITTER, T.RandomCrop(9)), r"RandomCrop.* is out of order"),
         ((JITTER, CROP, JITTER, CROP), r"RandomResizedCrop.* is out of order"),
         ((JITTER, T.ToDtype("float32"), CROP), r"RandomResizedCrop.* is out of order"),
-        ((FLIP, JITTER, CROP, FLIP), r"RandomHorizontalFlip.* is out of order"),
+        (
+            (FLIP, T.ClampBoundingBoxes(), T.CenterCrop(40), TURN, CROP),
+            r"RandomResizedCrop.* is out of order",
+        ),
         ((T.RandAugment(), CROP), r"RandAugment shifts by a share of the picture's size, which differs"),
     ],
 )

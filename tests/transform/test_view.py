@@ -247,6 +247,9 @@ def test_the_registry_and_the_core_have_the_same_steps() -> None:
         T.RandomZoomOut(), T.RandomIoUCrop(sampler_options=[0.5]), T.ScaleJitter(9), T.RandomShortestSize(9),
         T.RandomResize(8, 9), T.FixedSizeCrop(9), T.BucketCrop([(8, 9)]), T.ResizeToPatches(),
         T.Letterbox(9), T.Compose([T.RandomVerticalFlip(), T.RandomQuarterTurn(3)]),
+        T.RandomCrop(9, padding=1, padding_mode="edge"), T.Pad(1, padding_mode="reflect"),
+        T.RandomCrop(9, pad_if_needed=True, padding_mode="symmetric"), T.PadIfSmaller(9),
+        T.Compose([T.ClampBoundingBoxes(), T.SanitizeBoundingBoxes(), T.Resize(9)]),
     ]  # fmt: skip
     uses = [use for transform in given for use in compile_plan(transform).geometry]
     assert {use.name: len(use.numbers) for use in uses} == {

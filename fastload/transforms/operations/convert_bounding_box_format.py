@@ -31,7 +31,8 @@ class ConvertBoundingBoxFormat:
         name = given.lower() if isinstance(given, str) else None
         if name not in _FORMATS:
             raise ValueError(
-                f"ConvertBoundingBoxFormat.format must be one of {', '.join(_FORMATS)}. Found: {self.format!r}."
+                f"ConvertBoundingBoxFormat.format must be one of {', '.join(_FORMATS)}. Found: "
+                f"{self.format!r}."
             )
         set_field(self, "format", name)
 

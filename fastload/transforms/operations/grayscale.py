@@ -36,5 +36,9 @@ def _add(draft: Draft, spec: Grayscale, strict: bool) -> Draft:
 
 
 OPERATION = Operation(
-    Grayscale, _add, {"Grayscale": lambda item: (Grayscale(item.num_output_channels),)}, pictures_only=True, knows_tensors=True
+    Grayscale,
+    _add,
+    {"Grayscale": lambda item: (Grayscale(item.num_output_channels),)},
+    pictures_only=True,
+    knows_tensors=True,
 )

@@ -31,8 +31,8 @@ __all__ = [
 ORDER = (
     "[Mosaic] -> [MixUp] -> [operations on pixels, as RandomGrayscale] -> [crops and pads: RandomZoomOut, "
     "Pad, CenterCrop, RandomCrop, one RandomIoUCrop] -> "
-    "[one of RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | ResizeToPatches | "
-    "Letterbox] -> "
+    "[one of RandomResizedCrop | Resize | ScaleJitter | RandomShortestSize | RandomResize | "
+    "ResizeToPatches | Letterbox] -> "
     "[crops and pads, but RandomIoUCrop; FixedSizeCrop last, then Pad] (or BucketCrop for both) -> "
     "[RandomQuarterTurn] -> "
     "[operations on pixels] -> [ToDtype] -> [Normalize] -> [ToDtype] -> [RandomErasing], "

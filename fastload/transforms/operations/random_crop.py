@@ -36,8 +36,8 @@ class RandomCrop:
         fill, padding_mode: what is added, as :class:`Pad` has it.
 
     Raises:
-        TypeError, ValueError: a side outside [1, 65500] pixels; a padding or fill that :class:`Pad` refuses; a
-            ``padding_mode`` other than "constant" with both ``padding`` and ``pad_if_needed``.
+        TypeError, ValueError: a side outside [1, 65500] pixels; a padding or fill that :class:`Pad` refuses;
+            a ``padding_mode`` other than "constant" with both ``padding`` and ``pad_if_needed``.
     """
 
     size: int | Sequence[int]
@@ -54,8 +54,8 @@ class RandomCrop:
         border = border_number("RandomCrop.padding_mode", self.padding_mode)
         if border and self.padding is not None and self.pad_if_needed:
             raise ValueError(
-                f"RandomCrop.padding_mode={self.padding_mode!r} goes with padding or with pad_if_needed. Found: "
-                "both. Leave one out, or pad by a callable."
+                f"RandomCrop.padding_mode={self.padding_mode!r} goes with padding or with pad_if_needed. "
+                "Found: both. Leave one out, or pad by a callable."
             )
 
 

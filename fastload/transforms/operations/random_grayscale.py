@@ -29,5 +29,9 @@ def _add(draft: Draft, spec: RandomGrayscale, strict: bool) -> Draft:
 
 
 OPERATION = Operation(
-    RandomGrayscale, _add, {"RandomGrayscale": lambda item: (RandomGrayscale(item.p),)}, pictures_only=True, knows_tensors=True
+    RandomGrayscale,
+    _add,
+    {"RandomGrayscale": lambda item: (RandomGrayscale(item.p),)},
+    pictures_only=True,
+    knows_tensors=True,
 )

@@ -22,8 +22,8 @@ __all__ = ["OPERATION", "RandomZoomOut"]
 @dataclass(frozen=True)
 class RandomZoomOut:
     """With probability ``p``, place the picture at a random position on a canvas of one colour whose sides
-    are ``r`` times as long, ``r`` uniform in ``side_range``: torchvision's ``RandomZoomOut``. The fill is not decoded, nor
-    resized: it costs next to nothing.
+    are ``r`` times as long, ``r`` uniform in ``side_range``: torchvision's ``RandomZoomOut``. The fill is not
+    decoded, nor resized: it costs next to nothing.
 
     Args:
         fill: as :class:`Pad` has it.

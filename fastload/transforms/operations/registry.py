@@ -27,6 +27,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "resize": ("Resize",),
     "random_zoom_out": ("RandomZoomOut",),
     "pad": ("Pad",),
+    "pad_if_smaller": ("PadIfSmaller", "v2_extras.PadIfSmaller"),
     "random_iou_crop": ("RandomIoUCrop",),
     "scale_jitter": ("ScaleJitter",),
     "random_shortest_size": ("RandomShortestSize",),
