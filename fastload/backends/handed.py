@@ -1,8 +1,8 @@
 """Samples with boxes, masks, points and further pictures, as Python callables get them and give them back.
 
 Where something of torchvision's v2 is in the chain, a sample is a dict of ``tv_tensors``, which its transforms
-move together; what v2 would leave behind is done here: rows of dropped boxes, points that change
-places in a mirror, and points that nobody has labelled.
+move together. What v2 would leave behind is done here: the rows of dropped boxes, points that trade places in
+a mirror, and points that nobody has labelled.
 """
 
 from __future__ import annotations

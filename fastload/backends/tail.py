@@ -204,6 +204,12 @@ class Tail:
         return {**self.__dict__, "_functions": None}
 
 
+_DICTS = (
+    ". Samples of this loader are dicts by field; one that takes a picture alone, and moves nothing in it, runs as "
+    "fastload.transforms.ImageOnly(...)"
+)
+
+
 def _as_is(image: torch.Tensor) -> torch.Tensor:
     return image
 
@@ -211,4 +217,6 @@ def _as_is(image: torch.Tensor) -> torch.Tensor:
 def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleError:
     """The error of a callable, with the sample it happened on."""
     what = f"the transform or collate function raised {type(error).__name__}: {error}"
+    if isinstance(error, (AttributeError, TypeError)) and "dict" in str(error):
+        what += _DICTS
     return sample_error(dataset, max(sample, 0), what)

@@ -69,13 +69,15 @@ def _check_fills(plan: Plan, fields: Sequence[Field], dense: bool) -> None:
             f"The steps of the transform fill masks with different numbers, {numbers}, and the core has one "
             f"for all of {mask.name!r}. Give the steps one fill, or leave the field out by fields=[...]."
         )
-    bordered = any(use.name in _BORDERS for use in plan.geometry)
-    outlines = next((field for field in fields if _is_outline(field) and not dense), None)
-    if bordered and outlines is not None:
-        raise ValueError(
-            f"A padding_mode other than 'constant' mirrors or repeats the picture, which {outlines} cannot "
-            "follow. Pass masks='dense', pad by fill, or leave the field out by fields=[...]."
-        )
+    if not any(use.name in _BORDERS for use in plan.geometry):
+        return
+    for field in fields:
+        if isinstance(field.kind, (Boxes, Keypoints)) or (_is_outline(field) and not dense):
+            raise ValueError(
+                "A padding_mode other than 'constant' mirrors or repeats what the picture shows, and not what "
+                f"{field.name!r} ({field.kind.name}) says of it; torchvision refuses that, too. Pad by fill, or "
+                "leave the field out by fields=[...]."
+            )
 
 
 def _is_outline(field: Field) -> bool:

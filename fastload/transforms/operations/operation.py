@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
 
-from fastload.transforms.plan import Drawn, GeometryUse, PixelUse, Plan
+from fastload.transforms.plan import Drawn, Fill, GeometryUse, PixelUse, Plan
 
 __all__ = [
     "ORDER",
@@ -165,7 +165,7 @@ def geometry(draft: Draft, spec: Any, *uses: GeometryUse, whole: bool = False) -
         raise misplaced(spec)
     if not pads and not stood.isdisjoint(_LAST):
         raise misplaced(spec)
-    fills = {one.fill for one in (*plan.geometry, *uses) if one.fill is not None}
+    fills = {_colour_of(one.fill) for one in (*plan.geometry, *uses) if one.fill is not None}
     if len(fills) > 1:
         raise Misplaced(
             f"{spec!r} has another fill than a step before it, and the core has one for all: "
@@ -180,6 +180,11 @@ def geometry(draft: Draft, spec: Any, *uses: GeometryUse, whole: bool = False) -
     masks = tuple(_of_masks(draft, use) for use in uses if _shows_fill(plan, use))
     plan = replace(plan, geometry=(*plan.geometry, *uses), mask_fills=(*plan.mask_fills, *masks))
     return replace(draft, plan=plan)
+
+
+def _colour_of(fill: Fill) -> tuple[int, ...]:
+    """The fill of images; of masks several are seen to where it is known whether there are any."""
+    return fill.image if len(set(fill.image)) > 1 else fill.image[:1]
 
 
 def _shows_fill(plan: Plan, use: GeometryUse) -> bool:

@@ -32,7 +32,7 @@ class Pad:
             nothing is said of them, instances' masks 0.
         padding_mode: ``"constant"``: the fill; else the picture's own pixels: ``"edge"``, ``"reflect"`` or
             ``"symmetric"``, as ``numpy.pad`` has them. Such a border is there once, without any fill, and
-            nothing is resized behind it.
+            nothing is resized behind it. Boxes, keypoints and outlines cannot follow, as in torchvision.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

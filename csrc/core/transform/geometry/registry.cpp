@@ -88,7 +88,7 @@ void set_crop(View& view, const Rect& rect) {
 
 void settle(View& view) {
   const Rect whole{0, 0, view.resized_width, view.resized_height};
-  if (view.window == whole && view.border == Border::kFill) return;
+  if (view.window == whole && view.shown == View::kAll) return;
   const bool resized = view.crop.width != whole.width || view.crop.height != whole.height;
   if (resized || view.border != Border::kFill) {
     throw Error(ErrorKind::kValue,
@@ -137,6 +137,10 @@ void show_window(View& view, Rect rect) {
   mirror(view, rect, view.window.width, view.window.height);
   rect.x += view.window.x;
   rect.y += view.window.y;
+  const Rect whole{0, 0, view.resized_width, view.resized_height};
+  const bool grows = view.window != whole && common(rect, view.window) != rect;
+  if (grows) view.shown = common(view.shown == View::kAll ? whole : view.shown, view.window);
+  if (view.shown == View::kAll && common(whole, rect).width == 0) view.shown = common(whole, rect);
   const bool filled = view.border == Border::kFill;  // else it mirrors what is not shown, too
   if (view.shown != View::kAll && filled) view.shown = common(view.shown, rect);
   view.window = rect;
@@ -150,7 +154,8 @@ void pad_by(View& view, int left, int top, int right, int bottom) {
   const auto grown = [&](const Rect& rect) {
     return Rect{rect.x - left, rect.y - top, rect.width + left + right, rect.height + top + bottom};
   };
-  if (view.window == whole && view.crop.width == whole.width && view.crop.height == whole.height) {
+  const bool resized = view.crop.width != whole.width || view.crop.height != whole.height;
+  if (view.window == whole && view.shown == View::kAll && !resized) {
     if (view.seen == View::kAll) view.seen = view.crop;
     set_crop(view, grown(view.crop));
     return;

@@ -1,0 +1,394 @@
+"""What torchvision's transforms and a user's callables get of samples with boxes, masks and points, and what comes
+back: one case each. Chains at random are in test_chains.py."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from pathlib import Path
+from typing import Any
+
+import bare_torchvision  # noqa: F401
+import numpy as np
+import PIL.Image
+import pytest
+import torch
+from torchvision import transforms as v1
+from torchvision import tv_tensors
+from torchvision.transforms import v2
+
+import fastload
+from fastload import Array, Boxes, DataLoader, Image, Keypoints, Label, Labels, Mask, Of, Polygons
+from fastload import transforms as T
+from fastload.backends.handed import HandOver
+from fastload.sample.planned import Sizes, layout_of
+from fastload.transforms import compile_plan
+
+FLIP = v2.RandomHorizontalFlip(1.0)
+#: A white rectangle on black: left, top, right, bottom.
+PLACE = (10, 5, 30, 15)
+HEIGHT, WIDTH = 40, 80
+
+
+def still(sample: Any) -> Any:
+    return sample
+
+
+def rows(form: str, relative: bool) -> Any:
+    left, top, right, bottom = PLACE
+    sides = {
+        "xyxy": [left, top, right, bottom],
+        "xywh": [left, top, right - left, bottom - top],
+        "cxcywh": [20, 10, 20, 10],
+    }[form]
+    found = np.array([sides, [0, 0, 4, 4] if form != "cxcywh" else [2, 2, 4, 4]], np.float32)
+    return found / np.array([WIDTH, HEIGHT] * 2, np.float32) if relative else found
+
+
+def write(folder: Path, form: str = "xyxy", relative: bool = False, **more: Any) -> Path:
+    left, top, right, bottom = PLACE
+
+    def samples() -> Any:
+        for number in range(4):
+            pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+            pixels[top:bottom, left:right] = 255
+            count = 0 if number == 3 else 2
+            points = np.array([[[left, top, 2], [right, bottom, 1], [0, 0, 0]]] * 2, np.float32)
+            yield {
+                "image": pixels,
+                "mask": (pixels[..., 0] > 0).astype(np.uint8),
+                "boxes": rows(form, relative)[:count],
+                "labels": np.array([1, 2][:count]),
+                "area": np.array([200.0, 16.0][:count], np.float32),
+                "points": points[:count],
+                **{name: value[1] for name, value in more.items()},
+            }
+
+    schema = {
+        "image": Image(),
+        "mask": Mask(),
+        "boxes": Boxes(form, relative),
+        "labels": Of("boxes", Labels(("a", "b", "c"))),
+        "area": Of("boxes", Array("float32", (None,))),
+        "points": Of("boxes", Keypoints(3, pairs=((0, 1),))),
+        **{name: value[0] for name, value in more.items()},
+    }
+    fastload.pack(samples(), folder, schema)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("handed") / "set")
+
+
+def first(dataset: Any, chain: Any, **options: Any) -> Any:
+    with DataLoader(dataset, transform=chain, **{"batch_size": 4, "num_workers": 0, **options}) as loader:
+        return next(iter(loader))
+
+
+def extent(image: Any) -> list[int]:
+    """Left, top, right, bottom of what is bright."""
+    bright = image.double() if image.dim() == 2 else image.double().amax(0)
+    found, columns = torch.nonzero(bright > bright.max() / 2, as_tuple=True)
+    return [int(columns.min()), int(found.min()), int(columns.max()) + 1, int(found.max()) + 1]
+
+
+CHAINS: dict[str, list[Any]] = {
+    "a flip twice": [FLIP, FLIP],
+    "behind a callable": [still, FLIP],
+    "not antialiased": [v2.Resize((20, 40), antialias=False)],
+    "two crops": [v2.CenterCrop((40, 60)), v2.CenterCrop((40, 40))],
+    "rotated": [v2.ToImage(), v2.RandomRotation((90, 90))],
+    "the tutorial's": [v2.ToImage(), v2.ColorJitter(0.1), FLIP],
+    "detection": [v2.ToImage(), v2.RandomPhotometricDistort(), v2.RandomZoomOut((1, 2, 3), p=1.0), FLIP],
+    "colour of a pad": [v2.Pad(3, fill=(1, 2, 3)), v2.RandomCrop(30, 2, fill=(1, 2, 3))],
+    "affine": [v2.RandomAffine(0, (0.2, 0.2), fill=(1, 2, 3))],
+    "upside down, below": [v2.RandomVerticalFlip(1.0), v2.Pad([0, 0, 0, 3])],
+    "upside down, middle": [v2.RandomVerticalFlip(1.0), v2.CenterCrop((33, 60))],
+    "own class": [still, v2.RandomApply([still, v2.RandomVerticalFlip(1.0)], 1.0)],
+}
+
+
+@pytest.mark.parametrize("name", list(CHAINS))
+@pytest.mark.parametrize("views", [False, True])
+def test_all_fields_move_with_the_picture(folder: Path, name: str, views: bool) -> None:
+    chain = v2.Compose(CHAINS[name])
+    if views and still in CHAINS[name]:
+        with pytest.raises(ValueError, match="still gets the picture of the view 'a' alone"):
+            first(folder, T.Views(a=chain))
+        return
+    batch = first(folder, T.Views(a=chain) if views else chain, sizes="list")
+    seen = 0
+    for i in range(3):
+        image, mask = (batch["a"], batch["a_mask"]) if views else (batch["image"], batch["mask"])
+        boxes = batch["a_boxes" if views else "boxes"][i]
+        visible = mask[i] == 1
+        if int(visible.sum()) < 30:
+            continue
+        seen += 1
+        place = extent(image[i])
+        ids = extent(visible.float())
+        assert max(abs(a - b) for a, b in zip(ids, place, strict=True)) <= 1
+        assert max(abs(a - b) for a, b in zip(boxes[0].tolist(), place, strict=True)) <= 1.01
+    assert seen or "colour of a pad" == name
+
+
+def test_orders_of_the_tutorial_and_the_references_are_native(folder: Path) -> None:
+    by_type = {tv_tensors.Image: torch.float32, "others": None}
+    ends = [v2.ToDtype(torch.float32, scale=True), v2.ConvertBoundingBoxFormat("XYXY")]
+    ends += [v2.SanitizeBoundingBoxes(), v2.ToPureTensor()]
+    orders: list[list[Any]] = [
+        [v2.ToImage(), v2.ColorJitter(0.1), FLIP],
+        [v2.ToImage(), v2.RandomPhotometricDistort(), v2.RandomZoomOut((9, 8, 7)), v2.RandomIoUCrop(), FLIP, *ends],
+        [v2.RandomIoUCrop(), FLIP, v2.PILToTensor(), *ends],
+        [v2.ToImage(), v2.RandomShortestSize([30, 40], 90), FLIP, *ends],
+        [v2.RandomIoUCrop(), v2.SanitizeBoundingBoxes(), FLIP, v2.Resize((64, 64)), v2.SanitizeBoundingBoxes()],
+        [v2.ToImage(), v2.RandomResize(20, 80), FLIP, v2.RandomCrop(20), v2.ToDtype(by_type, scale=True)],
+        [v2.ClampBoundingBoxes(), v2.CenterCrop(30), v2.CenterCrop(20), v2.RandomVerticalFlip(), v2.Pad(2)],
+    ]
+    for order in orders:
+        with DataLoader(folder, 4, transform=v2.Compose(order), sizes="list", num_workers=0) as loader:
+            assert not loader.explain().slow, order
+            assert len(list(loader)) == 1
+
+
+def test_masks_are_int64_where_the_references_ask_for_it(folder: Path) -> None:
+    by_type = {tv_tensors.Image: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
+    of_tensors = {torch.Tensor: torch.float32, tv_tensors.Mask: torch.int64, "others": None}
+    for chain in (
+        [v2.ToImage(), v2.ToDtype(by_type, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)],
+        [v2.PILToTensor(), v2.ToDtype(of_tensors, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)],
+        [v2.ToImage(), still, v2.ToDtype(by_type, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)],
+        [v2.PILToTensor(), still, v2.ToDtype(of_tensors, scale=True), v2.Normalize([0.5] * 3, [0.5] * 3)],
+    ):
+        batch = first(folder, v2.Compose(chain))
+        assert (batch["image"].dtype, batch["mask"].dtype) == (torch.float32, torch.int64)
+        assert batch["boxes"].dtype == torch.float32
+        assert (float(batch["image"].min()), float(batch["image"].max())) == (-1.0, 1.0)
+
+
+def test_what_a_callable_gets_is_torchvisions(folder: Path, tmp_path: Path) -> None:
+    got: list[Any] = []
+
+    def look(sample: Any) -> Any:
+        got.append(sample)
+        return sample
+
+    kinds = {
+        "image": tv_tensors.Image,
+        "mask": tv_tensors.Mask,
+        "boxes": tv_tensors.BoundingBoxes,
+        "points": tv_tensors.KeyPoints,
+        "labels": torch.Tensor,
+    }
+    for chain in ([v2.ToImage(), look], [FLIP, look], [look, FLIP]):
+        got.clear()
+        first(folder, v2.Compose(chain))
+        assert {name: type(got[0][name]) for name in kinds} == kinds
+        assert got[0]["boxes"].canvas_size == (HEIGHT, WIDTH)
+        assert got[0]["boxes"].format == tv_tensors.BoundingBoxFormat.XYXY
+        assert got[0]["points_visibility"].shape == (2, 3)
+        assert got[3]["boxes"].shape == (0, 4)
+    got.clear()
+    first(folder, v2.Compose([v2.PILToTensor(), look]))
+    assert (type(got[0]["image"]), type(got[0]["mask"])) == (torch.Tensor, tv_tensors.Mask)
+    got.clear()
+    first(folder, v2.Compose([v2.ToImage(), v2.ToPureTensor(), look]))
+    assert all(type(got[0][name]) is torch.Tensor for name in kinds)
+    pairs = tmp_path / "pairs"
+    pixels = np.zeros((8, 9, 3), np.uint8)
+    fastload.pack(({"image": pixels, "label": i} for i in range(4)), pairs, {"image": Image(), "label": Label()})
+    for chain, kind in (
+        ([v2.ToImage(), look], tv_tensors.Image),
+        ([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), look], tv_tensors.Image),
+        ([v2.PILToTensor(), look], torch.Tensor),
+        ([v1.ToTensor(), look], torch.Tensor),
+        ([FLIP, look], PIL.Image.Image),
+    ):
+        got.clear()
+        if kind is PIL.Image.Image:
+            chain = [*chain, v2.ToImage()]
+        first(pairs, v2.Compose(chain))
+        assert type(got[0]) is kind, chain
+    images: list[Any] = []
+    first(pairs, v2.Compose([v2.ToImage()]), collate_fn=lambda batch: images.extend(one for one, _ in batch))
+    assert type(images[0]) is tv_tensors.Image
+
+
+@pytest.mark.parametrize("form", [("xyxy", True), ("xywh", False), ("cxcywh", False), ("cxcywh", True)])
+def test_boxes_come_back_in_their_own_format(tmp_path: Path, form: tuple[str, bool]) -> None:
+    dataset = write(tmp_path / "set", *form)
+    for chain in ([FLIP], [still, FLIP], [still, FLIP, v2.SanitizeBoundingBoxes(), FLIP, FLIP]):
+        batch = first(dataset, v2.Compose(chain))
+        left, top, right, bottom = PLACE
+        wanted = {
+            "xyxy": [WIDTH - right, top, WIDTH - left, bottom],
+            "xywh": [WIDTH - right, top, right - left, bottom - top],
+            "cxcywh": [WIDTH - 20, 10, 20, 10],
+        }[form[0]]
+        scale = [WIDTH, HEIGHT] * 2 if form[1] else [1] * 4
+        assert torch.allclose(batch["boxes"][0][0], torch.tensor(wanted) / torch.tensor(scale), atol=1e-5)
+        assert (batch["boxes"].dtype, batch["labels"].dtype) == (torch.float32, torch.int32)
+        assert batch["boxes"].counts() == [2, 2, 2, 0]
+
+
+@pytest.mark.parametrize("before", [[], [still]])
+def test_boxes_are_converted_where_the_chain_says_so(tmp_path: Path, before: list[Any]) -> None:
+    chain = [*before, v2.ConvertBoundingBoxFormat("CXCYWH"), v2.ClampBoundingBoxes()]
+    batch = first(write(tmp_path / "a"), v2.Compose(chain))
+    assert batch["boxes"][0].tolist() == [[20, 10, 20, 10], [2, 2, 4, 4]]
+    batch = first(write(tmp_path / "b", "cxcywh", True), v2.Compose([*before, v2.ConvertBoundingBoxFormat("XYXY")]))
+    left, top, right, bottom = PLACE
+    assert torch.allclose(batch["boxes"][0][0] * torch.tensor([WIDTH, HEIGHT] * 2), torch.tensor([*PLACE]).float())
+    _, targets = first(tmp_path / "b", v2.Compose([*before, v2.ConvertBoundingBoxFormat("XYXY")]), collate="list")
+    assert torch.allclose(targets[0]["boxes"][0], torch.tensor([*PLACE]).float())
+
+
+NESTED = v2.RandomApply([v2.SanitizeBoundingBoxes(min_size=5)], 1.0)
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        [v2.SanitizeBoundingBoxes(min_size=5)],
+        [still, v2.SanitizeBoundingBoxes(min_size=5)],
+        [still, v2.SanitizeBoundingBoxes(min_size=5, labels_getter=None)],
+        [still, v2.SanitizeBoundingBoxes(min_size=5, labels_getter=lambda sample: sample["labels"])],
+        [still, NESTED],
+        [v2.SanitizeBoundingBoxes(min_size=5), v2.Resize((HEIGHT, WIDTH))],
+        [v2.RandomRotation((0, 0)), v2.SanitizeBoundingBoxes(min_size=5), v2.RandomAffine(0)],
+    ],
+)
+def test_what_is_of_a_box_goes_with_it(folder: Path, chain: list[Any]) -> None:
+    batch = first(folder, v2.Compose(chain))
+    assert [batch[name].counts() for name in ("boxes", "labels", "area", "points")] == [[1, 1, 1, 0]] * 4
+    assert (batch["labels"].values.tolist(), batch["area"].values.tolist()) == ([1] * 3, [200.0] * 3)
+
+
+def test_labels_of_another_name_are_found(tmp_path: Path) -> None:
+    dataset = write(tmp_path / "set")
+    chain = v2.Compose([still, NESTED])
+    for objects, name in ((None, "area"), ({"boxes": ["area"]}, "area")):
+        batch = first(dataset, chain, fields=["image", "boxes", name], objects=objects)
+        assert [one.tolist() for one in batch[name]] == [[200.0]] * 3 + [[]]
+
+
+def test_a_callable_that_leaves_rows_behind_is_an_error(folder: Path) -> None:
+    def halved(sample: Any) -> Any:
+        return {**sample, "boxes": sample["boxes"][:1]}
+
+    for chain in (halved, v2.Compose([v2.ToImage(), halved])):
+        with pytest.raises(fastload.errors.SampleError, match=r"left 1 of 2 rows of 'boxes', and 2 of 'labels'"):
+            first(folder, chain)
+
+    def with_labels(sample: Any) -> Any:
+        rows = ("boxes", "labels", "area", "points", "points_visibility")
+        return {**sample, **{name: sample[name][:1] for name in rows if name in sample}}
+
+    assert first(folder, v2.Compose([v2.ToImage(), with_labels]))["boxes"].counts() == [1, 1, 1, 0]
+
+
+def test_points_of_pairs_trade_places_in_python_as_in_the_core(folder: Path) -> None:
+    for step in (FLIP, v2.RandomVerticalFlip(1.0), v2.RandomRotation((180, 180))):
+        core = first(folder, v2.Compose([step]))["points"]
+        python = first(folder, v2.Compose([still, step]))["points"]
+        assert torch.equal(core.values[..., 2], python.values[..., 2])
+        assert (core.values - python.values).abs().max() <= 1  # torchvision flips a point's pixel, not its place
+        assert not python.values[:, 2].any(), "what nobody has labelled stays 0, 0, 0"
+
+
+def test_outlines_are_refused_or_drawn(tmp_path: Path) -> None:
+    left, top, right, bottom = PLACE
+    outlines = [[[left, top, right, top, right, bottom, left, bottom]]] * 2
+    free = (Polygons(), outlines)
+    dataset = write(tmp_path / "set", outlines=free)
+    with pytest.raises(ValueError, match=r"RandomHorizontalFlip would leave 'outlines' behind.*masks='dense'"):
+        first(dataset, v2.Compose([still, FLIP]))
+    batch = first(dataset, v2.Compose([still, FLIP]), masks="dense")
+    assert extent(batch["outlines"][0][0].float()) == [WIDTH - right, top, WIDTH - left, bottom]
+    colours = first(dataset, v2.Compose([still, v2.ColorJitter(0.1)]))
+    assert np.asarray(colours["outlines"][0][0]).reshape(-1).tolist() == outlines[0][0]
+
+
+REFUSED: dict[str, tuple[list[Any], str]] = {
+    "v1": ([still, v1.RandomRotation(30)], "RandomRotation gets a picture alone, so 'mask'.*transforms.v2 has it"),
+    "functional": ([functools.partial(v1.functional.rotate, angle=30)], "gets a picture alone"),
+    "in a container": ([still, v2.RandomApply([v1.RandomAffine(9)])], "RandomAffine in .*RandomApply gets a picture"),
+    "policy": ([still, v2.RandAugment()], "takes pictures without 'mask'"),
+    "crops": ([still, v2.TenCrop(10)], "takes pictures without 'mask'"),
+    "batches": ([v2.CutMix(num_classes=3)], "mixes the samples of a batch.*batch_transform="),
+    "border": ([v2.Pad(3, padding_mode="edge")], "padding_mode.*'boxes'"),
+    "border behind": ([still, v2.Pad(3, padding_mode="edge")], "padding_mode='edge'.*'boxes'"),
+    "colour of masks": ([still, v2.Pad(3, fill=(1, 2, 3))], "fill of several numbers.*'mask'"),
+    "masks' fills": ([v2.RandomRotation(3, fill=4), v2.RandomAffine(3, fill=1)], "fill masks with different"),
+    "rotated boxes": ([still, v2.ConvertBoundingBoxFormat("CXCYWHR")], "makes rotated boxes"),
+    "points alone": ([still, v2.SanitizeKeyPoints()], "drops keypoints alone"),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_what_would_be_left_behind_is_refused_when_the_loader_is_made(folder: Path, name: str) -> None:
+    chain, words = REFUSED[name]
+    with pytest.raises(ValueError, match=words):
+        DataLoader(folder, 4, transform=v2.Compose(chain))
+    if name in ("v1", "functional", "in a container", "policy", "crops"):
+        plain = {"fields": ["image", "labels"], "sizes": "list"}
+        DataLoader(folder, 4, transform=v2.Compose(chain), **plain).close()
+
+
+def test_a_picture_alone_where_the_user_says_so(folder: Path) -> None:
+    got: list[Any] = []
+
+    def look(image: Any) -> Any:
+        got.append(image)
+        return image
+
+    batch = first(folder, v2.Compose([FLIP, T.ImageOnly(look)]))
+    assert type(got[0]) is PIL.Image.Image
+    assert extent(batch["image"][0])[0] == int(batch["boxes"][0][0][0])
+    got.clear()
+    first(folder, v2.Compose([v2.ToImage(), T.ImageOnly(look), FLIP]))
+    assert type(got[0]) is tv_tensors.Image
+    still_v1 = first(folder, v2.Compose([still, v1.ColorJitter(0.1), FLIP]))
+    assert extent(still_v1["image"][0])[0] == int(still_v1["boxes"][0][0][0])
+    with pytest.raises(ValueError, match=r"needs a field of that name. Fields of pictures .*: image"):
+        DataLoader(folder, transform=T.ImageOnly(look, "left"))
+    batch = first(folder, T.Views(a=v2.Compose([FLIP, T.ImageOnly(look)])))
+    assert extent(batch["a"][0])[0] == int(batch["a_boxes"][0][0][0])
+
+
+def test_a_view_drops_its_own_objects(folder: Path) -> None:
+    drops = v2.Compose([v2.ElasticTransform(0.0), v2.SanitizeBoundingBoxes(min_size=5)])
+    batch = first(folder, T.Views(a=drops, b=v2.Compose([FLIP])))
+    assert (batch["a_labels"].counts(), batch["b_labels"].counts()) == ([1, 1, 1, 0], [2, 2, 2, 0])
+    assert batch["a_boxes"].counts() == [1, 1, 1, 0]
+
+
+def test_workers_hand_over_as_the_process_itself(folder: Path) -> None:
+    chain = v2.Compose([v2.RandomRotation(30, expand=True), v2.Resize((30, 40)), FLIP, v2.SanitizeBoundingBoxes()])
+    alone, there = (first(folder, chain, seed=3, num_workers=workers) for workers in (0, 2))
+    assert alone.keys() == there.keys()
+    for name, value in alone.items():
+        other = there[name]
+        assert torch.equal(value, other) if isinstance(value, torch.Tensor) else value == other
+
+
+def test_what_hands_over_can_be_pickled(folder: Path) -> None:
+    """As worker processes get it that are spawned."""
+    dataset = fastload.PackedDataset(folder)
+    plan = compile_plan(v2.Compose([v2.RandomRotation((90, 90), expand=True), FLIP]))
+    layout = layout_of(dataset.schema.fields, "uint8", None, Sizes("list"))
+    handed = HandOver(dataset.schema, layout, plan, None)
+    generator = torch.Generator()
+    found = [
+        one.ready()(dataset.sample(0), generator) for one in (handed, pickle.loads(pickle.dumps(handed)))
+    ]
+    assert torch.equal(found[0]["boxes"], found[1]["boxes"])
+    assert found[0]["image"].shape == (3, WIDTH, HEIGHT)
+
+
+def test_samples_without_boxes_do_not_wait_for_ever(folder: Path) -> None:
+    crop = v2.RandomIoUCrop(sampler_options=[0.5])
+    batch = first(folder, v2.Compose([still, crop, v2.Resize((30, 40))]))
+    assert batch["image"].shape == (4, 3, 30, 40)
