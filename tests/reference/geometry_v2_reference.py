@@ -35,9 +35,11 @@ __all__ = [
     "ZOOM",
     "Scene",
     "after",
+    "between",
     "drawn_crop",
     "fill_number",
     "letterboxed",
+    "times",
     "zoom_padding",
 ]
 
@@ -117,16 +119,30 @@ class Scene:
         self.boxes = np.stack([width - right, top, width - left, bottom], 1)
 
 
+    def upside_down(self) -> None:
+        self.mirror()
+        self.turn(2)
+
+
+def between(words: Any, low: float, high: float) -> np.float32:
+    """A factor that torchvision draws by torch.rand(), in float32 as all that it computes with it."""
+    return np.float32(low) + np.float32(uniform(words[0], words[1])) * np.float32(high - low)
+
+
+def times(side: int, factor: np.float32) -> int:
+    return int(np.float32(side) * factor)
+
+
 def zoom_padding(width: int, height: int, spec: T.RandomZoomOut, draws: Draws) -> Sides | None:
     """Left, top, right, bottom; None: nothing happens."""
     low, high = spec.side_range
     a, b = draws.words(ZOOM, 0), draws.words(ZOOM, 1)
     if uniform(a[0], a[1]) >= spec.p:
         return None
-    r = low + uniform(a[2], a[3]) * (high - low)
-    canvas_width, canvas_height = int(width * r), int(height * r)
-    left = int((canvas_width - width) * uniform(b[0], b[1]))
-    top = int((canvas_height - height) * uniform(b[2], b[3]))
+    r = between(a[2:], low, high)
+    canvas_width, canvas_height = times(width, r), times(height, r)
+    left = times(canvas_width - width, between(b[:2], 0, 1))
+    top = times(canvas_height - height, between(b[2:], 0, 1))
     return left, top, canvas_width - (left + width), canvas_height - (top + height)
 
 
@@ -155,16 +171,14 @@ def drawn_crop(
             return None
         for trial in range(spec.trials):
             a, b = (draws.words(IOU, first + 1 + 2 * trial + i) for i in range(2))
-            scales = [
-                spec.min_scale + uniform(*a[i : i + 2]) * (spec.max_scale - spec.min_scale) for i in (0, 2)
-            ]
-            new_w, new_h = int(width * scales[0]), int(height * scales[1])
+            scales = [between(a[i : i + 2], spec.min_scale, spec.max_scale) for i in (0, 2)]
+            new_w, new_h = times(width, scales[0]), times(height, scales[1])
             if new_w == 0 or new_h == 0:  # torchvision divides by them
                 continue
             if not spec.min_aspect_ratio <= new_w / new_h <= spec.max_aspect_ratio:
                 continue
-            left = int((width - new_w) * uniform(b[0], b[1]))
-            top = int((height - new_h) * uniform(b[2], b[3]))
+            left = times(width - new_w, between(b[:2], 0, 1))
+            top = times(height - new_h, between(b[2:], 0, 1))
             right, bottom = left + new_w, top + new_h
             x, y = 0.5 * (boxes[:, 0] + boxes[:, 2]), 0.5 * (boxes[:, 1] + boxes[:, 3])
             within = (left < x) & (x < right) & (top < y) & (y < bottom)
@@ -179,9 +193,9 @@ def drawn_crop(
 def jittered(width: int, height: int, spec: T.ScaleJitter, draws: Draws) -> tuple[int, int]:
     low, high = spec.scale_range
     a = draws.words(RESIZE_TO, 0)
-    scale = low + uniform(a[0], a[1]) * (high - low)
-    r = min(spec.target_size[1] / height, spec.target_size[0] / width) * scale
-    return max(int(width * r), 1), max(int(height * r), 1)
+    scale = between(a[:2], low, high)
+    r = np.float32(min(spec.target_size[1] / height, spec.target_size[0] / width)) * scale
+    return max(times(width, r), 1), max(times(height, r), 1)
 
 
 def shortest(width: int, height: int, spec: T.RandomShortestSize, draws: Draws) -> tuple[int, int]:
@@ -275,8 +289,7 @@ def after(scene: Scene, chain: list[Any], draws: Draws, ignore: int, filter: str
         elif isinstance(step, T.RandomVerticalFlip):  # as a step of the geometry, before a turn
             words = draws.words(FLIP, 1)
             if uniform(words[0], words[1]) < step.p:
-                scene.mirror()
-                scene.turn(2)
+                scene.upside_down()
         elif isinstance(step, T.RandomQuarterTurn):
             words = draws.words(TURN, 0)
             scene.turn(step.turns[below(words[0], words[1], len(step.turns))])

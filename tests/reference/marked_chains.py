@@ -8,7 +8,7 @@ Whatever a transform does to a sample, all of these must lie upon each other beh
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from fastload import Array, Boxes, Image, Keypoints, Label, Labels, Mask, Of, Pa
 
 __all__ = ["COLOURS", "FORMATS", "GROUND", "Found", "World", "check", "eroded", "found_in", "make_world", "marks_of"]
 
-GROUND = (70, 90, 80)
-COLOURS = {1: (235, 40, 60), 2: (250, 240, 30)}  # of the marks, by their numbers: also their labels
-RIGHT = {1: (20, 230, 240), 2: (255, 150, 250)}  # in the second picture
+GROUND = (50, 70, 60)
+# Of the marks, by their numbers, which are also their labels: apart from each other, from the ground and from
+# fills in gray, too, and as negatives.
+COLOURS = {1: (215, 150, 50), 2: (235, 190, 235)}
+RIGHT = {1: (120, 180, 235), 2: (250, 195, 180)}  # in the second picture
 FORMATS = [("xyxy", False), ("xywh", False), ("cxcywh", False), ("xyxy", True), ("cxcywh", True)]
 COUNT = 4
 MIDDLE = 10  # added to a mark's number in the mask, around its middle
@@ -214,7 +216,12 @@ def _cut(batch: dict[str, Any], name: str, i: int) -> Any:
 
 
 def check(
-    found: Found, exact: bool = True, loose: float = 2.0, sees: bool = True, zeros: bool = False
+    found: Found,
+    exact: bool = True,
+    loose: float = 2.0,
+    sees: bool = True,
+    zeros: bool = False,
+    points: bool = True,
 ) -> str:
     """What does not lie where the marks are; empty: all does.
 
@@ -224,7 +231,10 @@ def check(
         loose: how many pixels places may be apart.
         sees: the marks' colours differ from all others in the pictures.
         zeros: boxes without sides are of objects that RandomIoUCrop has given up.
+        points: they are where they belong also outside of the picture.
     """
+    if not points:
+        found = replace(found, points=None)
     mask = None if found.mask is None else found.mask.long()
     count = None if found.labels is None else len(found.labels)
     for name in ("boxes", "points", "dense", "area", "outlines"):
@@ -264,11 +274,11 @@ def _picture_and_mask(image: Any, mask: Any, loose: float) -> str:
         span = float(pixels.max() - pixels.min())
         if contrast < 0.06 * span:
             return f"mark {mark} looks like the ground, {own.tolist()} and {ground.tolist()}"
-        near = (pixels - own[:, None, None]).abs().max(0).values < contrast / 2
-        share = float(near[inside].double().mean())
+        off = (pixels - own[:, None, None]).abs().max(0).values
+        share = float((off < contrast / 2)[inside].double().mean())
         if share < 0.8:
             return f"{share:.2f} of mark {mark} have its colour"
-        beside = float(near[grounds].double().mean())
+        beside = float((off < 0.07 * span)[grounds].double().mean())
         if beside > 0.12:
             return f"{beside:.2f} of the ground have the colour of mark {mark}"
     return ""

@@ -243,6 +243,7 @@ class Drawn:
             "loose": 2.5 + sum(step.loose for step in self.steps),
             "sees": all(step.sees for step in self.steps),
             "zeros": any(step.zeros for step in self.steps),
+            "points": "v2: clamp points" not in self.names,
         }
 
     @property

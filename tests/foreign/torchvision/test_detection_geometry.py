@@ -16,18 +16,22 @@ from geometry_v2_reference import (
     ZOOM,
     Scene,
     after,
+    between,
     drawn_crop,
     jittered,
     shortest,
+    times,
     zoom_padding,
 )
 from PIL import Image
 from torchvision import tv_tensors
-from torchvision.transforms import v2
+from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms.v2 import functional as F
 from torchvision_scenes import Functional
 from transform_reference import CROP, Draws, below, uniform
 
 from fastload import transforms as T
+from fastload._native import _C
 from fastload.transforms import compile_plan
 
 FLIP = T.RandomHorizontalFlip(0.5)
@@ -72,13 +76,13 @@ def test_the_reference_does_what_torchvision_does(chain: list[Any]) -> None:
 
 
 class Given:
-    """torch.rand and torch.randint with numbers of ours, in float64."""
+    """torch.rand and torch.randint with numbers of ours, in float32 as torch has them."""
 
     def __init__(self, numbers: Iterator[Any]) -> None:
         self._numbers = numbers
 
     def rand(self, size: Any, **_: Any) -> torch.Tensor:
-        return torch.tensor([next(self._numbers) for _ in range(int(size))], dtype=torch.float64)
+        return torch.tensor([next(self._numbers) for _ in range(int(size))], dtype=torch.float32)
 
     def randint(self, *_: Any, size: Any = (), **__: Any) -> torch.Tensor:
         return torch.tensor(next(self._numbers)).reshape(size)
@@ -144,8 +148,8 @@ def iou_numbers(spec: T.RandomIoUCrop, width: int, height: int, draws: Draws) ->
             a, b = (draws.words(IOU, first + 1 + 2 * trial + i) for i in range(2))
             r = [uniform(*a[:2]), uniform(*a[2:])]
             yield from r
-            scales = [spec.min_scale + (spec.max_scale - spec.min_scale) * one for one in r]
-            ratio = int(width * scales[0]) / int(height * scales[1])
+            scales = [between(a[i : i + 2], spec.min_scale, spec.max_scale) for i in (0, 2)]
+            ratio = times(width, scales[0]) / times(height, scales[1])
             if spec.min_aspect_ratio <= ratio <= spec.max_aspect_ratio:
                 yield from (uniform(*b[:2]), uniform(*b[2:]))
 
@@ -240,10 +244,61 @@ def test_objects_become_specs(name: str) -> None:
 
 @pytest.mark.parametrize(
     "item",
-    [v2.Pad(3, padding_mode="reflect"), v2.RandomCrop(9, 2, padding_mode="edge"), v2.Pad(3, fill=(1, 2, 3))],
-    ids=["reflect", "edge", "masks of a colour"],
+    [
+        v2.RandomCrop(9, 2, pad_if_needed=True, padding_mode="edge"),
+        v2.Pad(3, fill={tv_tensors.Mask: (1, 2, 3), "others": 0}),
+    ],
+    ids=["two borders", "masks of a colour"],
 )
 def test_what_means_something_else_stays_in_python(item: Any) -> None:
     (step,) = compile_plan(item).steps
     assert not step.native
     assert "padding_mode" in step.why or "masks have one" in step.why
+
+
+@pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric"])
+@pytest.mark.parametrize("flips", [False, True])
+def test_borders_are_torchvisions(mode: str, flips: bool) -> None:
+    """Of pictures and masks, behind flips and a crop, bit for bit, however wide they are."""
+    rng = np.random.default_rng(3)
+    for number in range(40):
+        height, width = (int(side) for side in rng.integers(3, 30, 2))
+        padding = [int(side) for side in rng.integers(0, 40, 4)]
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        before = [v2.RandomHorizontalFlip(1.0), v2.RandomVerticalFlip(1.0)] if flips else []
+        chain = [*before, v2.Pad(padding, padding_mode=mode), v2.CenterCrop((2, 2))][: len(before) + 1]
+        behind = [v2.RandomVerticalFlip(1.0), v2.RandomHorizontalFlip(1.0)] if number % 2 else []
+        plan = compile_plan(v2.Compose([*chain, *behind]))
+        assert plan.tail == ()
+        wanted = np.asarray(v2.Compose([*chain, *behind])(Image.fromarray(pixels)))
+        made = plan.made_of(pixels, 0).reshape(wanted.shape)
+        assert np.array_equal(made, wanted), (height, width, padding)
+
+
+def test_sides_that_come_out_whole_are_torchvisions() -> None:
+    """A factor that is not drawn: float32 makes them whole, double a pixel less."""
+    for target in (64, 200, 1024):
+        theirs, spec = v2.ScaleJitter((target, target), (1.0, 1.0)), T.ScaleJitter(target, (1.0, 1.0))
+        geometry = compile_plan(spec).geometry_spec()
+        for width in range(3, 500, 7):
+            for height in (31, 333, 480):
+                wanted = theirs.make_params([image_of(width, height)])["size"]
+                made = _C.draw_view(geometry, width, height, 0, 0, 0).made
+                assert made[::-1] == tuple(max(side, 1) for side in wanted), (target, width, height)
+
+
+def test_affine_is_v2s_of_pictures() -> None:
+    """Bit for bit, where its matrix is rounded otherwise than version 1's."""
+    rng = np.random.default_rng(8)
+    for number in range(300):
+        height, width = (int(side) for side in rng.integers(5, 60, 2))
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        angle = float(rng.choice([180.0, 90.0, rng.uniform(-180, 180)]))
+        scale, shear = float(rng.choice([1.0, 0.5, 1.3])), [float(one) for one in rng.uniform(-30, 30, 2)]
+        shift = [int(one) for one in rng.integers(-9, 10, 2)]
+        how = [InterpolationMode.NEAREST, InterpolationMode.BILINEAR][number % 2]
+        wanted = F.affine(Image.fromarray(pixels), angle, shift, scale, shear, how, [7, 7, 7])
+        shares = shift[0] / width, shift[1] / height
+        numbers = [angle, *shares, scale, *shear, 0.0, 0.0, 0.0, 2.0, float(number % 2), 7.0, 7.0, 7.0]
+        found = _C.operate(pixels, _C.PixelSpec([("affine", 1.0, numbers)]), 0, 0, 0)
+        assert np.array_equal(found, np.asarray(wanted)), (angle, scale, shear)

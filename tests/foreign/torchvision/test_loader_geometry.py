@@ -7,6 +7,7 @@ a picture that is turned, ours have their ``ignore``. Chains are torchvision's o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import bare_torchvision  # noqa: F401
@@ -63,10 +64,9 @@ CHAINS: dict[str, list[Any]] = {
 }  # fmt: skip
 
 # Operations on pixels, and what is done with boxes at the end.
-NOT_OF_THE_VIEW = (
-    T.RandomVerticalFlip, T.RandomRotation, T.RandomAffine, T.RandomPerspective, T.ClampBoundingBoxes,
-    T.SanitizeBoundingBoxes,
-)  # fmt: skip
+MOVING = (T.RandomRotation, T.RandomAffine, T.RandomPerspective)
+NOT_OF_THE_VIEW = (*MOVING, T.ClampBoundingBoxes, T.SanitizeBoundingBoxes)
+FLIPS = (T.RandomHorizontalFlip, T.RandomVerticalFlip)
 
 
 # ---- a set ----------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def move(scene: Objects, step: Step, number: int) -> None:
         return scene.upside_down()
     if name == "horizontal_flip":
         return scene.mirror()
-    fill = (tuple(int(one) for one in numbers[-3:]), IGNORE)
+    fill = (tuple(int(one) for one in numbers[-3:]), int(numbers[-1]))  # of masks, too
     how = {
         "fill": fill,
         "interpolation": (InterpolationMode.NEAREST, InterpolationMode.BILINEAR)[int(numbers[-4])],
@@ -172,6 +172,15 @@ def move(scene: Objects, step: Step, number: int) -> None:
     return scene.done(F.perspective, None, None, coefficients=list(motion[0]), **how)
 
 
+def of_the_view(specs: list[Any]) -> Iterator[Any]:
+    """The steps of the geometry: flips are among them, as long as no pixels were moved."""
+    moved = False
+    for spec in specs:
+        moved |= isinstance(spec, MOVING)
+        if not isinstance(spec, NOT_OF_THE_VIEW) and not (moved and isinstance(spec, FLIPS)):
+            yield spec
+
+
 def expected(
     one: dict[str, Any], form: str, relative: bool, chain: list[Any], number: int
 ) -> tuple[Objects, list[int]]:
@@ -182,7 +191,7 @@ def expected(
     for step in before:
         move(scene, step, number)
     specs = [spec for item in chain for spec in (translate(item) or (item,))]
-    after(scene, [spec for spec in specs if not isinstance(spec, NOT_OF_THE_VIEW)], draws, 7)
+    after(scene, list(of_the_view(specs)), draws, 7)
     for step in behind:
         move(scene, step, number)
     scene.rows = torch.where(torch.from_numpy(scene.stays)[:, None], scene.rows, 0.0)
