@@ -156,14 +156,17 @@ def _operations(specs: tuple[Any, ...]) -> list[tuple[Operation, Any]]:
     return [(operation, spec) for operation, spec in found if operation is not None]
 
 
-def _not_of_tensors(spec: Any) -> bool:
-    """Whether torchvision's of a tensor gives pixels that the core does not."""
+def _not_of_tensors(spec: Any, of_v2: bool) -> bool:
+    """Whether torchvision's of a tensor gives pixels that the core does not. Its v1 resizes tensors as floats,
+    which bicubic filters drive beyond black and white between the two passes."""
     if isinstance(spec, tuple):
-        return any(map(_not_of_tensors, spec))
+        return any(_not_of_tensors(each, of_v2) for each in spec)
     operation = operation_of(spec)
     if operation is not None and operation.pictures_only and not operation.knows_tensors:
         return True
-    return any(map(_not_of_tensors, getattr(spec, "transforms", ())))
+    if not of_v2 and getattr(spec, "interpolation", None) == "bicubic":
+        return True
+    return any(_not_of_tensors(each, of_v2) for each in getattr(spec, "transforms", ()))
 
 
 def _moves_boxes(before: Plan, plan: Plan) -> bool:
@@ -180,6 +183,7 @@ _WHOLE_BOXES = {
     "vertical_flip",
     "resize_exact",
     "resize_shorter",
+    "across_first",
     "random_filter",
     "random_resize",
     "random_shortest_size",
@@ -225,6 +229,7 @@ class _Compiler:
         self._pure = False
         self._only_ours = True
         self._is_v2 = False
+        self._cuts = False  # boxes, if anything is v2's
         self._tail_format: str | None = None
 
     def add(self, item: Any) -> None:
@@ -269,7 +274,7 @@ class _Compiler:
             self._leave(item, why, torchvision_objects.advice(item))
             return
         on_tensors = not own and self._state != "pil"
-        if on_tensors and any(map(_not_of_tensors, specs)):
+        if on_tensors and _not_of_tensors(tuple(specs), is_v2(item)):
             why = "torchvision's of a tensor gives other pixels than Pillow's of a picture, as the core's"
             self._leave(item, why, "put it before what makes tensors")
             return
@@ -287,8 +292,8 @@ class _Compiler:
         self._native(item, specs, before, draft)
 
     def _native(self, item: Any, specs: Any, before: Plan, draft: Draft) -> None:
-        if is_v2(item) and _moves_boxes(before, draft.plan):
-            self._draft = replace(draft, plan=replace(draft.plan, clips=True))
+        if operation_of(item) is None and _moves_boxes(before, draft.plan):
+            self._cuts = True
         if draft.plan.source != before.source:  # a step of the geometry came behind them
             self._say_whole()
         elif draft.plan.pixels != before.pixels:
@@ -324,6 +329,7 @@ class _Compiler:
             called=tuple(self._called),
             state=self._begins,
             is_v2=self._is_v2,
+            clips=self._is_v2 and self._cuts,
             tail_format=self._tail_format,
             tail_drops=any(
                 short_name(part.function) == "SanitizeBoundingBoxes"

@@ -118,7 +118,6 @@ class Scene:
         left, top, right, bottom = self.boxes.T
         self.boxes = np.stack([width - right, top, width - left, bottom], 1)
 
-
     def upside_down(self) -> None:
         self.mirror()
         self.turn(2)

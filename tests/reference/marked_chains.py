@@ -18,7 +18,18 @@ import torch
 import fastload
 from fastload import Array, Boxes, Image, Keypoints, Label, Labels, Mask, Of, PackedDataset, Polygons
 
-__all__ = ["COLOURS", "FORMATS", "GROUND", "Found", "World", "check", "eroded", "found_in", "make_world", "marks_of"]
+__all__ = [
+    "COLOURS",
+    "FORMATS",
+    "GROUND",
+    "Found",
+    "World",
+    "check",
+    "eroded",
+    "found_in",
+    "make_world",
+    "marks_of",
+]
 
 GROUND = (50, 70, 60)
 # Of the marks, by their numbers, which are also their labels: apart from each other, from the ground and from
@@ -359,7 +370,20 @@ def _extent(region: Any) -> list[int]:
 
 # ---- a chain on a set ------------------------------------------------------------------------------
 
-FORMS = ["stack", "pad", "list", "to", "one", "dense", "dense pad", "listed", "views", "workers", "mix", "rich"]
+FORMS = [
+    "stack",
+    "pad",
+    "list",
+    "to",
+    "one",
+    "dense",
+    "dense pad",
+    "listed",
+    "views",
+    "workers",
+    "mix",
+    "rich",
+]
 PLACED = ["image", "mask", "boxes", "labels", "area", "points"]
 
 

@@ -64,7 +64,9 @@ UPRIGHT: list[Make] = [
 ]
 TURNED: list[Make] = [
     lambda rng: T.RandomRotation(rng.choice([15, (90, 90), (180, 180)]), fill=rng.choice([0, (5, 6, 7)])),
-    lambda rng: T.RandomAffine(10, (0.1, 0.1), (0.9, 1.2), 5, interpolation="bilinear", version=rng.choice([1, 2])),
+    lambda rng: T.RandomAffine(
+        10, (0.1, 0.1), (0.9, 1.2), 5, interpolation="bilinear", version=rng.choice([1, 2])
+    ),
     lambda rng: T.RandomPerspective(0.2, p=0.7),
 ]
 COLOURS: list[Make] = [
@@ -110,7 +112,9 @@ def drawn(rng: Rng, form: tuple[str, bool], forms: str) -> tuple[list[Any], bool
     if form == ("xyxy", False) and forms not in ("listed", "views", "rich") and rng.random() < 0.3:
         steps += [rng.choice([still, mirrored])]
     becomes = next((step.format for step in steps if isinstance(step, T.ConvertBoundingBoxFormat)), None)
-    upright = not any(isinstance(step, (T.RandomRotation, T.RandomAffine, T.RandomPerspective)) for step in steps)
+    upright = not any(
+        isinstance(step, (T.RandomRotation, T.RandomAffine, T.RandomPerspective)) for step in steps
+    )
     return steps, upright, becomes
 
 

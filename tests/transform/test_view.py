@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torchvision_likes import from_torchvision, tv_crop
 from transform_reference import (
     Draws,
     center_window,
@@ -232,7 +233,7 @@ def test_refuses_empty_pictures_and_endless_sides() -> None:
     with pytest.raises(ValueError, match=r"resized side must be at most 16777216 pixels.*max_size"):
         _C.draw_view(spec, 1, 65_000, 0, 0, 0)
     with pytest.raises(
-        ValueError, match=r"step of the geometry must be one of bucket_cover, center_crop, .*Found: cut"
+        ValueError, match=r"step of the geometry must be one of across_first, bucket_cover, .*Found: cut"
     ):
         _C.GeometrySpec([("cut", [])])
     with pytest.raises(ValueError, match=r"center_crop takes 2 numbers. Found: 1"):
@@ -250,6 +251,7 @@ def test_the_registry_and_the_core_have_the_same_steps() -> None:
         T.RandomCrop(9, padding=1, padding_mode="edge"), T.Pad(1, padding_mode="reflect"),
         T.RandomCrop(9, pad_if_needed=True, padding_mode="symmetric"), T.PadIfSmaller(9),
         T.Compose([T.ClampBoundingBoxes(), T.SanitizeBoundingBoxes(), T.Resize(9)]),
+        T.Compose([from_torchvision("ToImage"), tv_crop(interpolation="bicubic")]),
     ]  # fmt: skip
     uses = [use for transform in given for use in compile_plan(transform).geometry]
     assert {use.name: len(use.numbers) for use in uses} == {

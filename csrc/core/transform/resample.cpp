@@ -103,7 +103,8 @@ struct Resampler::Impl {
   size_t results_stride = 0;
   Buffer<const uint8_t*> taps;
 
-  void begin(const Placing& placing, const Rect& from, const PixelFormat& of, RowSink& sink);
+  void begin(const Placing& placing, const Rect& from, const PixelFormat& of, RowSink& sink,
+             bool across_first = false);
   void prepare_axis(const AxisSpec& spec, bool horizontal);
   void resize_columns(const uint8_t* const* from, uint8_t* const* to, int count);
   void resize_rows(int row, size_t bytes, uint8_t* to);
@@ -118,7 +119,7 @@ struct Resampler::Impl {
 };
 
 void Resampler::Impl::begin(const Placing& placing, const Rect& from, const PixelFormat& of,
-                            RowSink& sink) {
+                            RowSink& sink, bool across_first) {
   out = nullptr;
   format = of;
   is_rgb8 = format.is_rgb8();
@@ -133,10 +134,11 @@ void Resampler::Impl::begin(const Placing& placing, const Rect& from, const Pixe
   const bool need_v = needs_pass(vs);
   if (need_h) prepare_axis(hs, true);
   if (need_v) prepare_axis(vs, false);
-  passes = !need_v                  ? (need_h ? Passes::kHorizontal : Passes::kNone)
-           : !need_h                ? Passes::kVertical
-           : vertical_first(hs, vs) ? Passes::kVerticalHorizontal
-                                    : Passes::kHorizontalVertical;
+  const bool down_first = !across_first && vertical_first(hs, vs);
+  passes = !need_v      ? (need_h ? Passes::kHorizontal : Passes::kNone)
+           : !need_h    ? Passes::kVertical
+           : down_first ? Passes::kVerticalHorizontal
+                        : Passes::kHorizontalVertical;
   prepare_memory();
   out = &sink;
 }
@@ -264,7 +266,8 @@ Resampler::~Resampler() = default;
 void Resampler::begin(const View& view, Filter filter, RowSink& out, const PixelFormat& format) {
   impl_->out = nullptr;  // should the view be none
   const Rect source = source_rect(view, filter);
-  impl_->begin({horizontal_spec(view, filter), vertical_spec(view, filter)}, source, format, out);
+  const Placing placing{horizontal_spec(view, filter), vertical_spec(view, filter)};
+  impl_->begin(placing, source, format, out, view.across_first);
 }
 
 void Resampler::begin(const Placing& placing, RowSink& out, const PixelFormat& format) {

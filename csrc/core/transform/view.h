@@ -52,6 +52,7 @@ struct View {
   Rect window;
   bool flip = false;
   Filter filter = Filter::kBilinear;  // that resizes, antialiased
+  bool across_first = false;          // rows before columns, whatever Pillow begins with
 
   Rect seen = kAll;   // of the picture: what may be shown; the rest is fill. Without an area:
                       // nothing, and x, y is some pixel of the picture

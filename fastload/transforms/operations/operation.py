@@ -208,6 +208,8 @@ def _of_masks(draft: Draft, use: GeometryUse) -> int | None:
 
 def resize(draft: Draft, spec: Any, filter: str | None, *uses: GeometryUse) -> Draft:
     """The draft with the step of the geometry that resizes, and what belongs to it."""
+    if draft.tensors and filter == "bicubic":
+        uses = (*uses, GeometryUse("across_first", (), keeps_size=True))
     found = geometry(draft, spec, *uses, whole=True)
     return found.then(Stage.RESIZED, filter=filter or found.plan.filter)
 

@@ -127,7 +127,9 @@ def geometry(of: Any) -> dict[str, Step]:
 
 def colours(of: Any) -> dict[str, Step]:
     return {
-        "jitter": Step(lambda rng: of.ColorJitter((1.2, 1.2), (0.8, 0.8), (1.1, 1.1), (0.04, 0.04)), drawn=True),
+        "jitter": Step(
+            lambda rng: of.ColorJitter((1.2, 1.2), (0.8, 0.8), (1.1, 1.1), (0.04, 0.04)), drawn=True
+        ),
         "brighter": Step(lambda rng: of.ColorJitter(brightness=(0.8, 0.8))),
         "contrast": Step(lambda rng: of.ColorJitter(contrast=(0.7, 0.7))),
         "saturation": Step(lambda rng: of.ColorJitter(saturation=(1.3, 1.3))),
@@ -142,7 +144,9 @@ def colours(of: Any) -> dict[str, Step]:
         "autocontrast": Step(lambda rng: of.RandomAutocontrast(certain(rng))),
         "equalize": Step(lambda rng: of.RandomEqualize(certain(rng)), sees=False),
         "blur": Step(lambda rng: of.GaussianBlur(3, (0.4, 0.4)), loose=1),
-        "some": Step(lambda rng: of.RandomApply([of.ColorJitter(0.1), of.RandomInvert(1.0)], 0.5), drawn=True),
+        "some": Step(
+            lambda rng: of.RandomApply([of.ColorJitter(0.1), of.RandomInvert(1.0)], 0.5), drawn=True
+        ),
         "order": Step(lambda rng: of.RandomOrder([of.ColorJitter(0.1), of.RandomInvert(1.0)]), drawn=True),
         "choice": Step(lambda rng: of.RandomChoice([of.RandomInvert(1.0), of.Grayscale(3)]), drawn=True),
         "erase": Step(lambda rng: of.RandomErasing(1.0, (0.02, 0.05)), drawn=True, sees=False),
@@ -261,7 +265,9 @@ class Drawn:
 
 def drawn(rng: Rng) -> Drawn:
     names: list[str] = []
-    kinds = rng.choice([["v2"] * 4 + ["colours"] * 2, ["v2"] * 4 + ["colours", "v1", "own", "types"], ["v2", "own"]])
+    kinds = rng.choice(
+        [["v2"] * 4 + ["colours"] * 2, ["v2"] * 4 + ["colours", "v1", "own", "types"], ["v2", "own"]]
+    )
     if rng.random() < 0.4:
         names.append("types: image")
     for _ in range(rng.randrange(1, 7)):
@@ -276,7 +282,9 @@ def drawn(rng: Rng) -> Drawn:
 # ---- what torchvision makes of the same samples ----------------------------------------------------
 
 
-def wanted(sample: dict[str, Any], form: tuple[str, bool], chain: list[Any], as_pil: bool, dense: bool) -> Any:
+def wanted(
+    sample: dict[str, Any], form: tuple[str, bool], chain: list[Any], as_pil: bool, dense: bool
+) -> Any:
     """A sample of torchvision's own types behind a chain; None: torchvision refuses it."""
     height, width = sample["mask"].shape
     rows = torch.from_numpy(sample["boxes"])
@@ -315,7 +323,9 @@ def apart(found: Found, made: dict[str, Any], becomes: tuple[str, bool], most: f
         return f"the picture is {tuple(found.images[0].shape)}, torchvision's {tuple(image.shape)}"
     if found.images[0].dtype != image.dtype and image.dtype != torch.uint8:
         return f"the picture is {found.images[0].dtype}, torchvision's {image.dtype}"
-    ours, theirs = (one.double() * (255 if one.is_floating_point() else 1) for one in (found.images[0], image))
+    ours, theirs = (
+        one.double() * (255 if one.is_floating_point() else 1) for one in (found.images[0], image)
+    )
     off = (ours - theirs).abs()
     if float(off.mean()) > 1.0:
         return f"pixels are {float(off.mean()):.2f} levels apart in the mean, {float(off.max()):.0f} at most"

@@ -140,10 +140,23 @@ def test_orders_of_the_tutorial_and_the_references_are_native(folder: Path) -> N
     ends += [v2.SanitizeBoundingBoxes(), v2.ToPureTensor()]
     orders: list[list[Any]] = [
         [v2.ToImage(), v2.ColorJitter(0.1), FLIP],
-        [v2.ToImage(), v2.RandomPhotometricDistort(), v2.RandomZoomOut((9, 8, 7)), v2.RandomIoUCrop(), FLIP, *ends],
+        [
+            v2.ToImage(),
+            v2.RandomPhotometricDistort(),
+            v2.RandomZoomOut((9, 8, 7)),
+            v2.RandomIoUCrop(),
+            FLIP,
+            *ends,
+        ],
         [v2.RandomIoUCrop(), FLIP, v2.PILToTensor(), *ends],
         [v2.ToImage(), v2.RandomShortestSize([30, 40], 90), FLIP, *ends],
-        [v2.RandomIoUCrop(), v2.SanitizeBoundingBoxes(), FLIP, v2.Resize((64, 64)), v2.SanitizeBoundingBoxes()],
+        [
+            v2.RandomIoUCrop(),
+            v2.SanitizeBoundingBoxes(),
+            FLIP,
+            v2.Resize((64, 64)),
+            v2.SanitizeBoundingBoxes(),
+        ],
         [v2.ToImage(), v2.RandomResize(20, 80), FLIP, v2.RandomCrop(20), v2.ToDtype(by_type, scale=True)],
         [v2.ClampBoundingBoxes(), v2.CenterCrop(30), v2.CenterCrop(20), v2.RandomVerticalFlip(), v2.Pad(2)],
     ]
@@ -198,7 +211,9 @@ def test_what_a_callable_gets_is_torchvisions(folder: Path, tmp_path: Path) -> N
     assert all(type(got[0][name]) is torch.Tensor for name in kinds)
     pairs = tmp_path / "pairs"
     pixels = np.zeros((8, 9, 3), np.uint8)
-    fastload.pack(({"image": pixels, "label": i} for i in range(4)), pairs, {"image": Image(), "label": Label()})
+    fastload.pack(
+        ({"image": pixels, "label": i} for i in range(4)), pairs, {"image": Image(), "label": Label()}
+    )
     for chain, kind in (
         ([v2.ToImage(), look], tv_tensors.Image),
         ([v2.ToImage(), v2.ToDtype(torch.float32, scale=True), look], tv_tensors.Image),
@@ -238,10 +253,16 @@ def test_boxes_are_converted_where_the_chain_says_so(tmp_path: Path, before: lis
     chain = [*before, v2.ConvertBoundingBoxFormat("CXCYWH"), v2.ClampBoundingBoxes()]
     batch = first(write(tmp_path / "a"), v2.Compose(chain))
     assert batch["boxes"][0].tolist() == [[20, 10, 20, 10], [2, 2, 4, 4]]
-    batch = first(write(tmp_path / "b", "cxcywh", True), v2.Compose([*before, v2.ConvertBoundingBoxFormat("XYXY")]))
+    batch = first(
+        write(tmp_path / "b", "cxcywh", True), v2.Compose([*before, v2.ConvertBoundingBoxFormat("XYXY")])
+    )
     left, top, right, bottom = PLACE
-    assert torch.allclose(batch["boxes"][0][0] * torch.tensor([WIDTH, HEIGHT] * 2), torch.tensor([*PLACE]).float())
-    _, targets = first(tmp_path / "b", v2.Compose([*before, v2.ConvertBoundingBoxFormat("XYXY")]), collate="list")
+    assert torch.allclose(
+        batch["boxes"][0][0] * torch.tensor([WIDTH, HEIGHT] * 2), torch.tensor([*PLACE]).float()
+    )
+    _, targets = first(
+        tmp_path / "b", v2.Compose([*before, v2.ConvertBoundingBoxFormat("XYXY")]), collate="list"
+    )
     assert torch.allclose(targets[0]["boxes"][0], torch.tensor([*PLACE]).float())
 
 
@@ -279,7 +300,9 @@ def test_a_callable_that_leaves_rows_behind_is_an_error(folder: Path) -> None:
         return {**sample, "boxes": sample["boxes"][:1]}
 
     for chain in (halved, v2.Compose([v2.ToImage(), halved])):
-        with pytest.raises(fastload.errors.SampleError, match=r"left 1 of 2 rows of 'boxes', and 2 of 'labels'"):
+        with pytest.raises(
+            fastload.errors.SampleError, match=r"left 1 of 2 rows of 'boxes', and 2 of 'labels'"
+        ):
             first(folder, chain)
 
     def with_labels(sample: Any) -> Any:
@@ -294,7 +317,9 @@ def test_points_of_pairs_trade_places_in_python_as_in_the_core(folder: Path) -> 
         core = first(folder, v2.Compose([step]))["points"]
         python = first(folder, v2.Compose([still, step]))["points"]
         assert torch.equal(core.values[..., 2], python.values[..., 2])
-        assert (core.values - python.values).abs().max() <= 1  # torchvision flips a point's pixel, not its place
+        assert (
+            core.values - python.values
+        ).abs().max() <= 1  # torchvision flips a point's pixel, not its place
         assert not python.values[:, 2].any(), "what nobody has labelled stays 0, 0, 0"
 
 
@@ -303,7 +328,9 @@ def test_outlines_are_refused_or_drawn(tmp_path: Path) -> None:
     outlines = [[[left, top, right, top, right, bottom, left, bottom]]] * 2
     free = (Polygons(), outlines)
     dataset = write(tmp_path / "set", outlines=free)
-    with pytest.raises(ValueError, match=r"RandomHorizontalFlip would leave 'outlines' behind.*masks='dense'"):
+    with pytest.raises(
+        ValueError, match=r"RandomHorizontalFlip would leave 'outlines' behind.*masks='dense'"
+    ):
         first(dataset, v2.Compose([still, FLIP]))
     batch = first(dataset, v2.Compose([still, FLIP]), masks="dense")
     assert extent(batch["outlines"][0][0].float()) == [WIDTH - right, top, WIDTH - left, bottom]
@@ -312,9 +339,15 @@ def test_outlines_are_refused_or_drawn(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[list[Any], str]] = {
-    "v1": ([still, v1.RandomRotation(30)], "RandomRotation gets a picture alone, so 'mask'.*transforms.v2 has it"),
+    "v1": (
+        [still, v1.RandomRotation(30)],
+        "RandomRotation gets a picture alone, so 'mask'.*transforms.v2 has it",
+    ),
     "functional": ([functools.partial(v1.functional.rotate, angle=30)], "gets a picture alone"),
-    "in a container": ([still, v2.RandomApply([v1.RandomAffine(9)])], "RandomAffine in .*RandomApply gets a picture"),
+    "in a container": (
+        [still, v2.RandomApply([v1.RandomAffine(9)])],
+        "RandomAffine in .*RandomApply gets a picture",
+    ),
     "policy": ([still, v2.RandAugment()], "takes pictures without 'mask'"),
     "crops": ([still, v2.TenCrop(10)], "takes pictures without 'mask'"),
     "batches": ([v2.CutMix(num_classes=3)], "mixes the samples of a batch.*batch_transform="),
@@ -366,7 +399,9 @@ def test_a_view_drops_its_own_objects(folder: Path) -> None:
 
 
 def test_workers_hand_over_as_the_process_itself(folder: Path) -> None:
-    chain = v2.Compose([v2.RandomRotation(30, expand=True), v2.Resize((30, 40)), FLIP, v2.SanitizeBoundingBoxes()])
+    chain = v2.Compose(
+        [v2.RandomRotation(30, expand=True), v2.Resize((30, 40)), FLIP, v2.SanitizeBoundingBoxes()]
+    )
     alone, there = (first(folder, chain, seed=3, num_workers=workers) for workers in (0, 2))
     assert alone.keys() == there.keys()
     for name, value in alone.items():

@@ -9,7 +9,8 @@
 namespace fastload {
 
 #define FASTLOAD_GEOMETRY_OPERATIONS(row)                                                         \
-  row(kBucketCover) row(kCenterCrop) row(kClampBoxes) row(kFixedSizeCrop) row(kHorizontalFlip)    \
+  row(kAcrossFirst) row(kBucketCover) row(kCenterCrop) row(kClampBoxes) row(kFixedSizeCrop)       \
+      row(kHorizontalFlip)                                                                        \
       row(kJudgeBoxes) row(kLetterbox) row(kPad) row(kPadBelow) row(kPadBorder) row(kPadBorderTo) \
           row(kPadTo) row(kQuarterTurn) row(kRandomCrop) row(kRandomFilter) row(kRandomIouCrop)   \
               row(kRandomResize) row(kRandomResizedCrop) row(kRandomShortestSize)                 \
