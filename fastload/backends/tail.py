@@ -205,8 +205,8 @@ class Tail:
 
 
 _DICTS = (
-    ". Samples of this loader are dicts by field; one that takes a picture alone, and moves nothing in it, runs as "
-    "fastload.transforms.ImageOnly(...)"
+    ". Samples of this loader are dicts by field; one that takes a picture alone, and moves nothing in it, "
+    "runs as fastload.transforms.ImageOnly(...)"
 )
 
 

@@ -74,9 +74,9 @@ def _check_fills(plan: Plan, fields: Sequence[Field], dense: bool) -> None:
     for field in fields:
         if isinstance(field.kind, (Boxes, Keypoints)) or (_is_outline(field) and not dense):
             raise ValueError(
-                "A padding_mode other than 'constant' mirrors or repeats what the picture shows, and not what "
-                f"{field.name!r} ({field.kind.name}) says of it; torchvision refuses that, too. Pad by fill, or "
-                "leave the field out by fields=[...]."
+                "A padding_mode other than 'constant' mirrors or repeats what the picture shows, and not "
+                f"what {field.name!r} ({field.kind.name}) says of it; torchvision refuses that, too. Pad by "
+                "fill, or leave the field out by fields=[...]."
             )
 
 

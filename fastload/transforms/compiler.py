@@ -157,8 +157,8 @@ def _operations(specs: tuple[Any, ...]) -> list[tuple[Operation, Any]]:
 
 
 def _not_of_tensors(spec: Any, of_v2: bool) -> bool:
-    """Whether torchvision's of a tensor gives pixels that the core does not. Its v1 resizes tensors as floats,
-    which bicubic filters drive beyond black and white between the two passes."""
+    """Whether torchvision's of a tensor gives pixels that the core does not. Its v1 resizes tensors as
+    floats, which bicubic filters drive beyond black and white between the two passes."""
     if isinstance(spec, tuple):
         return any(_not_of_tensors(each, of_v2) for each in spec)
     operation = operation_of(spec)
@@ -229,7 +229,8 @@ class _Compiler:
         self._pure = False
         self._only_ours = True
         self._is_v2 = False
-        self._cuts = False  # boxes, if anything is v2's
+        self._v1_cuts = False  # boxes off, in the core, and v2 follows in Python
+        self._v2_cuts = False  # in the core
         self._tail_format: str | None = None
 
     def add(self, item: Any) -> None:
@@ -293,7 +294,8 @@ class _Compiler:
 
     def _native(self, item: Any, specs: Any, before: Plan, draft: Draft) -> None:
         if operation_of(item) is None and _moves_boxes(before, draft.plan):
-            self._cuts = True
+            self._v2_cuts |= is_v2(item)
+            self._v1_cuts = True
         if draft.plan.source != before.source:  # a step of the geometry came behind them
             self._say_whole()
         elif draft.plan.pixels != before.pixels:
@@ -329,7 +331,7 @@ class _Compiler:
             called=tuple(self._called),
             state=self._begins,
             is_v2=self._is_v2,
-            clips=self._is_v2 and self._cuts,
+            clips=self._v2_cuts or (self._v1_cuts and any(one.takes == "v2" for one in self._called)),
             tail_format=self._tail_format,
             tail_drops=any(
                 short_name(part.function) == "SanitizeBoundingBoxes"

@@ -1,5 +1,5 @@
-"""Callables on samples with boxes, masks and points: who gets all of a sample, who a picture alone, and what is
-refused because it would leave a field behind. Of torchvision there are only objects that look like its;
+"""Callables on samples with boxes, masks and points: who gets all of a sample, who a picture alone, and what
+is refused because it would leave a field behind. Of torchvision there are only objects that look like its;
 tests/foreign/torchvision has itself."""
 
 from __future__ import annotations

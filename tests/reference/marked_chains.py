@@ -355,7 +355,7 @@ def _point(point: list[float], mask: Any, mark: int, loose: float) -> str:
 
 
 def _outline(polygons: Any, seen: list[int], box: list[float], size: tuple[int, int], loose: float) -> str:
-    """Whether an outline runs around the mark; it goes on where crops have cut the picture off, the box not."""
+    """Whether an outline runs around the mark; it goes on where crops have cut the picture off."""
     xy = np.concatenate([np.asarray(one, float).reshape(-1, 2) for one in polygons])
     low, high = np.clip(xy.min(0), 0, size[::-1]), np.clip(xy.max(0), 0, size[::-1])
     low, high = np.maximum(low, box[:2]), np.minimum(high, box[2:])

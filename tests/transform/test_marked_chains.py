@@ -1,5 +1,5 @@
-"""Chains that are drawn at random, over pictures whose marks say where everything is: all fields lie where the
-picture's marks do behind them, whatever form batches have.
+"""Chains that are drawn at random, over pictures whose marks say where everything is: all fields lie where
+the picture's marks do behind them, whatever form batches have.
 
 These are of fastload's own transforms and of Python functions; tests/foreign/torchvision does the same with
 torchvision's. ``FASTLOAD_CHAINS=10000`` tries as many.
@@ -11,7 +11,6 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest

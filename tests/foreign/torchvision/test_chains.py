@@ -1,9 +1,9 @@
 """Chains of torchvision's transforms, v1 and v2, that are drawn at random, with callables of a user's between
 them: on sets with boxes, masks, points and outlines, in every form of batches.
 
-Where a chain draws nothing, a batch has what torchvision makes of the same samples: of Pillow's pictures, or of
-tensors. Whatever it draws, all fields lie where the picture's marks do (tests/reference/marked_chains.py). Or the
-chain is refused before the first batch, in words. ``FASTLOAD_CHAINS=10000`` tries as many.
+Where a chain draws nothing, a batch has what torchvision makes of the same samples: of Pillow's pictures, or
+of tensors. Whatever it draws, all fields lie where the picture's marks do (tests/reference/marked_chains.py).
+Or the chain is refused before the first batch, in words. ``FASTLOAD_CHAINS=10000`` tries as many.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import bare_torchvision  # noqa: F401
@@ -28,7 +27,6 @@ from torchvision import tv_tensors
 from torchvision.transforms import InterpolationMode as Mode
 from torchvision.transforms import v2
 
-import fastload
 from fastload import transforms as T
 
 CHAINS = int(os.environ.get("FASTLOAD_CHAINS", "240"))
@@ -104,7 +102,9 @@ def geometry(of: Any) -> dict[str, Step]:
         "crop": Step(lambda rng: of.RandomCrop((rng.randrange(30, 44), rng.randrange(36, 50))), drawn=True),
         "padded crop": Step(lambda rng: of.RandomCrop((66, 70), sides(rng), True, 4), drawn=True),
         "bordered crop": Step(
-            lambda rng: of.RandomCrop((60, 64), rng.choice([None, 8]), True, 0, mode(rng)), drawn=True, sees=False
+            lambda rng: of.RandomCrop((60, 64), rng.choice([None, 8]), True, 0, mode(rng)),
+            drawn=True,
+            sees=False,
         ),
         "resize": Step(lambda rng: of.Resize(size(rng), filter_of(rng), antialias=rng.random() < 0.8)),
         "shorter": Step(lambda rng: of.Resize(rng.randrange(40, 70))),
@@ -116,7 +116,9 @@ def geometry(of: Any) -> dict[str, Step]:
             loose=1,
         ),
         "affine": Step(
-            lambda rng: of.RandomAffine(10, (0.1, 0.1), (0.9, 1.2), 5, Mode.BILINEAR, rng.choice([0, (1, 2, 3)])),
+            lambda rng: of.RandomAffine(
+                10, (0.1, 0.1), (0.9, 1.2), 5, Mode.BILINEAR, rng.choice([0, (1, 2, 3)])
+            ),
             False, True, loose=1,
         ),
         "moved": Step(lambda rng: of.RandomAffine(0, scale=(1.1, 1.1)), loose=1),
@@ -173,9 +175,12 @@ OF_V2: dict[str, Step] = {
     "sanitize alone": Step(lambda rng: v2.SanitizeBoundingBoxes(labels_getter=None)),
     "convert": Step(lambda rng: v2.ConvertBoundingBoxFormat(rng.choice(["XYXY", "XYWH", "CXCYWH"]))),
     "some moves": Step(
-        lambda rng: v2.RandomApply([v2.RandomHorizontalFlip(1.0), v2.SanitizeBoundingBoxes()], 0.5), drawn=True
+        lambda rng: v2.RandomApply([v2.RandomHorizontalFlip(1.0), v2.SanitizeBoundingBoxes()], 0.5),
+        drawn=True,
     ),
-    "chosen": Step(lambda rng: v2.RandomChoice([v2.RandomHorizontalFlip(1.0), v2.CenterCrop(50)]), drawn=True),
+    "chosen": Step(
+        lambda rng: v2.RandomChoice([v2.RandomHorizontalFlip(1.0), v2.CenterCrop(50)]), drawn=True
+    ),
     "jpeg": Step(lambda rng: v2.JPEG(90), drawn=True, sees=False),
     "identity": Step(lambda rng: v2.Identity()),
     "lambda": Step(lambda rng: v2.Lambda(lambda value: value)),
@@ -187,7 +192,11 @@ TYPES: dict[str, Step] = {
     "float": Step(lambda rng: v2.ToDtype(torch.float32, scale=True)),
     "by type": Step(
         lambda rng: v2.ToDtype(
-            {rng.choice([tv_tensors.Image, torch.Tensor]): torch.float32, tv_tensors.Mask: torch.int64, "others": None},
+            {
+                rng.choice([tv_tensors.Image, torch.Tensor]): torch.float32,
+                tv_tensors.Mask: torch.int64,
+                "others": None,
+            },
             scale=True,
         )
     ),
@@ -252,10 +261,11 @@ class Drawn:
 
     @property
     def is_comparable(self) -> bool:
-        """Whether torchvision makes the same: it draws nothing, and no step stands behind ToPureTensor, where
-        torchvision moves the picture and leaves the rest."""
+        """Whether torchvision makes the same: it draws nothing, and moves all of a sample. Its v1 and its v2
+        behind ToPureTensor move the picture and leave the rest, which the core never does."""
+        alone = any(name.startswith("v1: ") and name[4:] in geometry(v1) for name in self.names)
         pure = "types: pure" in self.names[:-1]
-        return not pure and not any(step.drawn for step in self.steps)
+        return not (alone or pure) and not any(step.drawn for step in self.steps)
 
     @property
     def boxes_apart(self) -> float:
@@ -433,5 +443,4 @@ def test_chains_are_torchvisions_or_refused(world: World, part: int) -> None:
             kinds["compared"] += 1
             wrong = compared(world, form, trial, found, batch_form)
             assert not wrong, f"{what}: {wrong}"
-    print(kinds)
-    assert kinds["right"] > 0
+    assert kinds["right"] > CHAINS // 40, kinds

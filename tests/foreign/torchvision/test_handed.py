@@ -1,5 +1,5 @@
-"""What torchvision's transforms and a user's callables get of samples with boxes, masks and points, and what comes
-back: one case each. Chains at random are in test_chains.py."""
+"""What torchvision's transforms and a user's callables get of samples with boxes, masks and points, and what
+comes back: one case each. Chains at random are in test_chains.py."""
 
 from __future__ import annotations
 
@@ -131,39 +131,36 @@ def test_all_fields_move_with_the_picture(folder: Path, name: str, views: bool) 
         ids = extent(visible.float())
         assert max(abs(a - b) for a, b in zip(ids, place, strict=True)) <= 1
         assert max(abs(a - b) for a, b in zip(boxes[0].tolist(), place, strict=True)) <= 1.01
-    assert seen or "colour of a pad" == name
+    assert seen or name == "colour of a pad"
 
 
-def test_orders_of_the_tutorial_and_the_references_are_native(folder: Path) -> None:
-    by_type = {tv_tensors.Image: torch.float32, "others": None}
-    ends = [v2.ToDtype(torch.float32, scale=True), v2.ConvertBoundingBoxFormat("XYXY")]
-    ends += [v2.SanitizeBoundingBoxes(), v2.ToPureTensor()]
-    orders: list[list[Any]] = [
+BY_TYPE = {tv_tensors.Image: torch.float32, "others": None}
+ENDS = [
+    v2.ToDtype(torch.float32, scale=True),
+    v2.ConvertBoundingBoxFormat("XYXY"),
+    v2.SanitizeBoundingBoxes(),
+    v2.ToPureTensor(),
+]
+ZOOMED = [v2.RandomZoomOut((9, 8, 7)), v2.RandomIoUCrop()]
+JUDGED = [v2.RandomIoUCrop(), v2.SanitizeBoundingBoxes()]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
         [v2.ToImage(), v2.ColorJitter(0.1), FLIP],
-        [
-            v2.ToImage(),
-            v2.RandomPhotometricDistort(),
-            v2.RandomZoomOut((9, 8, 7)),
-            v2.RandomIoUCrop(),
-            FLIP,
-            *ends,
-        ],
-        [v2.RandomIoUCrop(), FLIP, v2.PILToTensor(), *ends],
-        [v2.ToImage(), v2.RandomShortestSize([30, 40], 90), FLIP, *ends],
-        [
-            v2.RandomIoUCrop(),
-            v2.SanitizeBoundingBoxes(),
-            FLIP,
-            v2.Resize((64, 64)),
-            v2.SanitizeBoundingBoxes(),
-        ],
-        [v2.ToImage(), v2.RandomResize(20, 80), FLIP, v2.RandomCrop(20), v2.ToDtype(by_type, scale=True)],
+        [v2.ToImage(), v2.RandomPhotometricDistort(), *ZOOMED, FLIP, *ENDS],
+        [v2.RandomIoUCrop(), FLIP, v2.PILToTensor(), *ENDS],
+        [v2.ToImage(), v2.RandomShortestSize([30, 40], 90), FLIP, *ENDS],
+        [*JUDGED, FLIP, v2.Resize((64, 64)), v2.SanitizeBoundingBoxes()],
+        [v2.ToImage(), v2.RandomResize(20, 80), FLIP, v2.RandomCrop(20), v2.ToDtype(BY_TYPE, scale=True)],
         [v2.ClampBoundingBoxes(), v2.CenterCrop(30), v2.CenterCrop(20), v2.RandomVerticalFlip(), v2.Pad(2)],
-    ]
-    for order in orders:
-        with DataLoader(folder, 4, transform=v2.Compose(order), sizes="list", num_workers=0) as loader:
-            assert not loader.explain().slow, order
-            assert len(list(loader)) == 1
+    ],
+)
+def test_orders_of_the_tutorial_and_the_references_are_native(folder: Path, order: list[Any]) -> None:
+    with DataLoader(folder, 4, transform=v2.Compose(order), sizes="list", num_workers=0) as loader:
+        assert not loader.explain().slow, order
+        assert len(list(loader)) == 1
 
 
 def test_masks_are_int64_where_the_references_ask_for_it(folder: Path) -> None:
@@ -256,7 +253,6 @@ def test_boxes_are_converted_where_the_chain_says_so(tmp_path: Path, before: lis
     batch = first(
         write(tmp_path / "b", "cxcywh", True), v2.Compose([*before, v2.ConvertBoundingBoxFormat("XYXY")])
     )
-    left, top, right, bottom = PLACE
     assert torch.allclose(
         batch["boxes"][0][0] * torch.tensor([WIDTH, HEIGHT] * 2), torch.tensor([*PLACE]).float()
     )

@@ -1,5 +1,5 @@
-"""Behind ``ToImage`` and ``PILToTensor``: the core's pixels against torchvision's of uint8 tensors, within what
-docs/guide/drop-in.md says."""
+"""Behind ``ToImage`` and ``PILToTensor``: the core's pixels against torchvision's of uint8 tensors, within
+what docs/guide/drop-in.md says."""
 
 from __future__ import annotations
 
