@@ -1,6 +1,6 @@
 """Samples with boxes, masks, points and further pictures, as Python callables get them and give them back.
 
-Where something of torchvision's v2 is in the chain, a sample is a dict of ``tv_tensors``, which its transforms
+Where something of torchvision's v2 is in the chain, a sample is a dict of ``tv_tensors``, which its steps
 move together. What v2 would leave behind is done here: the rows of dropped boxes, points that trade places in
 a mirror, and points that nobody has labelled.
 """

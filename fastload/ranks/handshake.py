@@ -69,7 +69,7 @@ def describe(
         "cache_decoded": options.cache_decoded,
         "sampler": type(sampler.order).__name__,
         "order (a hash)": _order(sampler, epoch) if sampler.partition.world_size == world.size else "",
-        **{f"transform's {part.name}": repr(getattr(plan, part.name)) for part in fields(plan)},
+        **{f"transform's {part.name}": _written(getattr(plan, part.name)) for part in fields(plan)},
         "transform's tail": ", ".join(map(_name, plan.tail)),
         "fields": None if options.fields is None else list(options.fields),
         "sizes": str(options.sizes),
@@ -96,16 +96,21 @@ def _order(sampler: Sampler, epoch: int) -> str:
 
 def _collate(given: Any) -> str:
     """A callable by its name, a word or a spec as it is written."""
-    text = _name(given) if callable(given) else repr(given)
-    return re.sub(r" at 0x[0-9a-f]+", "", text)  # of callables within
+    return _name(given) if callable(given) else _written(given)
 
 
 def _batch_transform(given: Any) -> str:
     """fastload's own with their arguments, others by name."""
     steps = given if isinstance(given, (list, tuple)) else [given]
     own = (type(step).__module__.startswith("fastload.") for step in steps)
-    text = ", ".join(repr(step) if is_own else _name(step) for step, is_own in zip(steps, own, strict=True))
-    return re.sub(r" at 0x[0-9a-f]+", "", text)  # of callables within ours
+    return ", ".join(
+        _written(step) if is_own else _name(step) for step, is_own in zip(steps, own, strict=True)
+    )
+
+
+def _written(value: Any) -> str:
+    """Without the addresses of callables within."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def _name(value: Any) -> str:

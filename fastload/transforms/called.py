@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from fastload.transforms.compose import ImageOnly
@@ -44,7 +44,7 @@ class Called:
         name: for messages.
     """
 
-    function: Any
+    function: Any = field(repr=False)
     takes: Literal["sample", "v2", "image"]
     moves: bool = False
     field: str | None = None

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from launch import finish, forked, results, started
 from pictures import encoded, picture
 from plain_pack import plain_pack
+
+from fastload import DataLoader
+from fastload import transforms as T
+from fastload.ranks.handshake import describe
+from fastload.ranks.world import World
 
 
 def test_equal_loaders_go_on_and_different_ones_fail_on_every_rank(numbered: Path, tmp_path: Path) -> None:
@@ -30,6 +37,37 @@ def test_equal_loaders_go_on_and_different_ones_fail_on_every_rank(numbered: Pat
         assert "position is 0 on ranks 0-1 and 6 on rank 2" in found["state"]
         assert found["sum"] == 3
         assert found == ranks[0]
+
+
+class Cut:
+    """A callable without a repr, as most are."""
+
+    def __call__(self, image: Any) -> Any:
+        return image
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        lambda: [T.CenterCrop(8), Cut()],
+        lambda: {"a": T.Compose([T.CenterCrop(8), Cut()]), "b": T.CenterCrop(8)},
+        lambda: T.ByEpoch({0: T.Compose([T.CenterCrop(8), Cut()]), 3: T.Compose([T.CenterCrop(8), Cut()])}),
+        lambda: [T.CenterCrop(8), T.ImageOnly(Cut())],
+    ],
+    ids=["chain", "views", "epochs", "image only"],
+)
+def test_callables_of_two_processes_are_equal_by_their_names(
+    numbered: Path, transform: Callable[[], Any]
+) -> None:
+    described = []
+    for _ in range(2):
+        loader = DataLoader(numbered, batch_size=2, transform=transform())
+        arranged = loader._arranged
+        parts = loader.dataset, len(loader.dataset), loader.sampler.core, arranged.plan, arranged.options
+        described.append(describe(*parts, World(), 0))
+        loader.close()
+    assert described[0] == described[1]
+    assert "Cut" in str(described[0])
 
 
 @pytest.mark.parametrize("policy", ["warn", "raise", "off"])
