@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from fastload import errors
 from fastload._native import _C
-from fastload.dataset.decoding import bad_sample, sample_error
+from fastload.dataset.decoding import bad_sample
 from fastload.dataset.mixture import Packed
 from fastload.prefetch.fault import Fault
 from fastload.prefetch.feeder import BatchKey, Feeder, Pending

@@ -45,7 +45,7 @@ def _say_found(result: PackResult, guessed: bool) -> None:
     lines = [f"schema, found in the source: {manifest.schema}"] if guessed and manifest.fields else []
     lines += [*result.notes, *ignored_words(manifest.ignored)]
     if lines and not result.was_complete:
-        sys.stderr.write("".join(f"{result.output}: {line}\n" for line in lines))
+        say("\n".join(f"{result.output}: {line}" for line in lines))
 
 
 def pack(

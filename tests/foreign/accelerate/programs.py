@@ -323,7 +323,7 @@ def others() -> dict[str, Any]:
 
 
 def meshes() -> dict[str, Any]:
-    """The mesh of a ParallelismConfig, made as an Accelerator does; its ranks along cp share their batches."""
+    """The mesh of a ParallelismConfig, made as an Accelerator does; ranks along cp share their batches."""
     from accelerate.parallelism_config import ParallelismConfig
 
     mesh = ParallelismConfig(dp_shard_size=2, cp_size=2).build_device_mesh("cpu")
