@@ -238,7 +238,7 @@ class _Random(RankSampler, RandomSampler):
     generator = None
 
     @property
-    def data_source(self) -> Any:
+    def data_source(self) -> Any:  # type: ignore[override]
         """The loader's dataset."""
         return self.dataset
 

@@ -81,9 +81,9 @@ def forget() -> None:
 def _groups() -> Any:
     """Changes when process groups are made: the default one, and how many there have been; None: unknown."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
-    world = getattr(c10d, "_world", None)
+    world: Any = getattr(c10d, "_world", None)
     count = getattr(world, "group_count", None)
-    return None if count is None else (id(world.default_pg), count)
+    return None if count is None else (id(getattr(world, "default_pg", None)), count)
 
 
 def _live() -> list[Any]:
