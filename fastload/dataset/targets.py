@@ -11,6 +11,7 @@ import torch
 from torch.utils.data import default_collate
 
 from fastload._native import _C
+from fastload.transforms.called import Called
 from fastload.transforms.compiler import name_of
 from fastload.transforms.plan import Plan
 
@@ -100,4 +101,6 @@ def with_field_target(dataset: Any, plan: Plan) -> Plan:
         raise ValueError(
             f"The dataset has a target_transform and no field that is a label. Fields: {dataset.schema}."
         )
-    return replace(plan, tail=(FieldTarget(label.name, transform), *plan.tail))
+    target = FieldTarget(label.name, transform)
+    called = Called(target, "sample", name="target_transform")
+    return replace(plan, tail=(target, *plan.tail), called=(called, *plan.called))

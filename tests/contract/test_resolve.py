@@ -51,7 +51,11 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"persistent_workers": 5}, TypeError, "persistent_workers must be True or False"),
     ({"in_order": 5}, TypeError, "in_order must be True or False"),
     ({"transform": 5}, TypeError, "A transform must be one of"),
-    ({"transform": T.Compose([T.CenterCrop(3), T.Resize(3)])}, ValueError, "out of order"),
+    (
+        {"transform": T.Compose([T.Normalize([0.5] * 3, [0.5] * 3), T.CenterCrop(3)])},
+        ValueError,
+        "out of order",
+    ),
     ({"seed": -1}, ValueError, r"seed must be in"),
     ({"rank": 1}, WorldError, "Pass both rank and world_size"),
     ({"rank": 2, "world_size": 2}, WorldError, "rank"),

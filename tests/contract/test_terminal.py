@@ -25,6 +25,7 @@ from fastload import DataLoader, PackedDataset
 from fastload import transforms as T
 from fastload.cli import main
 from fastload.cli.streams import Stream
+from fastload.dataset import pictures
 from fastload.errors import FastloadError, RemoteError, harmless
 from fastload.machine.spoken import say
 from fastload.remote.opening import open_store
@@ -214,7 +215,8 @@ def test_a_traceback(damaged: Path) -> None:
     assert obeyed(done.stderr) == []
 
 
-def test_warnings_and_explanations(damaged: Path, packed: Path) -> None:
+def test_warnings_and_explanations(damaged: Path, packed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "_told", [0])  # it is said once in a process, and others were before
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         torch_like = torch_loader(PackedDataset(packed))
