@@ -28,7 +28,6 @@ __all__ = [
     "SlowPathWarning",
     "StateError",
     "WorldError",
-    "harmless",
 ]
 
 # All control characters but tab and line feed, marks that turn the direction of a text, halves of UTF-16

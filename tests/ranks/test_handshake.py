@@ -49,10 +49,10 @@ class Cut:
 @pytest.mark.parametrize(
     "transform",
     [
-        lambda: [T.CenterCrop(8), Cut()],
+        lambda: T.Compose([T.CenterCrop(8), Cut()]),
         lambda: {"a": T.Compose([T.CenterCrop(8), Cut()]), "b": T.CenterCrop(8)},
         lambda: T.ByEpoch({0: T.Compose([T.CenterCrop(8), Cut()]), 3: T.Compose([T.CenterCrop(8), Cut()])}),
-        lambda: [T.CenterCrop(8), T.ImageOnly(Cut())],
+        lambda: T.Compose([T.CenterCrop(8), T.ImageOnly(Cut())]),
     ],
     ids=["chain", "views", "epochs", "image only"],
 )
