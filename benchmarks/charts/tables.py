@@ -14,6 +14,7 @@ __all__ = ["TABLES", "filled"]
 
 MARKS = re.compile(r"(<!-- (\w+): begin -->\n).*?(<!-- \2: end -->)", re.DOTALL)
 Row = Mapping[str, Any]
+_USED = {"numpy", "pillow", "torch", "transforms"}  # what many loaders use
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -35,10 +36,10 @@ def ratio(ours: Row | None, other: Row | None) -> str:
 
 
 def version(row: Row) -> str:
-    """The loader's own library and its version."""
-    own = {name: text for name, text in row["versions"].items() if name not in ("torch", "numpy")}
-    name, text = next(iter((own or row["versions"]).items()))
-    return f"{name} {text}"
+    """The loader's own library and its version; of torch's DataLoader, of what decodes."""
+    versions = row["versions"]
+    name = min(versions, key=lambda name: (name in _USED, name != "pillow", name))
+    return f"{name} {versions[name]}"
 
 
 def with_source(result: Result, text: str, command: str) -> str:
@@ -76,7 +77,7 @@ def sweep(result: Result) -> str:
         ]
         for name, found in rates.items()
     ]
-    text = table(["uint8, images/s with so many workers", *map(str, tried)], rows)
+    text = table(["uint8, images/s by number of workers", *map(str, tried)], rows)
     return f"{text}\n\nOne short run each; the highest is what the loader is measured with."
 
 
@@ -110,7 +111,7 @@ def cores(result: Result) -> str:
     lines = [
         [of_loader(name), *(cell(rows[count].get(name)) for count in counts)] for name in rows[counts[-1]]
     ]
-    text = table(["images/s on so many cores", *counts], lines)
+    text = table(["images/s by number of cores", *counts], lines)
     return with_source(result, text, result.figure[counts[-1]]["command"])
 
 

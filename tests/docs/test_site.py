@@ -23,6 +23,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NOT_SHOWN = {
     "fastload.IGNORE_LABEL",
     "fastload.errors",
+    "fastload.errors.harmless",
     "fastload.transforms",
     "fastload.transforms.Plan",
     "fastload.transforms.batch.BATCH_SPECS",
@@ -62,6 +63,14 @@ def test_no_page_asks_another_server(site: Path, pages: dict[Path, Built]) -> No
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert len(styles) > 10_000
     assert re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//[^)\s]*", styles) == []
+
+
+def test_the_search_box_works_from_a_folder(site: Path, pages: dict[Path, Built]) -> None:
+    """A page under file:// may neither fetch the index nor start a Worker: both come as scripts of the site."""
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
+    assert (site / "assets" / "iframe-worker.js").is_file()
+    page = pages[site / "guide" / "doctor.html"]
+    assert "../assets/iframe-worker.js" in page.fetched
 
 
 def test_links_lead_somewhere(pages: dict[Path, Built]) -> None:

@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
     transforms = f"torchvision {vision.__version__}" if vision else "written out"
     return {
         "torch": torch.__version__,
-        "pil": PIL.__version__,
+        "pillow": PIL.__version__,
         "numpy": numpy.__version__,
         "transforms": transforms,
     }

@@ -10,6 +10,7 @@ __all__ = ["VARIANTS", "batches", "prepare", "versions"]
 
 def versions() -> dict[str, str]:
     found = _versions()
-    if "post" not in found["pil"]:
-        raise SystemExit(f"PIL {found['pil']} is not pillow-simd (its versions end in .postN).")
-    return found
+    version = found.pop("pillow")
+    if "post" not in version:
+        raise SystemExit(f"Pillow {version} is not pillow-simd (its versions end in .postN).")
+    return {"pillow-simd": version, **found}
