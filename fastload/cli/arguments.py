@@ -56,8 +56,9 @@ def add_storage_options(parser: Any) -> None:
         action="append",
         type=_pair,
         default=[],
-        help="of a URL: endpoint_url, region, profile, anon, ...; may be repeated. Secrets belong into the "
-        "environment (AWS_SECRET_ACCESS_KEY) or a profile, as everybody on the machine sees arguments",
+        help="option for a URL: endpoint_url, region, profile, anon, ...; may be repeated. Put secrets in "
+        "the environment (AWS_SECRET_ACCESS_KEY) or a profile, because command-line arguments are visible to "
+        "everyone on the machine",
     )
 
 

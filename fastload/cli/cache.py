@@ -23,7 +23,7 @@ from fastload.shard.node_sets import NodeSet, node_sets, remove_node_set
 
 __all__ = ["add", "run"]
 
-_WHERE = "the folder in memory, or of disk tiers (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
+_WHERE = "folder of the cache in memory, or of a disk tier (default: $FASTLOAD_CACHE_DIR, else /dev/shm)"
 
 
 def add(verbs: Any) -> None:
@@ -42,10 +42,14 @@ def add(verbs: Any) -> None:
         description="Remove cached sets that nobody uses; exit code 1 if one that was named is in use.",
     )
     clear.add_argument(
-        "datasets", metavar="DATASET", nargs="*", type=place, help="only those of these datasets"
+        "datasets", metavar="DATASET", nargs="*", type=place, help="remove only these datasets' caches"
     )
-    clear.add_argument("--stale", action="store_true", help="only those whose dataset is gone or changed")
-    path = actions.add_parser("path", help="where it lies", description="Print the cache's folder or files.")
+    clear.add_argument(
+        "--stale", action="store_true", help="only caches whose dataset is gone or has changed"
+    )
+    path = actions.add_parser(
+        "path", help="print where the cache is", description="Print the cache's folder or files."
+    )
     path.add_argument(
         "datasets", metavar="DATASET", nargs="*", type=place, help="print these datasets' files"
     )

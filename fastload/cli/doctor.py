@@ -30,9 +30,9 @@ def add(verbs: Any) -> None:
         "doctor",
         help="why training waits for data, and what would help",
         description="Runs the loader and its stages on this machine for a minute at most, tries what could "
-        "help on the set's own records, and says what limits, what would help, and by how much. Changes "
-        "nothing and needs no root: experiments write into a temporary folder; to read cold, the pages of "
-        "some records are dropped from the page cache.",
+        "help on the set's own records, and says what the bottleneck is, what would help, and by how much. "
+        "Changes nothing and needs no root: experiments write into a temporary folder; to read cold, the "
+        "pages of some records are dropped from the page cache.",
     )
     parser.add_argument(
         "target",
@@ -49,23 +49,23 @@ def add(verbs: Any) -> None:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add_storage_options(parser)
     add = parser.add_argument
-    add("--batch-size", type=at_least_one, metavar="N", help="samples a step (default 256)")
+    add("--batch-size", type=at_least_one, metavar="N", help="samples per step (default 256)")
     add(
         "--transform",
         metavar="NAME|module:attribute",
-        help=f"one of {', '.join(_NAMED)} (224 pixels, float32), or the user's own (default train)",
+        help=f"one of {', '.join(_NAMED)} (224 pixels, float32), or your own (default train)",
     )
-    add("--num-workers", type=at_least_zero, metavar="N", help="decoding threads (default: one a CPU)")
+    add("--num-workers", type=at_least_zero, metavar="N", help="decoding threads (default: one per CPU)")
     add(
         "--shuffle",
         choices=("exact", "block", "none"),
         help="order of an epoch (default exact)",
     )
     add("--cache", metavar="SIZE", help="the loader's cache (default auto)")
-    add("--step-rate", type=float, metavar="N", help="samples a second that the step can take alone")
-    add("--seconds", type=float, default=60.0, metavar="S", help="that it may take (default 60)")
-    add("--html", metavar="FILE", type=Path, help="write a report with charts, too, in one file")
-    add("--verbose", action="store_true", help="each sentence with what it rests on")
+    add("--step-rate", type=float, metavar="N", help="samples per second that the step can take by itself")
+    add("--seconds", type=float, default=60.0, metavar="S", help="time limit in seconds (default 60)")
+    add("--html", metavar="FILE", type=Path, help="also write a report with charts, as one HTML file")
+    add("--verbose", action="store_true", help="show the evidence for each sentence")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ from fastload.packing.entry_facts import EntryFacts
 __all__ = ["ENTRIES_HELP", "entry_json", "entry_rows", "spacing_argument"]
 
 ENTRIES_HELP = (
-    "entry points of JPEGs: one each so many pixels (8 to 65535), 'row': one for each row of blocks, "
+    "spacing of the JPEGs' entry points in pixels (8 to 65535), 'row' for one per row of blocks, or "
     f"'none' (default: {DEFAULT_SPACING})"
 )
 

@@ -39,11 +39,11 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument(
         "paths", metavar="PATH", nargs="+",
-        help="files, or folders of them, of one format, or URLs of tars; {000..099} stands for many; of "
-        "--entries alone a dataset, or its URL",
+        help="files of one format, folders of them, or URLs of tars; {000..099} stands for many names. With "
+        "--entries alone: a dataset, or its URL",
     )  # fmt: skip
     add_storage_options(parser)
-    parser.add_argument("--output", metavar="FOLDER", help="where index and manifest go")
+    parser.add_argument("--output", metavar="FOLDER", help="folder for the index and manifest")
     parser.add_argument(
         "--entries",
         type=spacing_argument,
@@ -55,21 +55,24 @@ def add(verbs: Any) -> None:
     )
     parser.add_argument("--column", metavar="NAME", help="column or HDF5 dataset of the images")
     parser.add_argument(
-        "--labels", metavar="FILE", type=Path, help=".csv or .jsonl of path (the key) and label"
+        "--labels", metavar="FILE", type=Path, help=".csv or .jsonl file of paths (the keys) and labels"
     )
     parser.add_argument(
         "--field", action="append", default=[], metavar="NAME=KIND",
-        help="what members of a suffix, or a column, are, as seg.png=mask or none; may be repeated",
+        help="kind of a column, or of tar members by suffix: seg.png=mask, txt=none; may be repeated",
     )  # fmt: skip
     parser.add_argument(
-        "--on-error", choices=("raise", "skip"), default="raise", help="records that are no images"
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="stop at a record that is not an image, or leave it out (default: raise)",
     )
     parser.add_argument(
         "--num-proc", type=at_least_one, metavar="N",
-        help="processes that read files; default: one a CPU, fewer for small files, one for tables",
+        help="processes that read files (default: one per CPU, fewer for small files, one for tables)",
     )  # fmt: skip
-    parser.add_argument("--restart", action="store_true", help="replace an index that FOLDER holds")
-    parser.add_argument("--ray", metavar="ADDRESS", help=f"entry points: {RAY_HELP}")
+    parser.add_argument("--restart", action="store_true", help="replace the index that is in FOLDER")
+    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; for entry points")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 
 

@@ -35,7 +35,7 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="look at every record of a very large set, too, where a part tells what is shown as 'about'",
+        help="look at every record of a very large set; otherwise a sample gives the figures marked 'about'",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
 

@@ -11,7 +11,7 @@ from fastload.packing.cluster.on_ray import RayCluster
 
 __all__ = ["RAY_HELP", "ray_cluster", "words_to_stderr"]
 
-RAY_HELP = "on the Ray cluster there (auto, HOST:PORT, ray://HOST:PORT), or 'local': this machine's CPUs"
+RAY_HELP = "run on this Ray cluster (auto, HOST:PORT, ray://HOST:PORT), or 'local' for this machine's CPUs"
 
 
 def words_to_stderr() -> redirect_stdout[TextIO]:

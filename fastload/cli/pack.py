@@ -52,41 +52,65 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--format", choices=tuple(FORMATS), default="arrow", help="container (default: %(default)s)"
     )
-    parser.add_argument("--shard-size", default="256MB", metavar="SIZE", help="default: %(default)s")
+    parser.add_argument(
+        "--shard-size", default="256MB", metavar="SIZE", help="bytes of a shard (default: %(default)s)"
+    )
     parser.add_argument(
         "--num-proc",
         type=int,
         metavar="N",
-        help="default: one a CPU, fewer for small sets, one for fields",
+        help="processes (default: one per CPU, fewer for small sets, one for fields)",
     )
     parser.add_argument(
         "--field", action="append", default=[], metavar="NAME=KIND",
-        help="what a table's column holds, where it is not what --dry-run prints: image, mask, label, text, "
+        help="kind of a table's column, if not the one that --dry-run prints: image, mask, label, text, "
         "bytes, json, scalar(float32), array(float32, (None, 5)), boxes(xywh), polygons(rle), keypoints(17), "
         "or none to leave it out; may be repeated",
     )  # fmt: skip
-    parser.add_argument("--as", dest="layout", choices=LAYOUTS, help="what SOURCE is (default: found)")
+    parser.add_argument("--as", dest="layout", choices=LAYOUTS, help="kind of SOURCE (default: found)")
     parser.add_argument(
         "--annotations", action="append", default=[], metavar="FILE",
-        help="of a folder of images: a file of their annotations (default: found); may be repeated",
+        help="annotation file for a folder of images (default: found); may be repeated",
     )  # fmt: skip
-    parser.add_argument("--masks", metavar="FOLDER", help="of a folder of images: the folder of their masks")
+    parser.add_argument("--masks", metavar="FOLDER", help="folder of masks for a folder of images")
     parser.add_argument(
         "--exif", choices=EXIF, default="refuse",
-        help="annotated images that EXIF turns: list them, or take annotations as of the pixels as stored",
+        help="annotated images with a non-default EXIF orientation: refuse and list them, or ignore it",
     )  # fmt: skip
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N images (of each split)")
+    parser.add_argument("--limit", type=int, metavar="N", help="pack only the first N images of each split")
+    _add_changes(parser)
     parser.add_argument(
-        "--max-side", type=int, metavar="N", help="re-encode images whose longer side exceeds N pixels"
+        "--on-error",
+        choices=("raise", "skip"),
+        default="raise",
+        help="stop at a file that is not an image, or leave it out (default: raise)",
+    )
+    parser.add_argument("--restart", action="store_true", help="discard what an earlier pack left in OUTPUT")
+    add_steps(parser)
+    add_storage_options(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _add_changes(parser: argparse.ArgumentParser) -> None:
+    """Declare what is stored in place of the files."""
+    parser.add_argument(
+        "--max-side",
+        type=int,
+        metavar="N",
+        help="re-encode images whose longer side exceeds N pixels as smaller JPEGs; others are not changed",
     )
     parser.add_argument(
-        "--quality", type=int, default=90, metavar="Q", help="JPEG quality then (default: %(default)s)"
+        "--quality",
+        type=int,
+        default=90,
+        metavar="Q",
+        help="JPEG quality for --max-side (default: %(default)s)",
     )
     parser.add_argument(
         "--baseline",
         action="store_true",
-        help="store progressive JPEGs as baseline ones: the same coefficients, so the same pixels, but other "
-        "bytes, which 'unpack' then gives",
+        help="store progressive JPEGs as baseline: the same pixels, but other bytes, also after 'unpack'",
     )
     parser.add_argument("--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, help=FORM_HELP)
     parser.add_argument("--raw", action="store_true", help="store decoded uint8 RGB pixels")
@@ -94,14 +118,6 @@ def add(verbs: Any) -> None:
     parser.add_argument(
         "--entries", type=spacing_argument, default=DEFAULT_SPACING, metavar="PIXELS", help=ENTRIES_HELP
     )
-    parser.add_argument(
-        "--on-error", choices=("raise", "skip"), default="raise", help="files that are no images"
-    )
-    parser.add_argument("--restart", action="store_true", help="throw away what OUTPUT holds of a pack")
-    add_steps(parser)
-    add_storage_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
 
 
 def run(arguments: argparse.Namespace) -> int:

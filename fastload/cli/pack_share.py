@@ -25,12 +25,12 @@ def add_steps(parser: argparse.ArgumentParser) -> None:
     steps.add_argument(
         "--shards",
         metavar="WHICH",
-        help="only these shards of the plan (0-99, or 0-9,40-49), or one share of so many (3/16: the fourth "
-        "of sixteen), as one of several packs, here or on other machines; --publish comes last",
+        help="pack only these shards of the plan (0-99, or 0-9,40-49), or one share (3/16: the fourth of "
+        "sixteen), beside other packs, here or on other machines; --publish comes last",
     )
     steps.add_argument("--ray", metavar="ADDRESS", help=RAY_HELP)
     steps.add_argument(
-        "--publish", action="store_true", help="make the dataset of shards that were packed by --shards"
+        "--publish", action="store_true", help="make the dataset from shards that were packed by --shards"
     )
 
 

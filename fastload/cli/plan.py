@@ -33,7 +33,7 @@ def add(verbs: Any) -> None:
         "plan",
         help="what a job will read, wait for and pay, before it runs",
         description="Computes what a training job moves from storage, without reading more than the set's "
-        "tables: bytes, requests and dollars an epoch; seconds to the first batch; disk and memory. Without "
+        "tables: bytes, requests and dollars per epoch; seconds to the first batch; disk and memory. Without "
         "a cache, with one on each node, and with one that all nodes share. Nothing is measured: what the "
         "link can do is what you say.",
     )
@@ -48,7 +48,7 @@ def add(verbs: Any) -> None:
         type=at_least_one,
         default=256,
         metavar="B",
-        help="samples a rank and step (default 256)",
+        help="samples per rank and step (default 256)",
     )
     option(
         "--size",
@@ -62,30 +62,43 @@ def add(verbs: Any) -> None:
         "--cache",
         type=_size,
         metavar="SIZE",
-        help='room for records of each cache, such as "800GB" (default: the set)',
+        help='room for records in each cache, such as "800GB" (default: all of the set)',
     )
+    _add_link(option)
+    option("--json", action="store_true", help="print one JSON object instead of a table")
+
+
+def _add_link(option: Any) -> None:
+    """Declare what the link to the storage, and the step, are taken to do, and to cost."""
     option(
-        "--latency", type=_positive, default=20.0, metavar="MS", help="to an answer's first byte (default 20)"
+        "--latency",
+        type=_positive,
+        default=20.0,
+        metavar="MS",
+        help="milliseconds from a request to the first byte of its answer (default 20)",
     )
     option(
         "--bandwidth",
         type=_size,
         default=1_250_000_000,
         metavar="SIZE",
-        help="a second and node (default 1.25GB)",
+        help="bytes per second that each node gets (default 1.25GB)",
     )
-    option("--rate", type=_positive, metavar="N", help="samples a second that a rank's step can take")
+    option("--rate", type=_positive, metavar="N", help="samples per second that a rank's step can take")
     option(
-        "--price-requests", type=_price, default=_GET, metavar="USD", help=f"of 1000 GETs (default {_GET})"
+        "--price-requests",
+        type=_price,
+        default=_GET,
+        metavar="USD",
+        help=f"price of 1000 GETs (default {_GET})",
     )
     option(
         "--price-gb",
         type=_price,
         default=0.0,
         metavar="USD",
-        help="of a GB read (default 0: the same region)",
+        help="price of reading one GB (default 0: the same region)",
     )
-    option("--json", action="store_true", help="print one JSON object instead of a table")
 
 
 def _size(text: str) -> int:

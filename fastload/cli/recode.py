@@ -27,12 +27,15 @@ def add(verbs: Any) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="a packed dataset")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--coefficients", choices=FORMS, nargs="?", const=DEFAULT_FORM, help=FORM_HELP)
-    what.add_argument("--jpeg", action="store_true", help="the identical JPEGs, with entry points as before")
+    what.add_argument("--jpeg", action="store_true", help="store the identical JPEGs again")
     parser.add_argument(
-        "--num-proc", type=at_least_one, metavar="N", help="default: one a CPU, fewer for small sets"
+        "--num-proc",
+        type=at_least_one,
+        metavar="N",
+        help="processes (default: one per CPU, fewer for small sets)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
-    parser.add_argument("--quiet", action="store_true", help="no progress")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
 def run(arguments: argparse.Namespace) -> int:

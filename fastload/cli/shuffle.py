@@ -45,7 +45,7 @@ def add(verbs: Any) -> None:
         type=at_least_one,
         default=256,
         metavar="N",
-        help="samples a step, of all ranks; the set's size where that is smaller (default 256)",
+        help="samples per step, over all ranks; at most the size of the set (default 256)",
     )
     parser.add_argument("--seed", type=int, metavar="S", default=0, help="the loader's seed (default 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a table")

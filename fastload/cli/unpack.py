@@ -27,13 +27,13 @@ def add(verbs: Any) -> None:
     parser.add_argument("output", metavar="OUTPUT", help="folder to make")
     parser.add_argument(
         "--table", choices=TABLES, default="jsonl",
-        help="of samples with other fields than image and label: what the values are written to (default: "
+        help="file format for the values of samples with more fields than image and label (default: "
         "%(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--as", dest="as_", choices=LAYOUTS,
-        help="of a set that was packed from files of this layout: the same files again; of others with boxes "
-        "what such files can say, and a list of what they cannot",
+        help="write this layout: the same files again if the set was packed from it; for other sets with "
+        "boxes, what the layout can hold and a list of what it cannot",
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of a line")
 

@@ -31,9 +31,9 @@ def add(verbs: Any) -> None:
         "folder", metavar="FOLDER", nargs="+", help="a packed dataset, a folder of some, or their URL"
     )
     add_storage_options(parser)
-    parser.add_argument("--decode", action="store_true", help="decode every record, too")
-    parser.add_argument("--entries", action="store_true", help="compute all entry points again, too")
-    parser.add_argument("--ray", metavar="ADDRESS", help=f"records and entry points: {RAY_HELP}")
+    parser.add_argument("--decode", action="store_true", help="also decode every record")
+    parser.add_argument("--entries", action="store_true", help="also compute all entry points again")
+    parser.add_argument("--ray", metavar="ADDRESS", help=f"{RAY_HELP}; for records and entry points")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
 
 

@@ -55,44 +55,57 @@ def add(verbs: Any) -> None:
     )
     add_storage_options(parser)
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--to", metavar="DIR", type=Path, help="the node cache, in this folder in memory")
-    where.add_argument("--page-cache", action="store_true", help="the page cache")
-    parser.add_argument(
+    where.add_argument("--to", metavar="DIR", type=Path, help="node cache to warm, a folder in memory")
+    where.add_argument("--page-cache", action="store_true", help="warm the page cache")
+    option = parser.add_argument
+    option(
         "--decoded",
         metavar="SIDE",
         type=_side,
-        help="keep pictures decoded, the longer side at most so many pixels, or 'full': what "
-        "DataLoader(cache_decoded=SIDE) uses",
+        help="keep decoded pictures whose longer side is at most SIDE pixels, or 'full': for "
+        "DataLoader(cache_decoded=SIDE)",
     )
-    parser.add_argument(
+    option(
         "--coefficients",
         action="store_true",
-        help="keep JPEGs as coefficient records, which decode faster to the same pixels: what "
-        "DataLoader(cache_format='coefficients') uses",
+        help="keep JPEGs as coefficient records, which decode faster to the same pixels: for "
+        "DataLoader(cache_format='coefficients')",
     )
-    parser.add_argument(
+    option(
         "--fields",
         metavar="NAME,...",
         type=lambda text: text.split(","),
-        help="only the pictures of these fields; default: of all",
+        help="warm only the pictures of these fields (default: all)",
     )
-    parser.add_argument("--limit", metavar="SIZE", type=_size, help="at most so much, in all: 64GB")
-    parser.add_argument(
-        "--ranks", metavar="A-B/W", type=_ranks, help="only what ranks A to B of W read in one epoch: 0-7/32"
-    )
-    parser.add_argument("--batch-size", metavar="N", type=at_least_one, help="with --ranks: of a rank (1)")
-    parser.add_argument("--seed", metavar="S", type=int, help="with --ranks: the loader's seed (0)")
-    parser.add_argument("--epoch", metavar="E", type=at_least_zero, help="with --ranks: which epoch (0)")
-    parser.add_argument(
-        "--shuffle", choices=("exact", "block", "none"), help="with --ranks: the loader's (exact)"
-    )
-    parser.add_argument(
+    option("--limit", metavar="SIZE", type=_size, help="memory to take at most, such as 64GB")
+    _add_order(option)
+    option(
         "--threads",
         metavar="N",
         type=_threads,
-        help=f"that read (default {_READERS}), or decode or transcode (default: the CPU budget)",
+        help=f"threads that read (default {_READERS}), or decode or transcode (default: one per usable CPU)",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    option("--json", action="store_true", help="print one JSON object instead of lines")
+
+
+def _add_order(option: Any) -> None:
+    """Declare which records ranks read."""
+    option(
+        "--ranks",
+        metavar="A-B/W",
+        type=_ranks,
+        help="only what ranks A to B of W read in one epoch, such as 0-7/32",
+    )
+    option(
+        "--batch-size", metavar="N", type=at_least_one, help="with --ranks: batch size of a rank (default 1)"
+    )
+    option("--seed", metavar="S", type=int, help="with --ranks: the loader's seed (default 0)")
+    option("--epoch", metavar="E", type=at_least_zero, help="with --ranks: the epoch (default 0)")
+    option(
+        "--shuffle",
+        choices=("exact", "block", "none"),
+        help="with --ranks: the loader's shuffle (default exact)",
+    )
 
 
 def _size(text: str) -> int:

@@ -18,8 +18,8 @@ __all__ = ["DEFAULT_FORM", "FACTS", "FORMS", "FORM_HELP", "NOTE", "Outcome", "Ta
 FORMS = ("fast", "small")  # what a record's masks are written for
 DEFAULT_FORM = "fast"
 FORM_HELP = (
-    "JPEGs as coefficient records: the same pixels in less decoding time, and the identical "
-    "files by 'unpack'; 'fast' (default) decodes faster, 'small' takes fewer bytes"
+    "store JPEGs as coefficient records: the same pixels in less decoding time; 'unpack' gives the "
+    "identical files. 'fast' (default) decodes faster, 'small' takes fewer bytes"
 )
 #: What manifests of such sets say, and commands.
 NOTE = (
