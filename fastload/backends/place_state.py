@@ -22,7 +22,7 @@ def keeps_state(dataset: Any) -> bool:
 
 
 def check_kept(dataset: Any, kept: Mapping[str, Any]) -> None:
-    """Refuse what a state has besides ours, where nothing here can take it.
+    """Raise if the state has torchdata parts that nothing here can restore.
 
     Raises:
         StateError: torchdata is needed for it.

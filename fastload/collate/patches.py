@@ -109,7 +109,7 @@ class Patches:
         if height % self.patch or width % self.patch:
             raise ValueError(
                 f"Patches({self.patch}): the picture at position {place} of a batch has {height} x {width} "
-                f"pixels (height x width), which are no whole patches. Resize by "
+                f"pixels (height x width), which is not a whole number of patches. Resize by "
                 f"T.ResizeToPatches({self.patch}, most), or to multiples of {self.patch}."
             )
         return height // self.patch, width // self.patch

@@ -85,7 +85,7 @@ def _name(annotations: list[dict[str, Any]], ids: list[int], fits: bool) -> None
         for one, own in zip(annotations, ids, strict=True):
             one["id"] = own
         return
-    warnings.warn(f"The ids of annotations {what}: .coco counts annotations from 1 instead.", stacklevel=4)
+    warnings.warn(f"The ids of annotations {what}: .coco numbers annotations from 1 instead.", stacklevel=4)
 
 
 def _columns(part: Any, own: int, roles: Roles, size: dict[str, int]) -> dict[str, list[Any]]:

@@ -55,7 +55,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
     Args:
         dataset: a folder made by ``fastload pack``, or its URL in a store (or an open ``PackedDataset``),
             several by :func:`fastload.mix`, or any torch Dataset, whose code runs in torch's own workers.
-        batch_size: samples a batch of this rank.
+        batch_size: samples per batch, on this rank.
         shuffle: a new uniform order every epoch; or :class:`fastload.Block`, for storage that is slow at
             random reads. "block" with ``shuffle_block`` and ``shuffle_window`` is short for that.
         sampler: ``fastload.WeightedSampler``, ``fastload.SubsetSampler``, or any iterable of sample ids (a
@@ -69,12 +69,13 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         pin_memory: batches lie in pinned memory, where there is CUDA.
         drop_last: leave out an epoch's last, partial batch.
         timeout: seconds to wait for a batch before RuntimeError; 0: no bound.
-        worker_init_fn, multiprocessing_context: of the worker processes, if there are any; else a warning.
+        worker_init_fn: called in each worker process; a warning if there are none.
+        multiprocessing_context: how worker processes start; a warning if there are none.
         generator: where the seed is drawn from, if ``seed`` is None; None: torch's default generator.
-        prefetch_factor: batches in work ahead of the consumer (in all, not for each thread); None: 2 to 8,
-            by :func:`fastload.backends.options.default_prefetch` (2 for a batch_sampler), and of batches that
-            differ in size no more than 256 MiB hold, but at least two.
-        persistent_workers: of the worker processes; threads always persist.
+        prefetch_factor: batches prepared ahead, in total (not per thread). None: 2 to 8, chosen by
+            :func:`fastload.backends.options.default_prefetch`; 2 with a batch_sampler. If batches vary in
+            size, as many as fit in 256 MiB, at least two.
+        persistent_workers: keep worker processes between epochs. Threads are always kept.
         pin_memory_device, in_order: accepted for compatibility; ignored, with a warning.
         snapshot_every_n_steps: torchdata's, for torch Datasets that know their own place: how often workers
             send it. The state is exact after each batch, whatever it is.
@@ -100,8 +101,8 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         drop_padding: the last batch of several ranks is not filled: some ranks get one sample less in it, all
             ranks the same number of batches. :func:`fastload.valid` drops marked entries from a batch.
         max_pixels: larger pictures are bad samples.
-        device: where batches shall be: None or "cpu", or a CUDA device. Packed data are decoded into pinned
-            slots, cross the bus as uint8 on a stream of the loader's own, and are normalised on the device;
+        device: where batches are delivered: None or "cpu", or a CUDA device. Packed data are decoded into
+            pinned slots, cross the bus as uint8 on the loader's own stream, and are normalised on the device;
             batches of a torch Dataset, or of Python callables, are moved. Without CUDA: a warning, and the
             CPU. ``docs/guide/transfer.md`` has the details.
         device_memory: "fresh": tensors that may be kept. "reuse": always the same device memory, valid until
@@ -111,7 +112,7 @@ class DataLoader(Told, TorchDataLoader[T_co]):
         autotune: move threads (up to this rank's CPU budget) and prefetch (up to 4 batches more) by what is
             measured; the logger "fastload" says why (INFO). Batches stay the same. For packed datasets.
         cache: keep the set, or the part that fits, once in the node's memory, for all processes and later
-            jobs (``docs/guide/cache.md``): "auto" where that is of use; "off"; a size, "64GB"; a share of the
+            jobs (``docs/guide/cache.md``): "auto": where it is useful; "off"; a size, "64GB"; a share of the
             available memory, "50%"; a folder in memory: all that fits there; or :class:`fastload.Cache`,
             whose ``decoded`` is ``cache_decoded``, and ``format`` ``cache_format``. Ranks may differ in it.
             What happens is in ``stats()["cache"]``. For packed datasets.
@@ -124,13 +125,13 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             decoded about twice as fast, to the same pixels, made while the first epoch runs; "auto": these
             where they pay, by arithmetic that ``stats()["cache"]`` and the log show (docs/guide/cache.md).
         text: of fields of texts, by name: a callable that is given a batch's texts, a list of str, and
-            returns what the batch has of them; or :class:`fastload.Captions`. It runs in threads of its own,
+            returns what the batch has of them; or :class:`fastload.Captions`. It runs in separate threads,
             batches ahead (``docs/guide/text.md``). For packed datasets.
-        text_threads: how many of these threads.
-        storage_options: of a dataset given by its URL: credentials and so on (``docs/guide/remote.md``).
-        fields: which fields batches have; None: all. Nothing is read of the others. Batches are dicts then
+        text_threads: the number of these threads.
+        storage_options: for a dataset given by its URL: credentials and so on (``docs/guide/remote.md``).
+        fields: which fields batches have; None: all. The others are not read. Batches are dicts then
             (``docs/guide/fields.md``). For packed datasets.
-        sizes: of pictures that the transform leaves at different sizes: "stack" takes none; "pad": one
+        sizes: for pictures that differ in size behind the transform: "stack" takes none; "pad": one
             tensor, filled up to the batch's largest height and width, rounded up to 32; (height, width):
             always to these; "list": a tensor each. Batches are dicts, but with "stack". For packed datasets.
         collate: what batches are: "list": pictures and targets as torchvision's detection models take them
@@ -138,9 +139,9 @@ class DataLoader(Told, TorchDataLoader[T_co]):
             one of them, with names of fields; :class:`fastload.Patches`: rows of patches;
             "stack", "pad": what these ``sizes`` say; or a callable that is given each batch (a dict by field,
             or the pair) and returns what is delivered. For packed datasets.
-        masks: of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects, height,
-            width) of the picture's size in the batch.
-        objects: of sets whose schema does not say it: which fields have a row for each row of another one,
+        masks: form of outlines and run lengths: "packed": as they were packed; "dense": drawn, (objects,
+            height, width) of the picture's size in the batch.
+        objects: for sets whose schema does not say which fields have a row for each row of another one:
             ``{"boxes": ["labels", "area"]}``.
 
     It is a ``torch.utils.data.DataLoader`` to ``isinstance`` and has that one's attributes, but runs none of

@@ -229,4 +229,4 @@ def _refuse_repeats(path: Path, root: bytes, hashes: npt.NDArray[np.int64]) -> N
         return
     for text, _ in read_table(path):
         if hash(table_path(root, text)) == repeated[0]:
-            raise PackError(f"{path} lists {text!r} more than once; a file can be packed once only.")
+            raise PackError(f"{path} lists {text!r} more than once; a file can be packed only once.")

@@ -101,10 +101,10 @@ class NodeFolder:
             time.sleep(_POLL_SECONDS)
 
     def require(self, needed: int, what: str) -> None:
-        """Before so many bytes are fetched.
+        """Check that there is room for ``needed`` bytes before they are fetched.
 
         Raises:
-            CacheError: the file system has not as many.
+            CacheError: the file system has less room.
         """
         status = os.statvfs(self.path)
         free = status.f_bavail * status.f_frsize

@@ -117,7 +117,7 @@ class Field:
         values.check_bytes(self.kind, data, self.name)
 
     def to_json(self) -> dict[str, Any]:
-        """Name, kind and settings, and whose objects it is of and what it was, where that is said."""
+        """Name, kind and settings; also the field whose rows it belongs to and its source type, if known."""
         said = {"of": self.of, "source": self.source}
         return {
             "name": self.name,

@@ -28,7 +28,7 @@ _STRINGS = ("text", "json", *_AS_JSON)
 
 
 def free_name(schema: Schema | None, name: str) -> str:
-    """``name`` for a dataset beside the fields', with ``_`` behind it while a field is called so."""
+    """``name``, with ``_`` appended until no field has that name."""
     taken = {field.name for field in schema} if schema is not None else set()
     while name in taken:
         name += "_"

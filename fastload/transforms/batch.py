@@ -58,8 +58,8 @@ def _check_mix(where: str, alpha: float, num_classes: int, smoothing: float) -> 
 
 @dataclass(frozen=True)
 class MixUp:
-    """``lam * batch + (1 - lam) * batch.roll(1, 0)``, labels alike; ``lam`` from Beta(alpha, alpha), as
-    torchvision's.
+    """Mix each picture with its neighbour in the batch: ``lam * batch + (1 - lam) * batch.roll(1, 0)``, and
+    labels alike; ``lam`` from Beta(alpha, alpha), as torchvision's.
 
     Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2017). Labels become (n, num_classes) float32;
     the row of a padded or skipped sample (label -100) has no weight: zeros are mixed in.
@@ -83,12 +83,12 @@ class MixUp:
 
 @dataclass(frozen=True)
 class CutMix:
-    """A rectangle of ``batch.roll(1, 0)`` pasted into each picture, labels mixed by its area, as
+    """Paste a rectangle of ``batch.roll(1, 0)`` into each picture and mix labels by its area, as
     torchvision's.
 
     Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with Localizable Features"
-    (2019). Its area is 1 - lam of the picture's, lam from Beta(alpha, alpha), its centre uniform, what hangs
-    over the edge is cut off. Labels as :class:`MixUp`'s.
+    (2019). The rectangle has 1 - lam of the picture's area, lam from Beta(alpha, alpha), and a uniform
+    centre; what hangs over the edge is cut off. Labels as :class:`MixUp`'s.
 
     Args:
         num_classes: width of the labels.
@@ -109,7 +109,7 @@ class CutMix:
 
 @dataclass(frozen=True)
 class LabelSmoothing:
-    """Labels as (n, num_classes) float32, ``smoothing`` of their weight spread evenly over all classes.
+    """Make labels (n, num_classes) float32, with ``smoothing`` of their weight spread over all classes.
 
     Szegedy et al., "Rethinking the Inception Architecture" (2016): 1 - smoothing + smoothing / num_classes
     for the label, smoothing / num_classes for the others, as timm's ``Mixup`` and torch's ``cross_entropy``
@@ -132,8 +132,8 @@ class LabelSmoothing:
 
 @dataclass(frozen=True)
 class TimmMixup:
-    """timm's ``Mixup``: mixup or cutmix, each sample with the one at the other end of the batch
-    (``batch.flip(0)``), labels smoothed.
+    """Mix as timm's ``Mixup``: mixup or cutmix, each sample with the one at the other end of the batch
+    (``batch.flip(0)``), with smoothed labels.
 
     An object of timm's may be given instead. In odd batches the middle sample is its own partner.
 
@@ -188,7 +188,7 @@ class TimmMixup:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Brightness, contrast, saturation and hue changed at random, in this order, before normalisation.
+    """Change brightness, contrast, saturation and hue at random, in this order, before normalisation.
 
     The operations are torchvision's on float pictures in [0, 1]; torchvision draws their order anew for each
     picture, here it is fixed, so that a batch is one sequence of operations. Must come first.
@@ -216,11 +216,11 @@ class ColorJitter:
 
 @dataclass(frozen=True)
 class RandomChoice:
-    """One of several :class:`MixUp` and :class:`CutMix`, drawn anew for each batch with equal probability.
+    """Apply one of several :class:`MixUp` and :class:`CutMix`, drawn for each batch with equal probability.
 
     Raises:
-        TypeError: something else among them.
-        ValueError: none.
+        TypeError: an element is neither a MixUp nor a CutMix.
+        ValueError: the list is empty.
     """
 
     transforms: Sequence[MixUp | CutMix]
@@ -237,7 +237,7 @@ class RandomChoice:
 
 @dataclass(frozen=True)
 class OfFields:
-    """Which fields of a batch the transforms take, where it is a dict and has several images or labels.
+    """Say which fields the transforms take, of batches that are dicts with several images or labels.
 
     Not needed where there is one of each. Callables get the whole dict in any case.
 

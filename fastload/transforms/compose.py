@@ -17,13 +17,13 @@ MAX_VIEWS = 256  # of a sample: a draw knows its view by one byte
 
 @dataclass(frozen=True)
 class ImageOnly:
-    """A callable that is given a sample's picture alone, and that moves nothing in it: what is said of places
-    (boxes, masks, keypoints, outlines) stays as it is.
+    """Call ``transform`` with a sample's picture alone. It must not move pixels: boxes, masks, keypoints and
+    outlines stay as they are.
 
         Compose([RandomResizedCrop(512), ImageOnly(albumentations.CLAHE())])
 
-    It is how callables that take a picture run on samples with such fields. Of one that does move pixels, the
-    boxes would be left behind: write a callable that takes the whole sample, a dict, instead.
+    This is how callables that take a picture run on samples with such fields. A callable that moves pixels
+    would leave the boxes behind: write one that takes the whole sample, a dict, instead.
 
     Args:
         transform: called with the picture, a PIL picture or a (C, H, W) tensor as without other fields.
@@ -52,11 +52,11 @@ class ImageOnly:
 
 @dataclass(frozen=True)
 class Compose:
-    """Transforms, one after the other. May hold other :class:`Compose` objects and any callables, and
-    :class:`Views` in the first place.
+    """Apply transforms one after the other. It may hold other :class:`Compose` objects and any callables, and
+    :class:`Views` as the first element.
 
     Raises:
-        TypeError: something that is neither a transform nor callable.
+        TypeError: an element is neither a transform nor callable.
     """
 
     transforms: Iterable[Any]
@@ -72,7 +72,7 @@ class Compose:
 
 @dataclass(frozen=True, init=False)
 class Views:
-    """Several views of each sample, each with crop, flip, colours and dtype of its own, from one reading.
+    """Make several views of each sample from one reading, each with its own crop, flip, colours and dtype.
 
         Views(first=Compose([...]), second=Compose([...]))
         Views({"global_0": ..., "global_1": ..., "local": (8, Compose([...]))})  # and local_0 to local_7
@@ -83,7 +83,7 @@ class Views:
     Args:
         views: transforms by the views' names; ``(count, transform)`` for as many views of that transform,
             which differ by what they draw and are called ``name_0``, ``name_1`` and so on.
-        named: the same.
+        named: the same, as keyword arguments.
 
     Attributes:
         names: of the views, in order.
@@ -122,8 +122,8 @@ class Views:
 
 @dataclass(frozen=True)
 class ByEpoch:
-    """Another transform from some epochs on: progressive resizing, stronger augmentation later, a last part
-    without it.
+    """Change the transform at given epochs: for progressive resizing, stronger augmentation later, or a last
+    part without it.
 
         ByEpoch({0: chain(128), 6: chain(160), 12: chain(192)})
 

@@ -164,7 +164,7 @@ def test_ids_that_evaluators_would_mistake_are_counted_anew(
         {**one, "ids": first + step * row + np.arange(len(one["boxes"]))} for row, one in enumerate(samples)
     ]
     folder = write_field_set(tmp_path / "set", schema, named)
-    with pytest.warns(UserWarning, match=f"ids of annotations {what}: .coco counts annotations from 1"):
+    with pytest.warns(UserWarning, match=f"ids of annotations {what}: .coco numbers annotations from 1"):
         coco = quietly(lambda: PackedDataset(folder).as_detection().coco)
     assert sorted(coco.getAnnIds()) == list(range(1, 11))
     found = [

@@ -51,7 +51,7 @@ class Rows:
 
     @property
     def order(self) -> list[int]:
-        """Of each row its place in the file's list; -1: other files have it."""
+        """Position of each row in the file's list; -1 if it is in another file."""
         return self._order + [_NOT_HERE] * (len(self.values) - len(self._order))
 
     def known(self, number: int | None, box: npt.NDArray[np.float32]) -> int:

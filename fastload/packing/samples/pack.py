@@ -103,7 +103,7 @@ def pack(
         quality: of those JPEGs, 1 to 100.
         baseline: progressive JPEGs are stored as baseline ones of the same pixels.
         coefficients: "fast" or "small": JPEGs are stored as coefficient records, which decode to the same
-            pixels in less than half of the time, and become the identical files again.
+            pixels in less than half of the time, and can be turned back into byte-identical files.
         raw: images are stored as pixels; of any ``max_side``, without JPEG's loss.
         size: with ``raw``, (width, height) that every image and mask is scaled to.
         as_: what a path is, where that is not found: "coco", "yolo", "voc", "pairs" (images beside masks)

@@ -24,7 +24,7 @@ __all__ = ["OPERATION", "AugMix"]
 
 @dataclass(frozen=True)
 class AugMix:
-    """The picture, mixed with what ``mixture_width`` chains of operations make of it, with Pillow's pixels.
+    """Mix the picture with the results of ``mixture_width`` chains of operations, with Pillow's pixels.
 
     Hendrycks et al., "AugMix: A Simple Data Processing Method to Improve Robustness and Uncertainty" (arXiv
     1912.02781), with torchvision's operations, magnitudes and weights: a share of the picture drawn from

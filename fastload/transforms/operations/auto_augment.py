@@ -26,7 +26,7 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class AutoAugment:
-    """One of 25 pairs of operations, each of which happens with its probability, with Pillow's pixels.
+    """Apply one of 25 pairs of operations, each operation with its own probability, with Pillow's pixels.
 
     Cubuk et al., "AutoAugment: Learning Augmentation Policies from Data" (arXiv 1805.09501), with
     torchvision's operations and magnitudes.

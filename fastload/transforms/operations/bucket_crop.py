@@ -15,13 +15,13 @@ __all__ = ["OPERATION", "BucketCrop"]
 
 @dataclass(frozen=True)
 class BucketCrop:
-    """The picture resized, its sides in proportion, so that it covers the size whose aspect ratio is nearest
-    to its own, and cut to that size. With :class:`fastload.BucketSampler` of the same sizes each batch has
-    pictures of one size, so that ``sizes="pad"`` pads nothing.
+    """Resize the picture in proportion until it covers the bucket of the nearest aspect ratio, and crop it
+    to that size. With :class:`fastload.BucketSampler` of the same sizes each batch has pictures of one size,
+    so that ``sizes="pad"`` pads nothing.
 
     Args:
-        sizes: ``(height, width)`` of the buckets; of equally near ones the first is taken.
-        anywhere: the part is drawn, every place as likely; False: the middle.
+        sizes: ``(height, width)`` of the buckets; ties go to the first.
+        anywhere: crop at a uniformly random position; False: centre crop.
         interpolation: ``"bilinear"`` or ``"bicubic"``.
 
     Raises:

@@ -20,7 +20,7 @@ __all__ = ["OPERATION", "CenterCrop"]
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The middle ``(height, width)`` pixels; a smaller picture is padded with zeros, as torchvision does.
+    """Crop the middle ``(height, width)`` pixels; smaller pictures are padded with zeros, as in torchvision.
 
     Raises:
         TypeError, ValueError: a side outside [1, 65500] pixels.

@@ -24,10 +24,10 @@ Spread = float | Sequence[float] | None
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Brightness, contrast, saturation and hue changed by factors that are drawn for each sample, in an order
-    that is drawn, too; what cannot change anything is left out.
+    """Change brightness, contrast, saturation and hue by factors that are drawn for each sample, in an order
+    that is also drawn; what cannot change anything is left out.
 
-    Pillow's ImageEnhance and torchvision's ``adjust_hue`` of a PIL picture, bit for bit.
+    Equal to Pillow's ImageEnhance and torchvision's ``adjust_hue`` of a PIL picture, bit for bit.
 
     Args:
         brightness, contrast, saturation: the factor is uniform in [max(0, 1 - x), 1 + x], or in (least,

@@ -12,8 +12,8 @@ __all__ = ["OPERATION", "DropCrowds"]
 
 @dataclass(frozen=True)
 class DropCrowds:
-    """Objects dropped of which ``field``, an array of bools with a row for each box, says so: COCO's crowds,
-    with which nobody trains.
+    """Drop the objects that ``field`` marks, an array of bools with a row for each box: COCO's crowds, which
+    nobody trains on.
 
     Args:
         field: its name.

@@ -22,10 +22,11 @@ __all__ = ["OPERATION", "FixedSizeCrop"]
 
 @dataclass(frozen=True)
 class FixedSizeCrop:
-    """``(height, width)`` pixels: along a side that is longer a random part of it, at the right of and below
-    one that is shorter fill. ``FixedSizeCrop`` of torchvision's detection references, the second half of
-    large scale jitter behind :class:`ScaleJitter`; as there, one number says how far the part lies along both
-    sides, boxes are cut off, and objects go of whose box nothing is left.
+    """Crop at random along sides longer than ``size``, and pad shorter sides at the right and below.
+
+    ``FixedSizeCrop`` of torchvision's detection references, the second half of large scale jitter behind
+    :class:`ScaleJitter`. As there, one random number places the crop along both sides, boxes are clipped to
+    it, and objects whose box lies outside are dropped.
 
     Args:
         size: of the result; an int for a square.

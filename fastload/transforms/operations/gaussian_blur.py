@@ -17,8 +17,8 @@ _MOST = 511
 
 @dataclass(frozen=True)
 class GaussianBlur:
-    """torchvision's GaussianBlur of a picture: a Gaussian's values at whole pixels, the picture reflected at
-    its edges. ``RandomApply([GaussianBlur(23)], p=0.5)`` does it to some pictures.
+    """Blur the picture as torchvision's GaussianBlur: with a Gaussian's values at whole pixels, the picture
+    reflected at its edges. ``RandomApply([GaussianBlur(23)], p=0.5)`` blurs half of the pictures.
 
     Pixels are those of torchvision 0.28 (v1 and v2; torch's convolution with AVX2 or AVX-512), but for the
     weights, whose exp is rounded otherwise for one sigma in ten: at most one level, in fewer than 40 of a

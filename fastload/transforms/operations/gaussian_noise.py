@@ -14,8 +14,8 @@ _MOST = 16.0  # torchvision's noise of uint8 is int16, which holds 128 times whi
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """A normal number added to each value, in units of white (255): torchvision's of uint8 tensors, which
-    drops what is behind the number's point. Its distribution, not its very numbers.
+    """Add a normally distributed number to each value, in units of white (255), as torchvision does to uint8
+    tensors, which truncates the sum. The distribution is torchvision's, the random numbers are not.
 
     Args:
         mean: in [-16, 16].

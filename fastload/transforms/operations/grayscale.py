@@ -11,7 +11,7 @@ __all__ = ["OPERATION", "Grayscale"]
 
 @dataclass(frozen=True)
 class Grayscale:
-    """The picture's luma in all three channels: Pillow's ``convert("L")``, bit for bit.
+    """Put the picture's luma into all three channels: Pillow's ``convert("L")``, bit for bit.
 
     Args:
         num_output_channels: only 3, as batches of pictures have; torchvision's default is 1.

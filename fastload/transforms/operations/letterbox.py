@@ -23,8 +23,8 @@ _RULES = ("dataset", "letterbox")
 
 @dataclass(frozen=True)
 class Letterbox:
-    """The whole picture resized to fit ``size``, its shape kept, with fill around it. Where pictures lie, and
-    with them boxes, is Ultralytics' (8.4); pixels are Pillow's antialiased bilinear ones, not OpenCV's.
+    """Resize the whole picture in proportion to fit ``size``, and fill around it. Positions of pictures
+    and boxes are those of Ultralytics (8.4); pixels are Pillow's antialiased bilinear ones, not OpenCV's.
 
     Args:
         size: of the result; an int for a square. Two ints, ``(height, width)``, that differ: only by the

@@ -12,8 +12,8 @@ __all__ = ["OPERATION", "MixUp"]
 
 @dataclass(frozen=True)
 class MixUp:
-    """With probability ``p`` a sample is mixed with another one, and has the objects of both: Ultralytics'
-    MixUp (8.4). It stands directly behind :class:`Mosaic`, which the other sample goes through, too.
+    """With probability ``p``, mix a sample with another one and keep the objects of both: Ultralytics' MixUp
+    (8.4). It stands directly behind :class:`Mosaic`, which the other sample goes through, too.
 
     Pictures are mixed by a weight from Beta(alpha, alpha); masks are those of the heavier one. The mix of
     whole batches for classification is ``fastload.transforms.batch.MixUp``.

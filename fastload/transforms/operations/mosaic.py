@@ -15,7 +15,7 @@ __all__ = ["OPERATION", "Mosaic"]
 
 @dataclass(frozen=True)
 class Mosaic:
-    """Pictures of four or nine samples on one canvas, of which a part is shown: Ultralytics' Mosaic and
+    """Put the pictures of four or nine samples on one canvas and show a part of it: Ultralytics' Mosaic and
     RandomPerspective (8.4), with boxes and rows of objects.
 
     It comes first in a chain; colours, flips and sizes may follow. The other samples are of the eight
@@ -29,14 +29,14 @@ class Mosaic:
 
     Args:
         size: of the sample, pixels a side: even.
-        p: with which it happens; else the sample's own picture alone is moved and shown.
+        p: probability; otherwise the sample's own picture alone is moved and shown.
         tiles: 4 or 9.
         degrees: turned by up to that many.
         translate: moved by up to that part of the size.
         scale: enlarged by a factor in [1 - scale, 1 + scale], below 1.
         shear: along each axis, by up to that many degrees, below 90.
         perspective: the strength of a view from the side, in [0, 0.001].
-        fill: of what shows no picture: a number in [0, 255], or one for each channel.
+        fill: colour where there is no picture: a number in [0, 255], or one for each channel.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

@@ -20,7 +20,7 @@ __all__ = ["OPERATION", "Normalize"]
 
 @dataclass(frozen=True)
 class Normalize:
-    """``(x - mean) / std`` for each channel, x scaled to [0, 1] first where it still is uint8; gives float32.
+    """Compute ``(x - mean) / std`` for each channel, as float32; uint8 values are scaled to [0, 1] first.
 
     Unlike torchvision's, it may stand directly after the geometric transforms: then it means
     ``(x / 255 - mean) / std``. Computed in float32 and rounded once if :class:`ToDtype` asks for less.

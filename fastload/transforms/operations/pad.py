@@ -28,8 +28,8 @@ class Pad:
     Args:
         padding: one number, (left and right, top and bottom), or (left, top, right, bottom), in [0, 65500].
         fill: a number of the stored picture (before it is scaled or normalised) for all channels, one for
-            each, or ``{"image": of images, "mask": of masks}``. Masks have their pixels without a class where
-            nothing is said of them, instances' masks 0.
+            each, or ``{"image": of images, "mask": of masks}``. Masks are padded with their ignore value
+            unless given here, masks of instances with 0.
         padding_mode: ``"constant"``: the fill; else the picture's own pixels: ``"edge"``, ``"reflect"`` or
             ``"symmetric"``, as ``numpy.pad`` has them. Such a border is there once, without any fill, and
             nothing is resized behind it. Boxes, keypoints and outlines cannot follow, as in torchvision.

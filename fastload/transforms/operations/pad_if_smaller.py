@@ -16,8 +16,8 @@ __all__ = ["OPERATION", "PadIfSmaller"]
 
 @dataclass(frozen=True)
 class PadIfSmaller:
-    """Add what is missing of ``size`` at the right and below: ``PadIfSmaller`` of torchvision's segmentation
-    references, which stands before their ``RandomCrop``.
+    """Pad a picture smaller than ``size`` at the right and below: ``PadIfSmaller`` of torchvision's
+    segmentation references, which stands before their ``RandomCrop``.
 
     Args:
         size: ``(height, width)``; an int for a square.

@@ -13,8 +13,8 @@ __all__ = ["OPERATION", "PillowGaussianBlur"]
 
 @dataclass(frozen=True)
 class PillowGaussianBlur:
-    """``PIL.ImageFilter.GaussianBlur``, which DINO, MoCo v3 and BYOL use: three box blurs each way, bit for
-    bit. ``RandomApply([PillowGaussianBlur((0.1, 2.0))], p=0.5)`` is their ``GaussianBlur(p=0.5)``.
+    """Blur as ``PIL.ImageFilter.GaussianBlur``, which DINO, MoCo v3 and BYOL use: three box blurs each way,
+    bit for bit. ``RandomApply([PillowGaussianBlur((0.1, 2.0))], p=0.5)`` is their ``GaussianBlur(p=0.5)``.
 
     Args:
         radius: the standard deviation in pixels, above 0; or ``(least, greatest)``, uniform between them for

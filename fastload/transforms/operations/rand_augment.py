@@ -22,7 +22,7 @@ __all__ = ["OPERATION", "RandAugment"]
 
 @dataclass(frozen=True)
 class RandAugment:
-    """``num_ops`` operations one after the other, each drawn from fourteen, with Pillow's pixels.
+    """Apply ``num_ops`` operations one after the other, each drawn from fourteen, with Pillow's pixels.
 
     Cubuk et al., "RandAugment: Practical automated data augmentation with a reduced search space"
     (arXiv 1909.13719), with torchvision's operations and magnitudes.

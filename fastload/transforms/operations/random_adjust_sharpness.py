@@ -12,8 +12,8 @@ __all__ = ["OPERATION", "RandomAdjustSharpness"]
 
 @dataclass(frozen=True)
 class RandomAdjustSharpness:
-    """With probability ``p``, in [0, 1], Pillow's ``ImageEnhance.Sharpness`` by a factor of at least 0: 0
-    smooths, 1 changes nothing, 2 sharpens.
+    """With probability ``p``, in [0, 1], apply Pillow's ``ImageEnhance.Sharpness`` by a factor of at least 0:
+    0 smooths, 1 changes nothing, 2 sharpens.
 
     Raises:
         TypeError, ValueError: an argument outside its range.

@@ -15,8 +15,8 @@ __all__ = ["OPERATION", "RandomAffine"]
 
 @dataclass(frozen=True)
 class RandomAffine:
-    """The picture turned, moved, scaled and sheared about its centre, each by a number that is uniform in a
-    range: torchvision's of a Pillow picture, bit for bit.
+    """Turn, move, scale and shear the picture about its centre, each by a number that is uniform in a range:
+    as torchvision does a Pillow picture, bit for bit.
 
     Args:
         degrees: the range (low, high) of the angle, clockwise, or one number for (-number, number).

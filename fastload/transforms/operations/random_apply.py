@@ -16,15 +16,15 @@ __all__ = ["OPERATION", "RandomApply"]
 
 @dataclass(frozen=True)
 class RandomApply:
-    """All of ``transforms``, one after the other, with probability ``p``; else none of them.
+    """Apply all of ``transforms``, one after the other, with probability ``p``; else none of them.
 
     Args:
         transforms: operations on pixels, groups of them, ``Compose``, or torchvision's objects of them.
         p: in [0, 1].
 
     Raises:
-        TypeError: something else among them.
-        ValueError: none of them, or ``p`` outside its range.
+        TypeError: an element is not such a transform.
+        ValueError: the list is empty, or ``p`` outside its range.
     """
 
     transforms: Iterable[Any]

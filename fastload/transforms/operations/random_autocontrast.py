@@ -12,7 +12,7 @@ __all__ = ["OPERATION", "RandomAutocontrast"]
 
 @dataclass(frozen=True)
 class RandomAutocontrast:
-    """With probability ``p``, in [0, 1], each channel's values stretched to [0, 255]: Pillow's
+    """With probability ``p``, in [0, 1], stretch each channel's values to [0, 255]: Pillow's
     ``ImageOps.autocontrast``, bit for bit.
 
     Raises:

@@ -15,7 +15,7 @@ PERMUTED = Drawn("among", tuple(map(float, range(6))))
 
 @dataclass(frozen=True)
 class RandomChannelPermutation:
-    """Red, green and blue in an order that is drawn for each sample, all six as likely."""
+    """Permute red, green and blue, in one of the six orders, drawn uniformly for each sample."""
 
 
 def _add(draft: Draft, spec: RandomChannelPermutation, strict: bool) -> Draft:

@@ -16,15 +16,15 @@ __all__ = ["OPERATION", "RandomChoice"]
 
 @dataclass(frozen=True)
 class RandomChoice:
-    """One of ``transforms``, drawn for each sample; each of them may be a ``Compose``.
+    """Apply one of ``transforms``, drawn for each sample; each of them may be a ``Compose``.
 
     Args:
         transforms: as :class:`RandomApply`'s.
         p: their weights, at least 0, not all of them 0; None: all the same.
 
     Raises:
-        TypeError: something else among them.
-        ValueError: none of them, or other weights.
+        TypeError: an element is not such a transform.
+        ValueError: the list is empty, or other weights.
     """
 
     transforms: Iterable[Any]

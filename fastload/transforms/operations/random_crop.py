@@ -22,7 +22,7 @@ __all__ = ["OPERATION", "RandomCrop"]
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """``(height, width)`` pixels at a random place of the picture, every place as likely.
+    """Crop ``(height, width)`` pixels at a uniformly random position of the picture.
 
     torchvision's ``RandomCrop``. A picture that is smaller is an error of the batch, unless it is padded: put
     a :class:`Resize` to at least this size before it, or say ``pad_if_needed``.

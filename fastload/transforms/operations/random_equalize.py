@@ -12,7 +12,7 @@ __all__ = ["OPERATION", "RandomEqualize"]
 
 @dataclass(frozen=True)
 class RandomEqualize:
-    """With probability ``p``, in [0, 1], each channel's values spread so that their histogram is about even:
+    """With probability ``p``, in [0, 1], spread each channel's values so that their histogram is about even:
     Pillow's ``ImageOps.equalize``, bit for bit.
 
     Raises:

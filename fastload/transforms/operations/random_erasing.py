@@ -25,7 +25,7 @@ _MOST = 255  # rectangles; the core draws with numbers of their own for each
 
 @dataclass(frozen=True)
 class RandomErasing:
-    """Random rectangles of a picture filled, as torchvision's and timm's on the normalised picture.
+    """Fill random rectangles of a picture, as torchvision and timm do on the normalised picture.
 
     Zhong et al., "Random Erasing Data Augmentation" (2017). For each rectangle ten tries at an area of
     ``scale`` times the picture's, divided by their number, and a height over width uniform in logarithm over

@@ -12,7 +12,7 @@ __all__ = ["OPERATION", "RandomGrayscale"]
 
 @dataclass(frozen=True)
 class RandomGrayscale:
-    """With probability ``p``, in [0, 1], the picture's luma in all three channels, as :class:`Grayscale`.
+    """With probability ``p``, in [0, 1], put the luma into all three channels, as :class:`Grayscale` does.
 
     Raises:
         TypeError, ValueError: ``p`` outside its range.

@@ -12,7 +12,7 @@ __all__ = ["OPERATION", "RandomInvert"]
 
 @dataclass(frozen=True)
 class RandomInvert:
-    """With probability ``p``, in [0, 1], the picture's negative: 255 - value.
+    """With probability ``p``, in [0, 1], make the picture's negative: 255 - value.
 
     Raises:
         TypeError, ValueError: ``p`` outside its range.

@@ -24,7 +24,7 @@ _OPTIONS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class RandomIoUCrop:
-    """A random part of the picture that has the centre of an object, and overlaps one of those enough:
+    """Crop a random part of the picture that has the centre of an object and overlaps such an object enough:
     torchvision's ``RandomIoUCrop``, the crop of SSD.
 
     How much is enough is drawn from ``sampler_options``, as an overlap (intersection over union) of the box

@@ -15,14 +15,14 @@ __all__ = ["OPERATION", "RandomOrder"]
 
 @dataclass(frozen=True)
 class RandomOrder:
-    """All of ``transforms``, in an order that is drawn for each sample.
+    """Apply all of ``transforms``, in an order that is drawn for each sample.
 
     Args:
         transforms: as :class:`RandomApply`'s.
 
     Raises:
-        TypeError: something else among them.
-        ValueError: none of them.
+        TypeError: an element is not such a transform.
+        ValueError: the list is empty.
     """
 
     transforms: Iterable[Any]

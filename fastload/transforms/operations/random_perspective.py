@@ -13,8 +13,8 @@ __all__ = ["OPERATION", "RandomPerspective"]
 
 @dataclass(frozen=True)
 class RandomPerspective:
-    """With probability ``p`` the picture's corners are pulled inwards, each by up to ``distortion_scale`` of
-    half the sides: torchvision's of a Pillow picture. A picture one pixel wide or high stays as it is.
+    """With probability ``p``, pull the picture's corners inwards, each by up to ``distortion_scale`` of half
+    the sides, as torchvision does a Pillow picture. A picture one pixel wide or high stays as it is.
 
     Args:
         distortion_scale: in [0, 1].

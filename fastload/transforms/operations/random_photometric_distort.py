@@ -23,8 +23,8 @@ __all__ = ["OPERATION", "RandomPhotometricDistort"]
 
 @dataclass(frozen=True)
 class RandomPhotometricDistort:
-    """Brightness, contrast, saturation and hue changed by drawn factors, and the channels permuted, each with
-    probability ``p``; contrast comes second or after the hue, as likely.
+    """Change brightness, contrast, saturation and hue by drawn factors, and permute the channels, each with
+    probability ``p``; contrast comes second or after the hue, equally likely.
 
     Args:
         brightness, contrast, saturation: (least, greatest) factor; at least 0.

@@ -12,7 +12,7 @@ __all__ = ["OPERATION", "RandomPosterize"]
 
 @dataclass(frozen=True)
 class RandomPosterize:
-    """With probability ``p``, in [0, 1], only the upper ``bits``, in [1, 8], of each value: Pillow's
+    """With probability ``p``, in [0, 1], keep only the upper ``bits``, in [1, 8], of each value: Pillow's
     ``ImageOps.posterize``.
 
     Raises:

@@ -14,14 +14,14 @@ __all__ = ["OPERATION", "RandomQuarterTurn"]
 
 @dataclass(frozen=True)
 class RandomQuarterTurn:
-    """The picture turned counter-clockwise by quarters, as ``numpy.rot90``: pixels are moved, none is
+    """Turn the picture counter-clockwise by quarters, as ``numpy.rot90``: pixels are moved, none is
     computed. With flips before or behind it these are the eight symmetries of a square.
 
     An odd number of quarters exchanges height and width: where these differ, samples do, too.
 
     Args:
-        turns: quarters, each in [0, 3]; one of them is drawn for each sample, each as likely. One that is
-            named twice is twice as likely.
+        turns: quarters, each in [0, 3]; one is drawn uniformly for each sample. One that is named
+            twice is twice as likely.
 
     Raises:
         TypeError, ValueError: no quarters, or one outside [0, 3].

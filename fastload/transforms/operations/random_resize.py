@@ -20,8 +20,8 @@ __all__ = ["OPERATION", "RandomResize"]
 
 @dataclass(frozen=True)
 class RandomResize:
-    """The picture resized by its shorter side to a whole number of pixels in ``[min_size, max_size)``, each
-    as likely: torchvision's ``RandomResize``, as segmentation is trained.
+    """Resize the picture so that its shorter side is a uniformly random whole number of pixels in
+    ``[min_size, max_size)``: torchvision's ``RandomResize``, as segmentation is trained.
 
     Args:
         min_size: least size of the shorter side.

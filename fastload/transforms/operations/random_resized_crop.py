@@ -22,7 +22,7 @@ __all__ = ["OPERATION", "RandomResizedCrop"]
 
 @dataclass(frozen=True)
 class RandomResizedCrop:
-    """A random part of the picture, resized to ``size``.
+    """Crop a random part of the picture and resize it to ``size``.
 
     The crop is drawn by torchvision's ``RandomResizedCrop.get_params``: ten tries at an area of ``scale``
     times the picture's and a ratio (width over height) uniform in logarithm over ``ratio``, then the

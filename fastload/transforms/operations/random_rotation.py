@@ -14,7 +14,7 @@ __all__ = ["OPERATION", "RandomRotation"]
 
 @dataclass(frozen=True)
 class RandomRotation:
-    """The picture turned counter-clockwise by an angle that is uniform in a range: Pillow's ``Image.rotate``,
+    """Turn the picture counter-clockwise by an angle that is uniform in a range: Pillow's ``Image.rotate``,
     bit for bit.
 
     Args:

@@ -21,9 +21,9 @@ __all__ = ["OPERATION", "RandomShortestSize"]
 
 @dataclass(frozen=True)
 class RandomShortestSize:
-    """The picture resized, its sides in proportion, so that the shorter one has one of the sizes
-    ``min_size``, each as likely, and the longer one ``max_size`` at most: torchvision's
-    ``RandomShortestSize``, as detectors are trained.
+    """Resize the picture in proportion, so that the shorter side has one of the sizes ``min_size``, drawn
+    uniformly, and the longer side ``max_size`` at most: torchvision's ``RandomShortestSize``, as detectors
+    are trained.
 
     As torchvision computes it, the shorter side may come out a pixel smaller.
 

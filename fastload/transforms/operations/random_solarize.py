@@ -12,7 +12,7 @@ __all__ = ["OPERATION", "RandomSolarize"]
 
 @dataclass(frozen=True)
 class RandomSolarize:
-    """With probability ``p``, in [0, 1], 255 - value for the values that are not below ``threshold``.
+    """With probability ``p``, in [0, 1], invert the values that are not below ``threshold``: 255 - value.
 
     Raises:
         TypeError, ValueError: a threshold that is not a finite number, or ``p`` outside its range.

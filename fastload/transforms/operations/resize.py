@@ -22,7 +22,7 @@ __all__ = ["OPERATION", "Resize"]
 
 @dataclass(frozen=True)
 class Resize:
-    """The picture resized; equal to Pillow 13's resize on uint8, bit for bit.
+    """Resize the picture; equal to Pillow 13's resize on uint8, bit for bit.
 
     Args:
         size: an int: the shorter side gets ``size`` pixels, the longer one

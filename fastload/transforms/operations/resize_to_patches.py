@@ -14,8 +14,9 @@ __all__ = ["OPERATION", "ResizeToPatches"]
 
 @dataclass(frozen=True)
 class ResizeToPatches:
-    """The picture resized, its sides in proportion and then rounded up to whole patches, to the largest size
-    that has ``most`` patches: what NaFlex models take, as timm's ``get_image_size_for_seq`` computes it.
+    """Resize the picture to the largest size that has at most ``most`` patches, its sides in proportion and
+    then rounded up to whole patches: what NaFlex models take, as timm's ``get_image_size_for_seq`` computes
+    it.
 
     Args:
         patch: height and width of a patch in pixels.

@@ -22,8 +22,8 @@ __all__ = ["OPERATION", "ScaleJitter"]
 
 @dataclass(frozen=True)
 class ScaleJitter:
-    """The picture resized, its sides in proportion, to a random factor of the size at which it fits
-    ``target_size``: torchvision's ``ScaleJitter``, the first half of large scale jitter
+    """Resize the picture in proportion, to a random factor of the size at which it fits ``target_size``:
+    torchvision's ``ScaleJitter``, the first half of large scale jitter
     (:class:`FixedSizeCrop` is the second).
 
     As torchvision, it takes the height of ``target_size`` for the width and its width for the height; squares

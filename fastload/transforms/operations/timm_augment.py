@@ -21,8 +21,8 @@ _MODULE = "timm.data.auto_augment"
 
 @dataclass(frozen=True)
 class TimmAugment:
-    """timm's automatic augmentation by timm's strings, as ``timm.data.create_transform(auto_augment=...)``
-    makes it, with Pillow's pixels.
+    """Augment as timm does, by timm's strings, as ``timm.data.create_transform(auto_augment=...)`` makes it,
+    with Pillow's pixels.
 
     Pillow 13 refuses to posterize to 0 bits, which the increasing policies come to at magnitude 10, so timm
     raises there. Here Pillow's formula goes on: that picture is black.

@@ -14,7 +14,7 @@ __all__ = ["OPERATION", "TrivialAugmentWide"]
 
 @dataclass(frozen=True)
 class TrivialAugmentWide:
-    """One operation, drawn from fourteen, of a strength that is drawn, too, with Pillow's pixels.
+    """Apply one operation, drawn from fourteen, with a strength that is also drawn, with Pillow's pixels.
 
     Müller and Hutter, "TrivialAugment: Tuning-free Yet State-of-the-Art Data Augmentation" (arXiv
     2103.10158), with torchvision's operations and magnitudes.
