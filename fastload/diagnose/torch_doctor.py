@@ -15,6 +15,7 @@ from fastload.diagnose.torch_subject import TorchSubject
 from fastload.diagnose.trial import Budget, in_turns
 from fastload.diagnose.words import (
     CLEAR,
+    STEP_WORDS,
     copies_sentence,
     fix_sentences,
     left_out,
@@ -101,18 +102,20 @@ def _cause(case: TorchCase, limit: str) -> Sentence:
     whole = sum(part.seconds for part in case.parts) + case.collate
     evidence = "; ".join(f"{part.words}: {1000 * part.seconds:.2f} ms" for part in case.parts)
     if limit == "step":
-        return Sentence("The step limits.", f"The loop reached {shown(case.now)} samples/s.")
+        return Sentence(STEP_WORDS, f"The loop reached {shown(case.now)} samples/s.")
     if limit in ("quota", "neighbour"):
         return machine_sentence(case, limit)
     if limit == "threads":
-        return Sentence(f"Too few workers: {count} make the samples, where {case.cpus:g} CPUs are.", evidence)
+        return Sentence(f"Too few workers: with {count}, {case.cpus:g} CPUs are not kept busy.", evidence)
     if limit == "collate":
         share = case.collate / whole
-        return Sentence(f"The collate function limits: {share:.0%} of a sample's time is its.", evidence)
+        text = f"The collate function is the bottleneck: it takes {share:.0%} of a sample's time."
+        return Sentence(text, evidence)
     if limit == "unknown":
-        return Sentence("What limits was not found.")
+        return Sentence("The bottleneck was not found.")
     of = [part for part in case.parts if part.name == limit]
     slowest = max(of, key=lambda part: part.seconds)
     what = {"decode": "Decoding", "transform": "The transform", "python": "Python code"}[limit]
     there = f"{sum(part.seconds for part in of) / whole:.0%} of it there ({slowest.words})"
-    return Sentence(f"{what} limits: {count} at {1000 * whole:.2f} ms a sample, {there}.", evidence)
+    text = f"{what} is the bottleneck: {count} at {1000 * whole:.2f} ms per sample, {there}."
+    return Sentence(text, evidence)

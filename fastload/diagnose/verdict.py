@@ -10,6 +10,7 @@ from fastload.diagnose.python_part import lanes
 from fastload.diagnose.words import (
     CLEAR,
     ENOUGH,
+    STEP_WORDS,
     copies_sentence,
     fix_sentences,
     left_out,
@@ -78,44 +79,45 @@ def _cause(case: Case, limit: str, stages: Sequence[Stage]) -> Sentence:
     of = {stage.name: stage for stage in stages}
     threads = f"{base.threads} thread{'s' if base.threads != 1 else ''}"
     if limit == "step":
-        return Sentence("The step limits.", f"The loop reached {shown(case.now)} images/s.")
+        return Sentence(STEP_WORDS, f"The loop reached {shown(case.now)} images/s.")
     if limit in ("quota", "neighbour"):
         return machine_sentence(case, limit)
     if limit == "storage":
         return Sentence(_of_storage(case), of["storage"].evidence)
     if limit == "threads":
         return Sentence(
-            f"Too few threads: {threads} at {base.busy:.2f} of their time, where {case.cpus:g} CPUs are.",
+            f"Too few threads: {threads} at {base.busy:.2f} of their time, for {case.cpus:g} CPUs.",
             of["loader"].evidence,
         )
     if limit in ("python", "collate"):
         slowest = next(one for one in case.functions if one.collates == (limit == "collate"))
         what = "The collate function" if limit == "collate" else "Python"
         return Sentence(
-            f"{what} limits: {slowest.name} takes {1000 * slowest.seconds:.2f} ms a sample, and "
+            f"{what} is the bottleneck: {slowest.name} takes {1000 * slowest.seconds:.2f} ms per sample, and "
             f"{_at_once(lanes(case.subject))}; the core's threads could give {shown(_of_threads(case))} "
             "images/s.",
             of[limit].evidence,
         )
     if limit == "prefetch":
         return Sentence(
-            f"Uneven samples limit: {threads} at {base.busy:.2f} of their time, waiting for room ahead.",
+            f"Uneven samples are the bottleneck: {threads} at {base.busy:.2f} of their time, waiting for "
+            "room ahead.",
             of["loader"].evidence,
         )
     if limit == "batch":
         return Sentence(
-            f"Small batches limit: {threads} at {base.busy:.2f} of their time; the rest is what a batch "
-            f"costs, whatever is in it, and each has {case.subject.batch_size}.",
+            f"Small batches are the bottleneck: {threads} at {base.busy:.2f} of their time; the rest is what "
+            f"a batch costs, whatever is in it, and each has {case.subject.batch_size}.",
             of["loader"].evidence,
         )
     if limit in ("decode", "transform"):
-        what = "Decoding limits" if limit == "decode" else "The transform limits"
+        what = "Decoding is the bottleneck" if limit == "decode" else "The transform is the bottleneck"
         part = of[limit].cpu / base.seconds if base.seconds > 0 else 0.0
         return Sentence(
             f"{what}: {threads} at {base.busy:.2f} of their time, {part:.0%} of it there.", of[limit].evidence
         )
     return Sentence(
-        f"What limits was not found: {threads} are at work for {base.busy:.2f} of their time, so it is "
+        f"The bottleneck was not found: {threads} are at work for {base.busy:.2f} of their time, so it is "
         "neither reading nor decoding.",
         of["loader"].evidence,
     )
@@ -128,11 +130,11 @@ def _of_storage(case: Case) -> str:
     if storage.line:
         needs = wanted * case.cold * storage.bytes / storage.random
         return (
-            f"Storage limits: the line to {storage.line} {given}; the loader needs {shown(needs / 1e6)} MB/s "
-            f"for {shown(wanted)}."
+            f"Storage is the bottleneck: the line to {storage.line} {given}; the loader needs "
+            f"{shown(needs / 1e6)} MB/s for {shown(wanted)}."
         )
     where = "a network file system" if storage.remote else "the disk"
-    return f"Storage limits: {where} {given}; from memory it would be {shown(case.base.rate)}."
+    return f"Storage is the bottleneck: {where} {given}; from memory it would be {shown(case.base.rate)}."
 
 
 def _at_once(count: int) -> str:

@@ -13,6 +13,7 @@ from fastload.diagnose.fixes.step import STEP_HINTS
 __all__ = [
     "CLEAR",
     "ENOUGH",
+    "STEP_WORDS",
     "copies_sentence",
     "fix_sentences",
     "left_out",
@@ -28,6 +29,7 @@ _WAITS = 0.08  # of the loop's time: less is not worth a word
 _MUCH = 0.25  # of the loop's time: it waits, whatever the loader could do on the average
 _FAR = 1.3  # times the step's rate
 CLEAR = 0.10  # a gain that shows a cause
+STEP_WORDS = "The training step is the bottleneck."
 _SAID = 4  # fixes with a number that are said in words
 
 
@@ -45,14 +47,15 @@ def rate_sentence(case: Examined, limit: str) -> Sentence:
     run += f"{shown(case.loader_rate)} images/s."
     if case.step is None and limit == "step" and case.loop is not None:
         waits = f"The loop waits for {case.loop.wait_share:.0%} of its time"
-        return Sentence(f"{waits}: nothing is to be done about the data.", run)
+        return Sentence(f"{waits}: the data pipeline is not the bottleneck.", run)
     if case.step is None:
         return Sentence(f"The loader gives {shown(case.loader_rate)} images/s.", run)
     step = f"The step could take {shown(case.step_rate)} images/s"
     evidence = f"{case.step.evidence} {run}"
     if limit == "step":
         enough = (
-            f"{step}, the loader could give {shown(case.loader_rate)}: nothing is to be done about the data."
+            f"{step}, the loader could give {shown(case.loader_rate)}: the data pipeline is not the "
+            "bottleneck."
         )
         return Sentence(enough, evidence)
     if limit == "transfer":
@@ -83,7 +86,7 @@ def step_or_copies(case: Examined, fixes: Sequence[Fix]) -> str | None:
 def copies_sentence(fixes: Sequence[Fix]) -> Sentence:
     """That copies to the device limit."""
     copies = next(fix for fix in fixes if fix.name == COPIES)
-    return Sentence("Copying to the device limits.", copies.evidence)
+    return Sentence("Copying to the device is the bottleneck.", copies.evidence)
 
 
 def machine_limit(fixes: Sequence[Fix]) -> str | None:
@@ -96,10 +99,11 @@ def machine_sentence(case: Examined, limit: str) -> Sentence:
     """That the quota, or others' work, limits."""
     takes = f"The loader takes {case.base.rate * case.base.cpu:.2f} CPUs."
     if limit == "quota":
-        text = f"The CPU quota limits: {case.cpus:g} of {case.mask} CPUs are let through."
+        text = f"The CPU quota is the bottleneck: it allows {case.cpus:g} of {case.mask} CPUs."
         return Sentence(text, f"{takes} The quota is the smallest of this process's cgroups.")
     text = (
-        f"Others' work limits: this process got {case.spare:.1f} of {case.cpus:g} CPUs when it asked for all."
+        f"Other processes are using the CPUs: this one got {case.spare:.1f} of {case.cpus:g} when it asked "
+        "for all."
     )
     return Sentence(text, takes)
 

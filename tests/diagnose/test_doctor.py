@@ -98,8 +98,8 @@ def test_a_slow_step_needs_no_better_loader_and_examining_leaves_nothing_behind(
     assert list(folder.iterdir()) == []
     assert verdict.limit == "step"
     assert verdict.fixes == ()
-    assert "nothing is to be done about the data" in str(verdict)
-    assert "The step limits." in str(verdict)
+    assert "the data pipeline is not the bottleneck" in str(verdict)
+    assert "The training step is the bottleneck." in str(verdict)
 
 
 def test_the_command_says_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,7 +144,7 @@ def test_a_script_is_examined_with_its_own_arguments(
     (tmp_path / "train.py").write_text(SCRIPT)
     assert main(["doctor", "--seconds", "10", str(tmp_path / "train.py"), "--lr", "0.1"]) == 0
     said = capfd.readouterr()
-    assert "The step limits." in said.out
+    assert "The training step is the bottleneck." in said.out
     assert "is run as it is" in said.err
 
 

@@ -66,7 +66,7 @@ def test_a_slow_callable_is_named(packed: PackedDataset, slow: Any, quick: float
     with loader(packed, at_once, slow) as given:
         verdict = examine(given, seconds=quick)
     assert verdict.limit == "python"
-    assert f"Python limits: {slow.__name__} (test_doctor_python.py:" in str(verdict)
+    assert f"Python is the bottleneck: {slow.__name__} (test_doctor_python.py:" in str(verdict)
     found = next(fix for fix in verdict.fixes if fix.name == "callable")
     assert found.words.startswith(f"Without the callable {slow.__name__} (")
     assert found.rate > verdict.rate
@@ -80,7 +80,7 @@ def test_a_slow_collate_function_is_named(packed: PackedDataset, quick: float) -
     with loader(packed, collate_fn=slow_collate) as given:
         verdict = examine(given, seconds=quick)
     assert verdict.limit == "collate"
-    assert "The collate function limits: slow_collate (" in str(verdict)
+    assert "The collate function is the bottleneck: slow_collate (" in str(verdict)
     assert any(fix.name == "collate_fn" for fix in verdict.fixes)
 
 

@@ -80,7 +80,8 @@ def test_a_verdict_stands_on_top_of_a_loaders_parts(packed: fastload.PackedDatas
     verdict = full_verdict()
     with loader_of(packed) as loader:
         page = Report(verdict, loader, seconds=0.1).html
-    assert page.index("Decoding limits") < page.index("What would help") < page.index("Threads and queue")
+    limit = page.index("Decoding is the bottleneck")
+    assert limit < page.index("What would help") < page.index("Threads and queue")
     assert "By the loader" not in page
 
 
@@ -283,4 +284,4 @@ def test_the_command_writes_the_report_and_looks_for_its_folder_first(
     assert main([*command, str(tmp_path / "r.html")]) == 0
     assert len(asked) == 1
     page = (tmp_path / "r.html").read_text()
-    assert page.index("Decoding limits") < page.index("What single samples cost")
+    assert page.index("Decoding is the bottleneck") < page.index("What single samples cost")

@@ -92,11 +92,11 @@ def test_ids_of_charts_are_their_own() -> None:
 
 def test_a_verdict_of_one_sentence_is_a_page() -> None:
     page = render(step_limits())
-    assert "Nothing: the step limits." in page
-    assert "The step limits: the loader keeps up" in page
+    assert "Nothing: the step is the bottleneck." in page
+    assert "The training step is the bottleneck: the loader keeps up" in page
     assert "<svg" not in page
     assert "What would help" not in page
-    assert "The step limits" in render(replace(step_limits(), sentences=()))
+    assert "The training step is the bottleneck" in render(replace(step_limits(), sentences=()))
 
 
 def test_what_is_not_known_is_not_drawn() -> None:
@@ -124,7 +124,7 @@ def test_a_notebook_gets_the_same_without_a_page_around_it() -> None:
     shown = Report(full_verdict())._repr_html_()
     assert "<html" not in shown
     assert "body {" not in shown
-    assert "Decoding limits: 2 threads" in shown
+    assert "Decoding is the bottleneck: 2 threads" in shown
     rules = re.findall(r"^([^\n{}@]+)\{", shown.split("</style>")[0].removeprefix("<style>"), re.MULTILINE)
     assert len(rules) > 10
     assert all(part.strip().startswith(".fastload-report") for rule in rules for part in rule.split(","))

@@ -37,7 +37,7 @@ def loop(batches: int = 400) -> Loop:
 
 
 def full_verdict() -> Verdict:
-    """Decoding limits, and some things would help."""
+    """Decoding is the bottleneck, and some things would help."""
     return Verdict(
         limit="decode",
         rate=233.0,
@@ -49,7 +49,7 @@ def full_verdict() -> Verdict:
                 "60 steps on a batch that was there already took 38.8 ms each; a batch of the loop 68.6 ms.",
             ),
             Sentence(
-                "Decoding limits: 2 threads at 0.98 of their time.",
+                "Decoding is the bottleneck: 2 threads at 0.98 of their time.",
                 "Clocks of the decoding threads: 0.71 decode, 0.22 transform, 0.05 shard, 0.02 idle.",
             ),
             Sentence("Two more cores: 401 images/s (+72%)."),
@@ -85,4 +85,4 @@ def full_verdict() -> Verdict:
 
 def step_limits() -> Verdict:
     """The best answer, with nothing else known."""
-    return Verdict("step", 410.0, 0.0, 412.0, (Sentence("Nothing: the step limits."),), (), ())
+    return Verdict("step", 410.0, 0.0, 412.0, (Sentence("Nothing: the step is the bottleneck."),), (), ())

@@ -194,7 +194,7 @@ def test_a_field_ids_of_something_else(tmp_path: Path, kind: str, extra: int, wa
         warnings.simplefilter("always")
         coco = quietly(lambda: PackedDataset(folder).as_detection().coco)
     assert sorted(coco.getAnnIds()) == list(range(1, 11))
-    assert any("not one for each box: .coco counts" in str(one.message) for one in said) == warned
+    assert any("not one for each box: .coco numbers" in str(one.message) for one in said) == warned
 
 
 def test_pictures_of_one_image_id_are_not_evaluated(objects: tuple[Path, list[dict[str, Any]]]) -> None:

@@ -13,13 +13,13 @@ from fastload.diagnose.report.page import Part, rate, seconds, share, table, til
 __all__ = ["fixes_part", "machine_part", "verdict_part"]
 
 _LIMITS = {
-    "step": "The step limits: the loader keeps up",
-    "storage": "Storage limits",
-    "decode": "Decoding limits",
-    "transform": "Transforms limit",
-    "python": "Python code of the dataset or transform limits",
-    "collate": "Collating limits",
-    "transfer": "Copying to the device limits",
+    "step": "The training step is the bottleneck: the loader keeps up",
+    "storage": "Storage is the bottleneck",
+    "decode": "Decoding is the bottleneck",
+    "transform": "Transforms are the bottleneck",
+    "python": "Python code of the dataset or transform is the bottleneck",
+    "collate": "Collating is the bottleneck",
+    "transfer": "Copying to the device is the bottleneck",
     "threads": "Too few threads or workers for the CPUs there are",
     "quota": "Fewer CPUs than threads",
     "neighbour": "Other processes take the CPUs",
