@@ -67,7 +67,7 @@ print(labels[:2])
 # %% [markdown]
 # ## Two views for SimCLR
 #
-# `Views` makes several pictures of one sample, each with draws of its own. The record is read once.
+# `Views` makes several pictures of one sample, each with its own draws. The record is read once.
 
 # %%
 jitter = T.RandomApply([T.ColorJitter(0.8, 0.8, 0.8, 0.2)], 0.8)

@@ -48,7 +48,7 @@ class Link:
 
     Args:
         latency: seconds until the first byte of an answer.
-        bandwidth: bytes a second of one node.
+        bandwidth: bytes per second of one node.
         in_flight: requests at a time, at most.
         connecting: round trips before a new connection's first request.
     """

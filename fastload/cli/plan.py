@@ -241,7 +241,7 @@ def _lines(epochs: Mapping[str, Traffic], arguments: argparse.Namespace) -> Iter
 def _verdict(
     job: Job, found: Mapping[str, Mapping[str, Traffic]], arguments: argparse.Namespace
 ) -> Iterator[str]:
-    """Whether steps that take so many samples a second wait for the link."""
+    """Whether steps that take so many samples per second wait for the link."""
     step = job.records / (arguments.rate * arguments.ranks)
     yield f"an epoch of steps takes {_seconds(step)}"
     for cache, epochs in found.items():

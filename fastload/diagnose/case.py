@@ -57,7 +57,7 @@ class Examined:
 
     @property
     def step_rate(self) -> float:
-        """Samples a second of the step alone; infinite where it is not known."""
+        """Samples per second of the step alone; infinite where it is not known."""
         return self.step.rate if self.step is not None else float("inf")
 
     @property
@@ -67,16 +67,16 @@ class Examined:
 
     @property
     def storage_rate(self) -> float:
-        """Samples a second that storage lets through."""
+        """Samples per second that storage lets through."""
         return float("inf")
 
     @property
     def loader_rate(self) -> float:
-        """Samples a second of the loader without a step."""
+        """Samples per second of the loader without a step."""
         return min(self.base.rate, self.storage_rate)
 
     def whole(self, trial: Trial, storage_rate: float | None = None) -> float:
-        """Samples a second of the loop, with a loader that did this on records in memory."""
+        """Samples per second of the loop, with a loader that did this on records in memory."""
         stored = self.storage_rate if storage_rate is None else storage_rate
         step_cpu = self.step.cpu if self.step is not None else 0.0
         rate = min(trial.rate, stored)
@@ -85,7 +85,7 @@ class Examined:
 
     @property
     def now(self) -> float:
-        """Samples a second of the loop as it is: as watched, else by the same arithmetic as the fixes."""
+        """Samples per second of the loop as it is: as watched, else by the same arithmetic as the fixes."""
         return self.loop.rate if self.loop is not None else self.whole(self.base)
 
     def fix(
@@ -177,12 +177,12 @@ class Case(Examined):
 
     @property
     def storage_rate(self) -> float:
-        """Samples a second that storage lets through, for the share that comes from there."""
+        """Samples per second that storage lets through, for the share that comes from there."""
         if self.storage is None or self.cold <= 0:
             return float("inf")
         return self.storage.random / self.cold
 
     def python_rate(self, collates: bool) -> float:
-        """Samples a second that the Python functions let through: the collate function, or the others."""
+        """Samples per second that the Python functions let through: the collate function, or the others."""
         seconds = sum(one.seconds for one in self.functions if one.collates == collates)
         return lanes(self.subject) / seconds if seconds > 0 else float("inf")

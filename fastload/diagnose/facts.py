@@ -1,6 +1,6 @@
 """What the doctor knows and says: a loop that was watched, stages, fixes, and the verdict.
 
-Rates are samples a second of this rank, times are seconds, sizes are bytes, shares are 0 to 1.
+Rates are samples per second of this rank, times are seconds, sizes are bytes, shares are 0 to 1.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Loop:
 
     @property
     def rate(self) -> float:
-        """Samples a second that the loop reached."""
+        """Samples per second that the loop reached."""
         return self.batch_size * len(self.wait) / self.seconds if self.seconds > 0 else 0.0
 
     @property
@@ -67,7 +67,7 @@ class Stage:
     Args:
         name: "storage", "decode", "transform", "python", "collate", "transfer", "loader" (all of them
             together, without a step) or "step" (alone, on a batch that is there already).
-        rate: samples a second with the threads, disk or device that it has now.
+        rate: samples per second with the threads, disk or device that it has now.
         cpu: CPU seconds a sample.
         evidence: what was measured and how, in a sentence.
     """

@@ -111,7 +111,7 @@ class Fetching:
         self._clock, self._sleep = clock, sleep
 
     def rates(self, ids: npt.NDArray[np.int64], seconds: float) -> tuple[float, float] | None:
-        """Records and bytes a second, without what came in a burst at first; None: nothing came.
+        """Records and bytes per second, without what came in a burst at first; None: nothing came.
 
         Args:
             ids: of the samples, again and again.

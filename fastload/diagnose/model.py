@@ -13,13 +13,13 @@ def together(
     cpus: float,
     serial: float = 0.0,
 ) -> float:
-    """Samples a second of a loop whose loader works ahead while the step runs.
+    """Samples per second of a loop whose loader works ahead while the step runs.
 
     The slower of the two sets the pace; and both together cannot take more CPU time than there is, which
     counts where the step computes on the CPU.
 
     Args:
-        loader_rate, step_rate: of each alone, samples a second; ``float("inf")`` for nothing to do.
+        loader_rate, step_rate: of each alone, samples per second; ``float("inf")`` for nothing to do.
         loader_cpu, step_cpu: CPU seconds a sample.
         cpus: CPUs that both share.
         serial: seconds a sample that the loader works in the loop's own thread, while no step runs.

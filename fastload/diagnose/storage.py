@@ -33,7 +33,7 @@ class Storage:
     """What was found.
 
     Args:
-        random, orderly: samples a second, cold.
+        random, orderly: samples per second, cold.
         warm: the same from the page cache, by one thread.
         latency: seconds of one record's cold read, alone; the median.
         bytes: a second, of the random reads.
@@ -164,7 +164,7 @@ class RangeReader:
         return float(np.median(found))
 
     def rate(self, ranges: Sequence[Range], seconds: float) -> float:
-        """Bytes a second of all threads, until the time or the ranges are over."""
+        """Bytes per second of all threads, until the time or the ranges are over."""
         self._drop(ranges)
         end, rest = time.monotonic() + seconds, iter(ranges)
 
@@ -182,7 +182,7 @@ class RangeReader:
         return steady([one for job in jobs for one in job.result()], began, seconds / 3)
 
     def warm(self, ranges: Sequence[Range], seconds: float) -> float:
-        """Bytes a second of one thread, of ranges that are in memory."""
+        """Bytes per second of one thread, of ranges that are in memory."""
         few = ranges[:64]
         for one in few:
             self._read(one)
@@ -198,7 +198,7 @@ class RangeReader:
 
 
 def steady(reads: Sequence[tuple[float, int]], began: float, burst: float) -> float:
-    """Bytes a second behind a burst, which clouds and cgroups let through at first; of all, if it was over
+    """Bytes per second behind a burst, which clouds and cgroups let through at first; of all, if it was over
     before."""
     if not reads:
         return 1.0

@@ -31,7 +31,7 @@ class Trial:
     """What a loader reached when its batches were taken as fast as they came.
 
     Args:
-        rate: samples a second.
+        rate: samples per second.
         cpu: CPU seconds a sample, of this process and its workers.
         busy: share of the decoding threads' time in which they had work; 0 where there are none.
         threads: decoding threads.
@@ -39,7 +39,7 @@ class Trial:
         gaps: seconds from batch to batch.
         samples: that were counted.
         serial: seconds a sample in which the thread that asks for batches made them itself.
-        with_step: samples a second with the step's time behind each batch; 0: not tried.
+        with_step: samples per second with the step's time behind each batch; 0: not tried.
     """
 
     rate: float

@@ -142,5 +142,5 @@ def _at_once(count: int) -> str:
 
 
 def _of_threads(case: Case) -> float:
-    """Samples a second of the core's threads, if nobody held them up."""
+    """Samples per second of the core's threads, if nobody held them up."""
     return case.base.threads / case.base.seconds if case.base.seconds > 0 else float("inf")

@@ -31,13 +31,13 @@ class Writer(Protocol):
 
 
 class Scalars(Every):
-    """Writes :func:`fastload.integrations.stats_stream.scalars` every so many steps.
+    """Writes :func:`fastload.integrations.stats_stream.scalars` every ``every`` steps.
 
     Args:
         loader: whose clocks are read.
         writer: is not closed.
         every: steps between two points of a curve.
-        tag: goes before each name, so that two loaders may have charts of their own.
+        tag: goes before each name, so that two loaders may have separate charts.
     """
 
     def __init__(

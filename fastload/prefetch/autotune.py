@@ -61,7 +61,7 @@ class Window:
     seconds: float
     wait: float  # share of them that the consumer waited for data
     idle: float  # share of them that the threads had nothing to do, on average
-    rate: float  # samples a second
+    rate: float  # samples per second
 
     def __str__(self) -> str:
         return (

@@ -225,7 +225,7 @@ def test_a_tier_on_disk_is_worth_what_the_disk_gives(
     assert found.name == "disk-tier"
     assert found.words == 'cache="FOLDER_ON_A_LOCAL_DISK:500MB"'
     assert found.rate == pytest.approx(1 / (0.5 / 80 + 0.5 / 800))
-    assert "gave 800 of the set's records a second" in found.evidence
+    assert "gave 800 of the set's records per second" in found.evidence
     assert found.price == "500 MB of disk"
     for changes in ({"cold": 0.0}, {"storage": STORAGE}, {"storage": None}):
         assert list(disk_tier.on_local_disk(replace(of, **changes))) == []

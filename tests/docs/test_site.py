@@ -66,7 +66,7 @@ def test_no_page_asks_another_server(site: Path, pages: dict[Path, Built]) -> No
 
 
 def test_the_search_box_works_from_a_folder(site: Path, pages: dict[Path, Built]) -> None:
-    """A page under file:// may neither fetch the index nor start a Worker: both come as scripts of the site."""
+    """A page under file:// may neither fetch the index nor start a Worker: both are scripts of the site."""
     assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
     assert (site / "assets" / "iframe-worker.js").is_file()
     page = pages[site / "guide" / "doctor.html"]

@@ -42,9 +42,9 @@ def on_local_disk(case: Case) -> Iterator[Fix]:
         "disk-tier",
         f'cache="FOLDER_ON_A_LOCAL_DISK:{wanted}"',
         case.base,
-        f"The disk of {case.folder.parent} gave {shown(rate)} of the set's records a second at random, which "
-        f"were written there and dropped from memory; {room:.0%} of the set has room on it. From the second "
-        "epoch on; another disk is another number.",
+        f"The disk of {case.folder.parent} gave {shown(rate)} of the set's records per second at random, "
+        f"which were written there and dropped from memory; {room:.0%} of the set has room on it. From the "
+        "second epoch on; another disk is another number.",
         f"{amount(room * subject.data_bytes)} of disk",
         storage_rate=1 / seconds,
     )
@@ -56,7 +56,7 @@ def _free(folder: Path) -> int:
 
 
 def _disk_rate(case: Case) -> float:
-    """Records a second."""
+    """Records per second."""
     subject = case.subject
     replica = Replica(subject.dataset, case.folder / "tier")
     ids = replica.fill(subject.ids, _WRITING, min(_SAMPLE, _free(case.folder) // 4))

@@ -22,7 +22,7 @@ class Alone:
     """What a loader did without a step.
 
     Args:
-        rate: samples a second, from the first batch on.
+        rate: samples per second, from the first batch on.
         batches: how many were taken.
         stats: its clocks, as :meth:`fastload.DataLoader.stats` gives them.
         moments: its clocks from moment to moment.

@@ -75,7 +75,7 @@ def _codecs(costs: Costs) -> str:
         pixels = sum(sample.width * sample.height for sample in own)
         speed = f"{pixels / spent / 1e6:.0f} MP/s" if pixels and spent else "-"
         rows.append((escape(name), f"{len(own):,}", seconds(spent / len(own)), speed, share(spent / total)))
-    return table(("Codec", "Samples", "Mean", "Pixels a second", "Of the time"), rows, numbers=(1, 2, 3, 4))
+    return table(("Codec", "Samples", "Mean", "Pixels per second", "Of the time"), rows, numbers=(1, 2, 3, 4))
 
 
 def _histogram(times: NDArray[np.float64]) -> str:

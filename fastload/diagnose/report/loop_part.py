@@ -58,7 +58,7 @@ def _facts(loop: Loop) -> list[tuple[str, str]]:
     ]
     if loop.read_bytes is not None:
         per_second = amount(loop.read_bytes / max(loop.seconds, 1e-9))
-        rows.append(("read from storage", f"{amount(loop.read_bytes)}, {per_second} a second"))
+        rows.append(("read from storage", f"{amount(loop.read_bytes)}, {per_second} per second"))
     if loop.copied_bytes is not None:
         rows.append(("copied to the device", amount(loop.copied_bytes)))
     return rows

@@ -104,7 +104,7 @@ def words(text: str) -> str:
 
 
 def rate(value: float) -> str:
-    """Samples a second with three digits; "-" for a rate that is not known."""
+    """Samples per second with three digits; "-" for a rate that is not known."""
     if value <= 0 or math.isnan(value):
         return "-"
     return "no bound" if math.isinf(value) else f"{_three(value)}/s"

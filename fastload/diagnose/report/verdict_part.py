@@ -100,7 +100,7 @@ def _gains(fixes: Sequence[Fix], now: float) -> str:
         axes.bar_label(bars, [f"{rate(v)}{g}" for v, g in zip(values, gains, strict=True)], padding=4)
         axes.axvline(now, color=COLOURS["wait"], linewidth=1, linestyle=(0, (4, 3)))
         axes.set_xlim(0, 1.22 * max(values))
-        axes.set_xlabel("samples a second of the whole loop")
+        axes.set_xlabel("samples per second of the whole loop")
         axes.invert_yaxis()
         tidy(axes, "x")
         return inline(figure, "gains", "Bars: the loop's rate as it is and with each fix")
@@ -139,7 +139,7 @@ def _ceilings(stages: Sequence[Stage], verdict: Verdict) -> str:
         if verdict.rate > 0:
             axes.axvline(verdict.rate, color=COLOURS["wait"], linewidth=1.4)
             axes.set_title(f"the line: what the loop reaches, {rate(verdict.rate)}", color=COLOURS["wait"])
-        axes.set_xlabel("samples a second if nothing else limited (logarithmic)")
+        axes.set_xlabel("samples per second if nothing else limited (logarithmic)")
         axes.invert_yaxis()
         tidy(axes, "x")
         return inline(figure, "ceilings", "Bars: what each stage could do; a line: what the loop reaches")

@@ -55,7 +55,7 @@ def coco_samples(
         split: what it is called.
         parts: its JSONs, those of objects first.
         maps: the folder of PNGs of ids.
-        limit: only the first so many images.
+        limit: only this number of images, the first ones.
         exif: "refuse" or "ignore" pictures that EXIF turns.
 
     Raises:

@@ -44,7 +44,7 @@ class Shares:
         if len(pairs) < len(found) or any(first > last for first, last in pairs):
             raise PackError(
                 f"--shards {text}: write ranges of shards, counted from 0, with their last (0-99, or "
-                "0-9,40-49), or one share of so many (3/16)."
+                "0-9,40-49), or one share (3/16: the fourth of sixteen)."
             )
         return cls(tuple(pairs))
 

@@ -92,7 +92,7 @@ def pack(
         shard_size: bytes of samples a shard holds at most, or a size as "256MB".
         num_proc: processes that make samples; None: this one. With several, samples must pickle, and a script
             must have ``if __name__ == "__main__":``.
-        limit: only the first so many samples.
+        limit: pack only this number of samples, the first ones.
         on_error: "raise" stops at samples that cannot be packed, "skip" leaves them out and lists them in
             ``skipped.jsonl``.
         restart: throw away an unfinished or finished pack in the output folder.

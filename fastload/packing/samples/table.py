@@ -186,7 +186,7 @@ def open_table(
     Args:
         path: the table, or its rows.
         named: columns that are not to be guessed (None: leave the column out).
-        limit: only the first so many rows are samples.
+        limit: only this number of rows, the first ones, are samples.
         wanted: the fields, each from the column of its name; all other columns are left out.
 
     Raises:

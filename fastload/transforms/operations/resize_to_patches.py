@@ -1,4 +1,4 @@
-"""The picture as large as so many patches allow."""
+"""The picture as large as a number of patches allows."""
 
 from __future__ import annotations
 
