@@ -23,7 +23,6 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NOT_SHOWN = {
     "fastload.IGNORE_LABEL",
     "fastload.errors",
-    "fastload.errors.harmless",
     "fastload.transforms",
     "fastload.transforms.Plan",
     "fastload.transforms.batch.BATCH_SPECS",
