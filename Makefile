@@ -9,7 +9,7 @@ ALONGSIDE := FASTLOAD_TEST_INSTALLED=1 OMP_NUM_THREADS=1 $(REQUIRED)
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz fuzz-campaign faults soak py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
+.PHONY: help setup demo test lint cpp-test tsan test-arm beside frameworks fuzz fuzz-campaign faults soak nightly py-test pack-test bench-test foreign foreign-test bench gpu docs docs-serve clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -71,6 +71,13 @@ fuzz-campaign:  ## all fuzz targets up to EXECUTIONS (100000000), going on where
 soak:  ## after "make setup": an hour of jobs that are killed, caches cleared, files damaged, every batch checked (SECONDS=3600 SEED=1)
 	PATH="$(BIN):$$PATH" PYTHONPATH=tests/reference:tests/faults $(BIN)/python tests/faults/soak.py \
 	  '{"seconds": $(or $(SECONDS),3600), "seed": $(or $(SEED),1), "folder": "build/soak"}'
+
+# One table after the other, each with what draws it again in a failure's words; some hours on two slow cores.
+nightly:  ## after "make setup": the long form of the tests whose cases are drawn (chains, rows by rank, values); FASTLOAD_SEED=1 draws others
+	cd tests && FASTLOAD_NIGHTLY=1 $(ALONGSIDE) $(BIN)/pytest -q --timeout 14400 \
+	  transform/test_marked_chains.py ranks/test_torch_rows.py pack/test_values_kept.py
+	FASTLOAD_NIGHTLY=1 FASTLOAD_TEST_INSTALLED=1 PYTHON=$(BIN)/python \
+	  tests/foreign/run.sh torchvision -q --timeout 14400 -k test_chains
 
 # Once nothing measures any more: pip and the frameworks would stand beside it.
 frameworks: bench-test

@@ -2,7 +2,7 @@
 empty, extreme and nested, through batches and both kinds of tables that unpacking writes; or it is refused
 in words that name the column, before anything is published.
 
-FASTLOAD_VALUES=1000 draws so many tables of random types more (20 in each run).
+Tables of random types are drawn besides: 20, in the long form (tests/reference/long_forms.py) 1,000.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import base64
 import csv
 import io
 import json
-import os
 import random
 import re
 from pathlib import Path
@@ -23,6 +22,7 @@ import pyarrow.parquet as parquet
 import pytest
 import torch
 from field_samples import photo
+from long_forms import SEED, as_drawn, how_many
 from typed_values import REFUSED, TYPES, array_of, drawn_type, drawn_value, plain_of, same
 
 import fastload
@@ -35,8 +35,7 @@ from fastload.sample.numbers import is_missing
 from fastload.shard.dataset import PackedFiles
 
 OPTIONS = PackOptions(entries=None, num_proc=1)
-DRAWN = int(os.environ.get("FASTLOAD_VALUES", "20"))
-SEED = int(os.environ.get("FASTLOAD_VALUES_SEED", "38"))
+DRAWN = how_many(20, 1000)
 WAYS = ("plain", "null", "extreme", "extreme and null", "only null")
 
 
@@ -196,7 +195,7 @@ def test_what_no_field_has_is_refused(tmp_path: Path, name: str) -> None:
     assert result.manifest.num_records == len(rows_of_file(path))
 
 
-@pytest.mark.parametrize("number", range(DRAWN))
+@pytest.mark.parametrize("number", range(DRAWN), ids=lambda number: as_drawn(f"table {number}"))
 def test_random_types(tmp_path: Path, number: int) -> None:
     rng = random.Random(f"{SEED} {number}")
     count = rng.randint(1, 40)

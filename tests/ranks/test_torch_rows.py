@@ -1,22 +1,20 @@
 """Whose rows a loader reads: torch's rule for what torch knows, ours for packed paths and mixes.
 
-``FASTLOAD_NIGHTLY=1`` looks at every combination of tests/ranks/row_table.py, else at some, drawn by a seed.
+Some combinations of tests/ranks/row_table.py are drawn, in the long form (tests/reference/long_forms.py) all.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 import torch
 from launch import finish, forked, results, started
+from long_forms import SEED, as_drawn, how_many
 from pictures import encoded, picture
 from plain_pack import plain_pack
 from row_table import COUNT, differences
-
-NIGHTLY = os.environ.get("FASTLOAD_NIGHTLY") == "1"
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +27,13 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("world", "joins"), [(1, "group"), (2, "group"), (3, "group"), (2, "variables")])
 def test_rows_are_torchs(counted: Path, tmp_path: Path, world: int, joins: str) -> None:
-    share = 1.0 if NIGHTLY else 0.12
-    with started(forked("rows", world, counted, tmp_path, share, world, joins)) as process:
+    share = how_many(0.12, 1.0)
+    with started(forked("rows", world, counted, tmp_path, share, 100 * SEED + world, joins)) as process:
         finish(process)
     ranks = results(tmp_path, world)
     for found in ranks:
-        assert found["looked at"] > (300 if NIGHTLY else 20)
-        assert found["differences"] == []
+        assert found["looked at"] > how_many(20, 300)
+        assert found["differences"] == [], as_drawn(found["differences"])
     everything = list(range(COUNT))
     for name in ranks[0]["own"]:
         shares = [found["own"][name] for found in ranks]
@@ -48,7 +46,7 @@ def test_rows_are_torchs(counted: Path, tmp_path: Path, world: int, joins: str) 
 def rank_of_spawn(rank: int, store: str, folder: str, found: str) -> None:
     """A rank that knows nothing but its process group."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    looked_at, wrong = differences(folder, rank, 2, 1.0 if NIGHTLY else 0.06, 7)
+    looked_at, wrong = differences(folder, rank, 2, how_many(0.06, 1.0), 100 * SEED + 7)
     Path(f"{found}{rank}").write_text(json.dumps([looked_at, wrong]))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
@@ -60,4 +58,4 @@ def test_rows_are_torchs_under_spawn(counted: Path, tmp_path: Path) -> None:
     for rank in range(2):
         looked_at, wrong = json.loads((tmp_path / f"found{rank}").read_text())
         assert looked_at > 10
-        assert wrong == []
+        assert wrong == [], as_drawn(wrong)

@@ -275,9 +275,9 @@ def _picture_and_mask(image: Any, mask: Any, loose: float) -> str:
     pixels = image.double().reshape(image.shape[0], *mask.shape)
     if pixels.max() <= 0:
         return ""
-    grounds = eroded(mask == 0, loose)
+    grounds, edge = eroded(mask == 0, loose), _edge(mask, max(int(loose) - 2, 0))
     for mark in COLOURS:
-        inside = eroded(_region(mask, mark), loose)
+        inside = eroded(_region(mask, mark), loose) & ~edge
         if int(inside.sum()) < 12 or int(grounds.sum()) < 60:
             continue
         own, ground = _middle(pixels, inside), _middle(pixels, grounds)
@@ -293,6 +293,13 @@ def _picture_and_mask(image: Any, mask: Any, loose: float) -> str:
         if beside > 0.12:
             return f"{beside:.2f} of the ground have the colour of mark {mark}"
     return ""
+
+
+def _edge(mask: Any, width: int) -> Any:
+    """Along the picture's border, where what bends a picture mixes in what is outside."""
+    found = torch.ones_like(mask, dtype=torch.bool)
+    found[width : found.shape[0] - width, width : found.shape[1] - width] = False
+    return found
 
 
 def _middle(pixels: Any, where: Any) -> Any:
