@@ -161,6 +161,12 @@ class Scope:
 
     @staticmethod
     def _boxes(part: Part, value: Any) -> torch.Tensor:
+        if value.format.value.lower() not in (part.becomes, part.format):
+            raise ValueError(
+                f"The transform's callables leave {part.key!r} as {value.format.value}, and batches have them "
+                f"as {part.becomes.upper()}. Convert them back there, or write ConvertBoundingBoxFormat into "
+                "the chain as a step of its own, which says what batches have."
+            )
         if value.format.value != part.becomes.upper():
             from torchvision.transforms.v2 import functional
 

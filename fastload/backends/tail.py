@@ -209,6 +209,8 @@ _DICTS = (
     "runs as fastload.transforms.ImageOnly(...)"
 )
 
+_ALONE = ". A callable gets one argument: the picture, or, of a set with several fields, the sample as a dict"
+
 
 def _as_is(image: torch.Tensor) -> torch.Tensor:
     return image
@@ -219,4 +221,6 @@ def failed(sample: int, dataset: Packed, error: BaseException) -> errors.SampleE
     what = f"the transform or collate function raised {type(error).__name__}: {error}"
     if isinstance(error, (AttributeError, TypeError)) and "dict" in str(error):
         what += _DICTS
+    elif isinstance(error, TypeError) and "required positional argument" in str(error):
+        what += _ALONE
     return sample_error(dataset, max(sample, 0), what)

@@ -4,8 +4,9 @@ whether they move pixels. Told by modules and names; no library is imported."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal, TypeAlias
 
 from fastload.transforms.compose import ImageOnly
@@ -15,6 +16,7 @@ __all__ = [
     "Called",
     "ImageState",
     "all_parts",
+    "calls_v2",
     "does_in_python",
     "is_v2",
     "look",
@@ -92,6 +94,81 @@ def short_name(item: Any) -> str:
 def is_v2(item: Any) -> bool:
     """Whether it is torchvision v2's, or somebody's subclass of one."""
     return any(_is_in(base.__module__ or "", _V2) for base in type(item).__mro__)
+
+
+def calls_v2(item: Any) -> bool:
+    """Whether it is torchvision v2's, or a callable in whose code, attributes or closure there is something of
+    v2's: a preset that keeps a chain, a function that calls ``v2.functional``. It wants ``tv_tensors``."""
+    seen: set[int] = set()
+    waiting = [item]
+    while waiting and len(seen) < _MOST_SEEN:
+        one = waiting.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        name = one.__name__ if isinstance(one, ModuleType) else _module(one)
+        if is_v2(one) or any(_is_in(name, package) for package in (_V2, _TYPES)):
+            return True
+        if isinstance(one, CodeType) and _imports_v2(one):
+            return True
+        waiting += _within(one, name)
+    return False
+
+
+_MOST_SEEN = 4096  # objects that a callable leads to
+_TYPES = "torchvision.tv_tensors"
+_CLOSED = ("builtins", "fastload", "numpy", "torch", "torchvision", "PIL")  # of which no callable is a user's
+
+
+def _imports_v2(code: CodeType) -> bool:
+    """Whether code reaches v2 by the name of torchvision, or imports it where it runs."""
+    names = code.co_names
+    if any(_is_in(name, package) for name in names for package in (_V2, _TYPES)):
+        return True
+    return any(_is_in(name, "torchvision") for name in names) and not {"v2", "tv_tensors"}.isdisjoint(names)
+
+
+def _within(item: Any, module: str) -> list[Any]:
+    """What a callable's code may use: names, closure, attributes and items."""
+    if isinstance(item, (list, tuple, set, frozenset)):
+        return list(item)
+    if isinstance(item, Mapping):
+        return list(item.values())
+    if isinstance(item, CodeType):
+        return [one for one in item.co_consts if isinstance(one, CodeType)]
+    if isinstance(item, FunctionType):
+        used = {name: item.__globals__.get(name) for name in _names_in(item.__code__)}
+        cells = [cell.cell_contents for cell in item.__closure__ or () if _is_filled(cell)]
+        return [item.__code__, *used.values(), *cells, *(item.__defaults__ or ())]
+    if isinstance(item, MethodType):
+        return [item.__func__, item.__self__]
+    if isinstance(item, functools.partial):
+        return [item.func, *item.args, *item.keywords.values()]
+    if isinstance(item, ModuleType) or type(item) in _PLAIN or type(item).__module__ in ("torch", "numpy"):
+        return []
+    found = [] if isinstance(item, type) else [type(item), *getattr(item, "__dict__", {}).values()]
+    if isinstance(item, type) and module.partition(".")[0] not in _CLOSED:
+        found = [one for kind in item.__mro__[:-1] for one in vars(kind).values() if _is_code(one)]
+    return found
+
+
+_PLAIN = (str, bytes, int, float, bool, type(None))
+
+
+def _names_in(code: CodeType) -> set[str]:
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return {*code.co_names}.union(*map(_names_in, inner))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:  # nothing is in it yet
+        return False
+
+
+def _is_code(value: Any) -> bool:
+    return isinstance(value, (FunctionType, staticmethod, classmethod, property))
 
 
 def parts_of(item: Any) -> list[Any] | None:

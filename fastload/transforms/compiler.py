@@ -11,6 +11,7 @@ from fastload.transforms.called import (
     Called,
     ImageState,
     all_parts,
+    calls_v2,
     does_in_python,
     is_v2,
     look,
@@ -113,13 +114,15 @@ def _of_views(views: Views, behind: Sequence[Any]) -> Plan:
                 f"{item!r} stands behind Views, where samples are dicts of several pictures. Write it into "
                 "each view's own transform."
             )
-        known = replace(look(item), state="image" if is_v2(item) else "tensor", name=name_of(item))
+        known = replace(look(item), state="image" if calls_v2(item) else "tensor", name=name_of(item))
         tail.append(_callable(known.function if isinstance(item, ImageOnly) else item))
         called.append(known)
         why = "behind Views: it gets the sample as a dict"
         step = Step(name_of(item), False, why, does=does_in_python(known))
         steps.append(replace(step, takes=known.takes, field=known.field))
-    v2 = any(plan.is_v2 for _, plan in plans) or any(one.takes == "v2" for one in called)
+    v2 = any(plan.is_v2 for _, plan in plans) or any(
+        one.takes != "image" and calls_v2(one.function) for one in called
+    )
     return Plan(views=tuple(plans), tail=tuple(tail), steps=tuple(steps), called=tuple(called), is_v2=v2)
 
 
@@ -310,11 +313,14 @@ class _Compiler:
 
     def _leave(self, item: Any, why: str, keep: str) -> None:
         called = look(item)
+        self._is_v2 |= called.takes != "image" and calls_v2(item)
         run = called.function if isinstance(item, ImageOnly) else item
         run = adapted(run) if self._state == "pil" else torchvision_objects.on_tensor(run)
         self._tail.append(_callable(run))
-        if short_name(item) == "ConvertBoundingBoxFormat":
-            self._tail_format = str(getattr(item.format, "value", item.format)).lower()
+        for part in all_parts(called):
+            if short_name(part.function) == "ConvertBoundingBoxFormat":
+                given = part.function.format
+                self._tail_format = str(getattr(given, "value", given)).lower()
         name = name_of(item)
         self._called.append(replace(called, state=self._state, pure=self._pure, name=name))
         step = Step(name, False, why, keep, does_in_python(called), called.takes, called.field)

@@ -21,6 +21,7 @@ import fastload
 from fastload import Array, Boxes, DataLoader, Image, Keypoints, Label, Labels, Mask, Of, Polygons
 from fastload import transforms as T
 from fastload.backends.handed import HandOver
+from fastload.errors import SampleError
 from fastload.sample.planned import Sizes, layout_of
 from fastload.transforms import compile_plan
 
@@ -423,3 +424,94 @@ def test_samples_without_boxes_do_not_wait_for_ever(folder: Path) -> None:
     crop = v2.RandomIoUCrop(sampler_options=[0.5])
     batch = first(folder, v2.Compose([still, crop, v2.Resize((30, 40))]))
     assert batch["image"].shape == (4, 3, 30, 40)
+
+
+KEPT = v2.Compose([FLIP, v2.CenterCrop(30)])
+
+
+class Preset:
+    """A user's class that keeps a chain of v2's, as torchvision's references have them."""
+
+    def __init__(self) -> None:
+        self.parts = {"train": [v2.Compose([FLIP, v2.CenterCrop(30)])]}
+
+    def __call__(self, sample: Any) -> Any:
+        return self.parts["train"][0](sample)
+
+
+class Network(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = torch.nn.Sequential(FLIP, v2.CenterCrop(30))
+
+    def forward(self, sample: Any) -> Any:
+        return self.steps(sample)
+
+
+def by_name(sample: Any) -> Any:
+    return KEPT(sample)
+
+
+def by_function(sample: Any) -> Any:
+    flipped = {
+        key: v2.functional.horizontal_flip(value) if isinstance(value, tv_tensors.TVTensor) else value
+        for key, value in sample.items()
+    }
+    return v2.CenterCrop(30)(flipped)
+
+
+def imported_there(sample: Any) -> Any:
+    from torchvision.transforms.v2 import CenterCrop, RandomHorizontalFlip
+
+    return CenterCrop(30)(RandomHorizontalFlip(1.0)(sample))
+
+
+def with_chain(sample: Any, chain: Any) -> Any:
+    return chain(sample)
+
+
+HIDDEN: dict[str, Any] = {
+    "sequential": torch.nn.Sequential(FLIP, torch.nn.Sequential(v2.CenterCrop(30))),
+    "preset": Preset(),
+    "module": Network(),
+    "function": by_name,
+    "functional": by_function,
+    "imported where it runs": imported_there,
+    "closure": (lambda chain: lambda sample: chain(sample))(KEPT),
+    "partial": functools.partial(with_chain, chain=KEPT),
+    "method": Network().forward,
+    "v1's Lambda": v1.Lambda(lambda sample: by_name(sample)),
+}
+
+
+@pytest.mark.parametrize("name", list(HIDDEN))
+def test_callables_that_hide_v2_get_what_v2_moves(folder: Path, name: str) -> None:
+    wanted = first(folder, v2.Compose([still, *KEPT.transforms]))
+    batch = first(folder, HIDDEN[name])
+    assert batch["image"].shape == (4, 3, 30, 30)
+    for field in ("image", "mask"):
+        assert torch.equal(batch[field], wanted[field])
+    for i in range(3):
+        assert torch.equal(batch["boxes"][i], wanted["boxes"][i])
+
+
+def test_callables_without_v2_get_plain_tensors_in_the_sets_own_units(tmp_path: Path) -> None:
+    def plain(sample: Any) -> Any:
+        assert type(sample["boxes"]) is type(sample["image"]) is torch.Tensor
+        assert float(sample["boxes"].sum()) <= 8
+        return sample
+
+    assert len(first(write(tmp_path / "set", "cxcywh", True), plain)["image"]) == 4
+
+
+def test_a_format_that_nothing_says_is_refused(folder: Path) -> None:
+    converts = v2.ConvertBoundingBoxFormat("CXCYWH")
+    with pytest.raises(SampleError, match="leave 'boxes' as CXCYWH, and batches have them as XYXY"):
+        first(folder, lambda sample: converts(sample))
+    said = first(folder, torch.nn.Sequential(FLIP, converts))
+    assert said["boxes"][0].tolist() == first(folder, v2.Compose([FLIP, converts]))["boxes"][0].tolist()
+
+
+def test_a_callable_of_two_arguments_is_told_what_it_gets(folder: Path) -> None:
+    with pytest.raises(SampleError, match=r"gets one argument: .* the sample as a dict"):
+        first(folder, lambda image, target: (image, target))
