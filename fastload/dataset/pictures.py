@@ -16,9 +16,11 @@ from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
 from fastload.extras import need
+from fastload.sample.fields import Boxes, Keypoints, Mask, Polygons
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.opened import as_integer
 from fastload.shard.tickets import deliver
+from fastload.transforms.called import calls_v2
 from fastload.transforms.compiler import compile_plan
 from fastload.transforms.compose import is_ours
 
@@ -329,6 +331,9 @@ def _transforms_of(dataset: _Pictures[Any]) -> str:
     return "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
 
 
+_PLACES = (Mask, Boxes, Keypoints, Polygons)  # what must move with a picture
+
+
 def _of_fields(dataset: Any, sample: int) -> Any:
     """A sample that is a dict, after the dataset's transforms."""
     transform, target = dataset.transform, dataset.target_transform
@@ -338,6 +343,7 @@ def _of_fields(dataset: Any, sample: int) -> Any:
             "index into the dataset itself. Use the loader, a transform that takes a dict, or "
             "dataset.sample(i)."
         )
+    _check_moved(dataset, transform)
     from fastload.dataset.samples import read_sample
 
     found = read_sample(dataset, sample)
@@ -345,6 +351,25 @@ def _of_fields(dataset: Any, sample: int) -> Any:
     if target is not None and label is not None:
         found[label.name] = target(found[label.name])
     return found if transform is None else transform(found)
+
+
+def _check_moved(dataset: Any, transform: Any) -> None:
+    """Refuse what would move a picture and nothing that is said of it.
+
+    Raises:
+        ValueError: the set has boxes or their like, and the transform is torchvision v2's.
+    """
+    known, of_v2 = dataset.__dict__.get("_known_transform", (None, False))
+    if known is not transform:  # which may lead to many objects
+        of_v2 = calls_v2(transform)
+        dataset.__dict__["_known_transform"] = (transform, of_v2)
+    placed = [field.name for field in dataset.schema.fields if isinstance(field.kind, _PLACES)]
+    if of_v2 and placed:
+        raise ValueError(
+            f"{transform!r} would move the picture and leave {', '.join(map(repr, placed))}: an index into the "
+            "dataset itself gives plain tensors, and torchvision's v2 moves tv_tensors. fastload.DataLoader "
+            "hands it those: use the loader, or dataset.sample(i) and wrap its fields."
+        )
 
 
 def _transformed(pixels: Any, transform: Any) -> Any:

@@ -157,6 +157,11 @@ class _Checked:
 
     def _check_v2(self, called: Called, name: str) -> None:
         short = short_name(called.function)
+        if self.view is None and self.plan.views and short in ("RandomIoUCrop", "SanitizeBoundingBoxes"):
+            raise ValueError(
+                f"{name} stands behind Views, where samples have boxes of several pictures. Write it into each "
+                "view's own transform."
+            )
         if called.refuses == "samples":
             raise ValueError(
                 f"{name} mixes the samples of a batch, and a transform gets them one by one. Put it into "

@@ -512,6 +512,24 @@ def test_a_format_that_nothing_says_is_refused(folder: Path) -> None:
     assert said["boxes"][0].tolist() == first(folder, v2.Compose([FLIP, converts]))["boxes"][0].tolist()
 
 
+@pytest.mark.parametrize("chain", [v2.Compose([v2.ToImage(), FLIP]), Preset()])
+def test_an_index_into_a_dataset_leaves_nothing_behind(folder: Path, chain: Any) -> None:
+    dataset: Any = fastload.PackedDataset(folder, transform=chain)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=r"would move the picture and leave 'mask', 'boxes', 'points'"):
+            dataset[0]
+    dataset.transform = still
+    assert dataset[0]["boxes"].tolist() == first(folder, None)["boxes"][0].tolist()
+    dataset.transform = chain
+    assert len(first(dataset, None)["image"]) == 4
+
+
+@pytest.mark.parametrize("step", [v2.SanitizeBoundingBoxes(), v2.RandomIoUCrop()])
+def test_views_have_boxes_of_several_pictures(folder: Path, step: Any) -> None:
+    with pytest.raises(ValueError, match="stands behind Views, where samples have boxes of several pictures"):
+        first(folder, T.Compose([T.Views(a=FLIP, b=None), step]))
+
+
 def test_a_callable_of_two_arguments_is_told_what_it_gets(folder: Path) -> None:
     with pytest.raises(SampleError, match=r"gets one argument: .* the sample as a dict"):
         first(folder, lambda image, target: (image, target))
