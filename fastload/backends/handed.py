@@ -163,8 +163,8 @@ class Scope:
     def _boxes(part: Part, value: Any) -> torch.Tensor:
         if value.format.value.lower() not in (part.becomes, part.format):
             raise ValueError(
-                f"The transform's callables leave {part.key!r} as {value.format.value}, and batches have them "
-                f"as {part.becomes.upper()}. Convert them back there, or write ConvertBoundingBoxFormat into "
+                f"The transform's callables leave {part.key!r} as {value.format.value}, and batches have "
+                f"them as {part.becomes.upper()}. Convert them back there, or write ConvertBoundingBoxFormat into "
                 "the chain as a step of its own, which says what batches have."
             )
         if value.format.value != part.becomes.upper():
@@ -541,6 +541,13 @@ class HandOver:
             return sample
 
         return run
+
+    def as_v2(self, sample: Any) -> Any:
+        """A finished sample as torchvision's v2 takes it, for a ``collate_fn`` that calls it."""
+        if not isinstance(sample, Mapping):
+            return sample
+        parts = [self._part(field, kind, None) for field, kind in self._fields]
+        return Scope([replace(part, format=part.becomes) for part in parts], True).given(sample)
 
     def _of_view_tail(self, tail: ViewTail) -> Callable[..., Any]:
         called = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastload.backends.erasing import batch_parts
@@ -24,9 +25,10 @@ from fastload.transforms.batch import (
     RandomErasing,
     TimmMixup,
 )
+from fastload.transforms.called import look
 from fastload.transforms.plan import Erasing, Plan
 
-__all__ = ["check_named", "named_of"]
+__all__ = ["check_moving", "check_named", "named_of"]
 
 _OF_PLACES = (Mask, Boxes, Keypoints, Polygons)  # what is said of a picture's places
 
@@ -77,6 +79,7 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
             f"{type(mixes[0]).__name__} mixes images and labels, not what is said of their places. Found: "
             f"{', '.join(places)}. Leave the fields out by fields=[...], or pass a callable that mixes them."
         )
+    check_moving("batch_transform", parts_of(options.batch_transform), places)
     images, labels = needs(parts)
     named = named_of(dataset, plan, options)
     for needed, which, kind in ((images, "image", Image), (labels, "label", Label)):
@@ -87,6 +90,26 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
         if plan.views and not runs_python(plan, options):  # each of them has a dtype of its own
             view = next(view for name, _, view in fields if name == named.image)
             check_parts(parts_of(options.batch_transform), plan.of_view(view).dtype)
+
+
+def check_moving(where: str, callables: Iterable[Any], places: Sequence[str]) -> None:
+    """Refuse what would move the pictures of a batch and leave what is said of them.
+
+    Args:
+        where: the argument that has them.
+        callables: of whole batches.
+        places: fields of boxes and their like.
+
+    Raises:
+        ValueError: one of torchvision's or its like moves pixels.
+    """
+    moving = next((one for one in callables if look(one).moves), None)
+    if moving is not None and places:
+        raise ValueError(
+            f"{where} gets whole batches, whose fields are no tv_tensors: {moving!r} would move the pictures "
+            f"and leave {', '.join(map(repr, places))}. Put it into transform=, or leave the fields out by "
+            "fields=[...]."
+        )
 
 
 def _check_one(

@@ -21,6 +21,7 @@ from fastload.machine.cpu_budget import ThreadPlan
 from fastload.prefetch.feeder import BatchKey
 from fastload.prefetch.shared_slots import SharedSlots
 from fastload.sampler import Sampler
+from fastload.transforms.called import calls_v2
 from fastload.transforms.plan import Plan
 
 __all__ = ["PythonBackend"]
@@ -54,7 +55,7 @@ class PythonBackend:
             self._decoding = NativeBackend(dataset, sampler, plan, options, threads, memory, depth)
         delivery = memory.delivery if memory is not None else None
         handed = None
-        if delivery is not None and not delivery.is_pair and plan.tail:
+        if delivery is not None and not delivery.is_pair and (plan.tail or calls_v2(options.collate_fn)):
             from fastload.backends.handed import HandOver  # pairs need nothing of it
 
             handed = HandOver(dataset.schema, delivery.layout, plan, options.objects)

@@ -19,6 +19,7 @@ from fastload.errors import LibraryMissing
 from fastload.machine.generators import set_generators
 from fastload.sample.delivery import IMAGE, LABEL, Delivery
 from fastload.sample.layout import VIEW
+from fastload.transforms.called import calls_v2
 from fastload.transforms.plan import Plan
 from fastload.transforms.view_tail import as_picture, takes_generator
 
@@ -74,7 +75,8 @@ class Tail:
         collate_fn: what makes a batch of [(sample, label)]; None: samples and labels are stacked.
         seed: the loader's.
         delivery: of the batches that the samples come from. Where these are dicts, callables and
-            ``collate_fn`` get each sample as a dict, its pictures as tensors.
+            ``collate_fn`` get each sample as a dict, its pictures as tensors; as ``tv_tensors`` where
+            something of torchvision's v2 is in them.
         handed: hands such dicts to callables.
     """
 
@@ -91,6 +93,7 @@ class Tail:
         self._plan = plan
         self._functions: list[tuple[Callable[..., Any], bool]] | None = None  # made where they run
         self._collate_fn = collate_fn
+        self._wraps = handed is not None and calls_v2(collate_fn)
         self._seed = seed
 
     def of_fields(
@@ -116,6 +119,9 @@ class Tail:
             return self.batch(iter(raw[IMAGE]), raw[LABEL].clone(), epoch, ids, draws)
         keys = self._keys(epoch, ids, draws)
         samples = [self._made(one, key) for one, key in zip(delivery.samples(raw), keys, strict=True)]
+        if self._wraps:
+            assert self._handed is not None
+            samples = [self._handed.as_v2(one) for one in samples]
         batch = self._collated(keys, samples, self._collate_fn or delivery.collated)
         origins = [field.name for field in delivery.layout.fields if field.is_origin]
         if not origins:

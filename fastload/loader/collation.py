@@ -7,16 +7,18 @@ from dataclasses import dataclass, replace
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any
 
+from fastload.backends.named_fields import check_moving
 from fastload.backends.options import Options
 from fastload.collate.planned import Collation, Delivered
 from fastload.dataset.kind import Kind
 from fastload.dataset.views import read_by
 from fastload.sample.captions import Captions
-from fastload.sample.fields import Boxes, Text, Texts
+from fastload.sample.fields import Boxes, Keypoints, Mask, Polygons, Text, Texts
 from fastload.sample.layout import HOST, IDS, VIEW
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
 from fastload.sampler import Sampler
+from fastload.transforms.called import calls_v2
 from fastload.transforms.plan import Plan
 
 if TYPE_CHECKING:
@@ -56,13 +58,23 @@ class _Samples:
         from fastload.collate.detection import Detection
 
         fields = {one.name: getattr(self.names, one.name) for one in dataclass_fields(self.names)}
-        found = Detection("list", **fields).planned(schema, given, views, one_size)
+        of_v2 = calls_v2(self.collate_fn)
+        points = next((field.name for field in schema if isinstance(field.kind, Keypoints)), None)
+        if of_v2 and points is not None:
+            raise ValueError(
+                f"collate_fn calls torchvision's v2, which would leave {points!r} behind: a target has them "
+                "with their visibility. Put those steps into transform=, or leave the field out by fields=[...]."
+            )
+        found = Detection("list", tv_tensors=of_v2, **fields).planned(schema, given, views, one_size)
         listed = found.collate
 
         def collated(delivered: Delivered) -> Any:
             return self.collate_fn(list(zip(*listed(delivered), strict=True)))
 
         return replace(found, collate=collated)
+
+
+_PLACES = (Boxes, Keypoints, Mask, Polygons)
 
 
 def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: Plan) -> Collation:
@@ -87,6 +99,8 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: 
 
         spec = Detection(spec)
     if not hasattr(spec, "planned"):
+        delivered = chosen(dataset.schema, given["fields"])
+        check_moving("collate", [spec], [one.name for one in delivered if isinstance(one.kind, _PLACES)])
         return Collation(lambda delivered: spec(_plain(delivered.batch)))
     plans = [view for _, one in plan.scheduled for view in one.every] if plan.scheduled else plan.every
     views = [name for one in ([one for _, one in plan.scheduled] or [plan]) for name, _ in one.views]

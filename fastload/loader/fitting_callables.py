@@ -159,8 +159,8 @@ class _Checked:
         short = short_name(called.function)
         if self.view is None and self.plan.views and short in ("RandomIoUCrop", "SanitizeBoundingBoxes"):
             raise ValueError(
-                f"{name} stands behind Views, where samples have boxes of several pictures. Write it into each "
-                "view's own transform."
+                f"{name} stands behind Views, where samples have boxes of several pictures. Write it into "
+                "each view's own transform."
             )
         if called.refuses == "samples":
             raise ValueError(

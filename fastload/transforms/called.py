@@ -97,8 +97,8 @@ def is_v2(item: Any) -> bool:
 
 
 def calls_v2(item: Any) -> bool:
-    """Whether it is torchvision v2's, or a callable in whose code, attributes or closure there is something of
-    v2's: a preset that keeps a chain, a function that calls ``v2.functional``. It wants ``tv_tensors``."""
+    """Whether it is torchvision v2's, or a callable in whose code, attributes or closure there is something
+    of v2's: a preset that keeps a chain, a function that calls ``v2.functional``. It wants ``tv_tensors``."""
     seen: set[int] = set()
     waiting = [item]
     while waiting and len(seen) < _MOST_SEEN:

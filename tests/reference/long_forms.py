@@ -1,8 +1,8 @@
-"""How far tests go whose cases are drawn at random: the tables of chains of transforms, of rows by rank, and of
-types of values.
+"""How far tests go whose cases are drawn at random: the tables of chains of transforms, of rows by rank,
+and of types of values.
 
-``FASTLOAD_NIGHTLY=1`` takes the long form of each of them. ``FASTLOAD_SEED=7`` draws other cases than each run
-does, whose seed is 0. Failures say both: :func:`as_drawn`.
+``FASTLOAD_NIGHTLY=1`` takes the long form of each of them. ``FASTLOAD_SEED=7`` draws other cases than each
+run does, whose seed is 0. Failures say both: :func:`as_drawn`.
 """
 
 from __future__ import annotations

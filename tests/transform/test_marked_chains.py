@@ -154,7 +154,6 @@ def test_fields_lie_where_the_marks_do(world: World, part: int) -> None:
     wrong = [words for words in (unlike(world, number, kinds) for number in numbers) if words]
     assert not wrong, "\n".join([f"{len(wrong)} of {len(numbers)} chains", *wrong])
     assert kinds["right"] > kinds["refused"] // 2 > 0, kinds
-    print(dict(kinds))
 
 
 def test_what_is_left_behind_is_seen(world: World) -> None:

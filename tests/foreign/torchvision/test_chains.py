@@ -264,8 +264,8 @@ class Drawn:
 
     @property
     def keeps_cut_boxes(self) -> bool:
-        """v1, which knows no boxes, has no rule that cuts them off at the border, and a border behind it shows
-        where they go on."""
+        """v1, which knows no boxes, has no rule that cuts them off at the border, and a border behind it
+        shows where they go on."""
         cuts = ("crop", "padded crop", "bordered crop", "resized crop", "centre")
         return any(name.startswith("v1: ") and name[4:] in cuts for name in self.names)
 
@@ -462,4 +462,3 @@ def test_chains_are_torchvisions_or_refused(world: World, part: int) -> None:
     wrong = [words for words in (unlike(world, number, kinds) for number in numbers) if words]
     assert not wrong, "\n".join([f"{len(wrong)} of {len(numbers)} chains", *wrong])
     assert kinds["right"] > CHAINS // 40, kinds
-    print(dict(kinds))

@@ -533,3 +533,44 @@ def test_views_have_boxes_of_several_pictures(folder: Path, step: Any) -> None:
 def test_a_callable_of_two_arguments_is_told_what_it_gets(folder: Path) -> None:
     with pytest.raises(SampleError, match=r"gets one argument: .* the sample as a dict"):
         first(folder, lambda image, target: (image, target))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    "chain", [None, FLIP, v2.Compose([still, v2.ConvertBoundingBoxFormat("CXCYWH")]), v2.Pad(3)]
+)
+def test_a_collate_function_that_calls_v2_gets_what_it_moves(folder: Path, chain: Any, workers: int) -> None:
+    def collate(samples: list[Any]) -> Any:
+        return [KEPT(sample) for sample in samples]
+
+    found = first(folder, chain, collate_fn=collate, num_workers=workers, sizes="list")
+    steps = v2.Compose(
+        [*([] if chain is None else getattr(chain, "transforms", [chain])), still, *KEPT.transforms]
+    )
+    wanted = first(folder, steps, sizes="list")
+    for i in range(4):
+        for field in ("image", "mask", "boxes"):
+            assert torch.equal(torch.as_tensor(found[i][field]), wanted[field][i])
+
+
+def test_pictures_and_targets_for_a_collate_function_that_calls_v2(folder: Path) -> None:
+    def collate(samples: list[Any]) -> Any:
+        return tuple(zip(*[FLIP(*sample) for sample in samples], strict=True))
+
+    dataset = fastload.PackedDataset(folder).as_detection()
+    with pytest.raises(ValueError, match="v2, which would leave 'points' behind"):
+        first(dataset, None, collate_fn=collate)
+    images, targets = first(dataset, None, collate_fn=collate, fields=["image", "boxes", "labels"])
+    left, top, right, bottom = extent(images[0])
+    assert targets[0]["boxes"][0].tolist() == [left, top, right, bottom] == [50, 5, 70, 15]
+
+
+@pytest.mark.parametrize("where", ["batch_transform", "collate"])
+def test_whole_batches_are_not_moved_alone(folder: Path, where: str) -> None:
+    for moving in (FLIP, v2.Compose([v2.CenterCrop(30)]), torch.nn.Sequential(v1.RandomRotation(3))):
+        with pytest.raises(
+            ValueError, match=f"(?s){where} gets whole batches, .*leave 'mask', 'boxes', 'points'"
+        ):
+            first(folder, None, **{where: moving})
+    given: dict[str, Any] = {where: v2.ColorJitter(0.1), "fields": ["image", "boxes"]}
+    assert len(first(folder, None, **given)["image"]) == 4
