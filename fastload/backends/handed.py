@@ -127,6 +127,8 @@ class Scope:
             value = sample.get(part.key)
             if isinstance(part.kind, (Image, Mask)) and value is not None:
                 value = _as_tensor(part, value)
+                if self.rich and isinstance(value, np.ndarray):  # which v2 would leave where it is
+                    value = _of_array(part, value)
                 rich = self.rich and type(value) is torch.Tensor
                 kind = type(part.kind).__name__
                 found[part.key] = getattr(tv_tensors(), kind)(value) if rich else value
@@ -164,8 +166,8 @@ class Scope:
         if value.format.value.lower() not in (part.becomes, part.format):
             raise ValueError(
                 f"The transform's callables leave {part.key!r} as {value.format.value}, and batches have "
-                f"them as {part.becomes.upper()}. Convert them back there, or write ConvertBoundingBoxFormat into "
-                "the chain as a step of its own, which says what batches have."
+                f"them as {part.becomes.upper()}. Convert them back there, or write "
+                "ConvertBoundingBoxFormat into the chain as a step of its own, which says what batches have."
             )
         if value.format.value != part.becomes.upper():
             from torchvision.transforms.v2 import functional
@@ -259,7 +261,12 @@ def _as_tensor(part: Part, value: Any) -> Any:
     """A picture of PIL's as a (C, H, W) tensor, a mask as (H, W); anything else as it is."""
     if not isinstance(part.kind, (Image, Mask)) or not hasattr(value, "getbands"):
         return value
-    found = torch.from_numpy(np.array(value))
+    return _of_array(part, np.array(value))
+
+
+def _of_array(part: Part, value: Any) -> Any:
+    """A picture (H, W, C), as Albumentations and its like leave it, as (C, H, W), and a mask as it is."""
+    found = torch.from_numpy(np.ascontiguousarray(value))
     if isinstance(part.kind, Mask):
         return found
     return found.permute(2, 0, 1) if found.dim() == 3 else found.unsqueeze(0)

@@ -367,8 +367,8 @@ def _check_moved(dataset: Any, transform: Any) -> None:
     if of_v2 and placed:
         raise ValueError(
             f"{transform!r} would move the picture and leave {', '.join(map(repr, placed))}: an index into "
-            "the dataset itself gives plain tensors, and torchvision's v2 moves tv_tensors. fastload.DataLoader "
-            "hands it those: use the loader, or dataset.sample(i) and wrap its fields."
+            "the dataset itself gives plain tensors, and torchvision's v2 moves tv_tensors. "
+            "fastload.DataLoader hands it those: use the loader, or dataset.sample(i) and wrap its fields."
         )
 
 

@@ -63,7 +63,8 @@ class _Samples:
         if of_v2 and points is not None:
             raise ValueError(
                 f"collate_fn calls torchvision's v2, which would leave {points!r} behind: a target has them "
-                "with their visibility. Put those steps into transform=, or leave the field out by fields=[...]."
+                "with their visibility. Put those steps into transform=, or leave the field out by "
+                "fields=[...]."
             )
         found = Detection("list", tv_tensors=of_v2, **fields).planned(schema, given, views, one_size)
         listed = found.collate

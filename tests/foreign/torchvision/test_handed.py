@@ -574,3 +574,11 @@ def test_whole_batches_are_not_moved_alone(folder: Path, where: str) -> None:
             first(folder, None, **{where: moving})
     given: dict[str, Any] = {where: v2.ColorJitter(0.1), "fields": ["image", "boxes"]}
     assert len(first(folder, None, **given)["image"]) == 4
+
+
+def test_pictures_that_are_arrays_move_with_the_rest(folder: Path) -> None:
+    as_array = T.ImageOnly(np.asarray)
+    for step in (FLIP, Preset()):
+        found, wanted = (first(folder, v2.Compose([one, step])) for one in (as_array, still))
+        assert torch.equal(found["image"], wanted["image"])
+        assert found["boxes"][0].tolist() == wanted["boxes"][0].tolist()
