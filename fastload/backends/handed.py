@@ -266,7 +266,7 @@ def _as_tensor(part: Part, value: Any) -> Any:
 
 def _of_array(part: Part, value: Any) -> Any:
     """A picture (H, W, C), as Albumentations and its like leave it, as (C, H, W), and a mask as it is."""
-    found = torch.from_numpy(np.ascontiguousarray(value))
+    found = torch.from_numpy(np.require(value, requirements=["C", "W"]))
     if isinstance(part.kind, Mask):
         return found
     return found.permute(2, 0, 1) if found.dim() == 3 else found.unsqueeze(0)
