@@ -209,8 +209,11 @@ class _Checked:
         if short == "SanitizeKeyPoints":
             points = self._of(Keypoints)
             bound = [field for field in points if self.followers.is_led(field)]
-            if bound or not points:
+            seen = [field for field in points if field.kind.visibility]  # type: ignore[attr-defined]
+            if bound or seen or not points:
                 found = f"{bound[0].name!r} has a row for each of the boxes" if bound else "no keypoints"
+                if seen and not bound:
+                    found = f"{seen[0].name!r} says of each point whether it is visible, too"
                 raise ValueError(
                     f"{name} drops keypoints alone. Found: {found}. Leave it out; SanitizeBoundingBoxes "
                     "drops boxes with all that is of them."

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastload.transforms import arguments
 from fastload.transforms.operations.operation import (
     Draft,
     Operation,
+    as_torch_draws,
     colour_name,
     drawn_between,
     set_field,
@@ -61,10 +63,15 @@ def _add(draft: Draft, spec: ColorJitter, strict: bool) -> Draft:
     return use_of_pixels(draft, spec, PixelUse("order", 1.0, (), parts)) if parts else draft
 
 
+def _of_torchvision(item: Any) -> tuple[ColorJitter]:
+    spreads = item.brightness, item.contrast, item.saturation, item.hue
+    return (ColorJitter(*map(as_torch_draws, spreads)),)
+
+
 OPERATION = Operation(
     ColorJitter,
     _add,
-    {"ColorJitter": lambda item: (ColorJitter(item.brightness, item.contrast, item.saturation, item.hue),)},
+    {"ColorJitter": _of_torchvision},
     pictures_only=True,
     knows_tensors=True,
 )

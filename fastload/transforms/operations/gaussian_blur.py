@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastload.transforms import arguments
-from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
+from fastload.transforms.operations.operation import (
+    Draft,
+    Operation,
+    as_torch_draws,
+    pixels,
+    set_field,
+)
 from fastload.transforms.plan import Drawn
 
 __all__ = ["OPERATION", "GaussianBlur", "drawn_between", "positive_range"]
@@ -69,5 +75,9 @@ def _add(draft: Draft, spec: GaussianBlur, strict: bool) -> Draft:
 OPERATION = Operation(
     GaussianBlur,
     _add,
-    {"GaussianBlur": lambda item: (GaussianBlur(tuple(item.kernel_size), tuple(item.sigma)),)},
+    {
+        "GaussianBlur": lambda item: (
+            GaussianBlur(tuple(item.kernel_size), as_torch_draws(tuple(item.sigma))),
+        )
+    },
 )

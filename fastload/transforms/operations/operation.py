@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -16,6 +17,7 @@ __all__ = [
     "Operation",
     "Stage",
     "as_pair",
+    "as_torch_draws",
     "colour_name",
     "drawn_between",
     "flip",
@@ -270,6 +272,19 @@ def as_pair(size: Any) -> tuple[int, int]:
     """The checked size of a spec, which is ``(height, width)``."""
     height, width = size
     return height, width
+
+
+def as_torch_draws(given: Any) -> Any:
+    """Ranges of torchvision's, of one number each where both ends are: it draws by torch's ``uniform_``, which
+    makes a float32 even of a number that is certain. Anything else as it is."""
+    if not isinstance(given, Sequence) or len(given) % 2:
+        return given
+    pairs = zip(given[::2], given[1::2], strict=True)
+    return tuple(end for low, high in pairs for end in ((_float32(low),) * 2 if low == high else (low, high)))
+
+
+def _float32(number: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", number))[0])
 
 
 def set_field(spec: Any, name: str, value: Any) -> None:

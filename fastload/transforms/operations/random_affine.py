@@ -8,7 +8,13 @@ from typing import Any
 
 from fastload.transforms import arguments
 from fastload.transforms.operations.moving import as_center, center_numbers, drawn_in
-from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
+from fastload.transforms.operations.operation import (
+    Draft,
+    Operation,
+    as_torch_draws,
+    pixels,
+    set_field,
+)
 
 __all__ = ["OPERATION", "RandomAffine"]
 
@@ -93,8 +99,8 @@ def _add(draft: Draft, spec: RandomAffine, strict: bool) -> Draft:
 
 def _from_torchvision(item: Any) -> tuple[RandomAffine]:
     version = 2 if type(item).__module__.startswith("torchvision.transforms.v2") else 1
-    shown = (item.degrees, item.translate, item.scale, item.shear, item.interpolation, item.fill, item.center)
-    return (RandomAffine(*shown, version),)
+    drawn = (as_torch_draws(item.degrees), item.translate, *map(as_torch_draws, (item.scale, item.shear)))
+    return (RandomAffine(*drawn, item.interpolation, item.fill, item.center, version),)
 
 
 OPERATION = Operation(RandomAffine, _add, {"RandomAffine": _from_torchvision}, pictures_only=True)

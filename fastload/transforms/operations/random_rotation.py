@@ -7,7 +7,13 @@ from typing import Any
 
 from fastload.transforms import arguments
 from fastload.transforms.operations.moving import as_center, center_numbers, drawn_in
-from fastload.transforms.operations.operation import Draft, Operation, pixels, set_field
+from fastload.transforms.operations.operation import (
+    Draft,
+    Operation,
+    as_torch_draws,
+    pixels,
+    set_field,
+)
 
 __all__ = ["OPERATION", "RandomRotation"]
 
@@ -58,7 +64,9 @@ OPERATION = Operation(
     _add,
     {
         "RandomRotation": lambda item: (
-            RandomRotation(item.degrees, item.interpolation, item.expand, item.center, item.fill),
+            RandomRotation(
+                as_torch_draws(item.degrees), item.interpolation, item.expand, item.center, item.fill
+            ),
         )
     },
     pictures_only=True,

@@ -582,3 +582,32 @@ def test_pictures_that_are_arrays_move_with_the_rest(folder: Path) -> None:
         found, wanted = (first(folder, v2.Compose([one, step])) for one in (as_array, still))
         assert torch.equal(found["image"], wanted["image"])
         assert found["boxes"][0].tolist() == wanted["boxes"][0].tolist()
+
+
+@pytest.mark.parametrize("of", [v1, v2])
+def test_numbers_that_are_certain_are_torchvisions(folder: Path, of: Any) -> None:
+    """It draws float32 numbers, also between two ends that are one number."""
+    dataset: Any = fastload.PackedDataset(folder)
+    near = v1.InterpolationMode.NEAREST
+    for made in (
+        of.RandomAffine((0, 0), scale=(1.3, 1.3), center=(5, 6)),
+        of.RandomAffine((0, 0), scale=(1.1, 1.1), interpolation=near, center=(0, 0)),
+        of.RandomAffine((12.3, 12.3), shear=(0.7, 0.7), interpolation=v1.InterpolationMode.BILINEAR),
+        of.RandomRotation((12.3, 12.3)),
+        of.ColorJitter(hue=(0.39999999999999997, 0.39999999999999997)),
+        of.ColorJitter(contrast=(1.7, 1.7)),
+    ):
+        found = first(dataset, made, fields=["image"])["image"]
+        for i in range(4):
+            picture = PIL.Image.fromarray(dataset.sample(i)["image"].permute(1, 2, 0).numpy())
+            assert torch.equal(found[i], v2.functional.pil_to_tensor(made(picture))), made
+
+
+def test_points_with_their_visibility_are_not_sanitized(tmp_path: Path) -> None:
+    def samples() -> Any:
+        for _ in range(4):
+            yield {"image": np.zeros((20, 20, 3), np.uint8), "points": np.ones((2, 3, 3), np.float32)}
+
+    fastload.pack(samples(), tmp_path / "set", {"image": Image(), "points": Keypoints(3)})
+    with pytest.raises(ValueError, match="'points' says of each point whether it is visible, too"):
+        first(tmp_path / "set", v2.SanitizeKeyPoints())
