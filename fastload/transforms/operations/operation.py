@@ -275,8 +275,8 @@ def as_pair(size: Any) -> tuple[int, int]:
 
 
 def as_torch_draws(given: Any) -> Any:
-    """Ranges of torchvision's, of one number each where both ends are: it draws by torch's ``uniform_``, which
-    makes a float32 even of a number that is certain. Anything else as it is."""
+    """Ranges of torchvision's, of one number each where both ends are: it draws by torch's ``uniform_``,
+    which makes a float32 even of a number that is certain. Anything else as it is."""
     if not isinstance(given, Sequence) or len(given) % 2:
         return given
     pairs = zip(given[::2], given[1::2], strict=True)

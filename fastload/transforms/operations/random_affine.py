@@ -99,7 +99,8 @@ def _add(draft: Draft, spec: RandomAffine, strict: bool) -> Draft:
 
 def _from_torchvision(item: Any) -> tuple[RandomAffine]:
     version = 2 if type(item).__module__.startswith("torchvision.transforms.v2") else 1
-    drawn = (as_torch_draws(item.degrees), item.translate, *map(as_torch_draws, (item.scale, item.shear)))
+    degrees, scale, shear = map(as_torch_draws, (item.degrees, item.scale, item.shear))
+    drawn = degrees, item.translate, scale, shear
     return (RandomAffine(*drawn, item.interpolation, item.fill, item.center, version),)
 
 
