@@ -109,6 +109,8 @@ class Scope:
             return tv.Image(value)
         if isinstance(kind, Mask) or part.dense:
             return tv.Mask(value)
+        if isinstance(kind, (Boxes, Keypoints)) and part.view not in canvas:
+            return value  # no picture is delivered
         if isinstance(kind, Boxes):
             height, width = size = canvas[part.view]
             if kind.relative:

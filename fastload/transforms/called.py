@@ -4,8 +4,9 @@ whether they move pixels. Told by modules and names; no library is imported."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Literal, TypeAlias
 
@@ -99,13 +100,13 @@ def is_v2(item: Any) -> bool:
 def calls_v2(item: Any) -> bool:
     """Whether it is torchvision v2's, or a callable in whose code, attributes or closure there is something
     of v2's: a preset that keeps a chain, a function that calls ``v2.functional``. It wants ``tv_tensors``."""
-    seen: set[int] = set()
+    seen: dict[int, Any] = {}  # which keeps what is made here, so that no other object gets its id
     waiting = [item]
     while waiting and len(seen) < _MOST_SEEN:
         one = waiting.pop()
         if id(one) in seen:
             continue
-        seen.add(id(one))
+        seen[id(one)] = one
         name = one.__name__ if isinstance(one, ModuleType) else _module(one)
         if is_v2(one) or any(_is_in(name, package) for package in (_V2, _TYPES)):
             return True
@@ -116,6 +117,7 @@ def calls_v2(item: Any) -> bool:
 
 
 _MOST_SEEN = 4096  # objects that a callable leads to
+_MOST_ITEMS = 256  # of a list or a dict
 _TYPES = "torchvision.tv_tensors"
 _CLOSED = ("builtins", "fastload", "numpy", "torch", "torchvision", "PIL")  # of which no callable is a user's
 
@@ -131,9 +133,9 @@ def _imports_v2(code: CodeType) -> bool:
 def _within(item: Any, module: str) -> list[Any]:
     """What a callable's code may use: names, closure, attributes and items."""
     if isinstance(item, (list, tuple, set, frozenset)):
-        return list(item)
-    if isinstance(item, Mapping):
-        return list(item.values())
+        return list(islice(item, _MOST_ITEMS))
+    if isinstance(item, dict):
+        return list(islice(item.values(), _MOST_ITEMS))
     if isinstance(item, CodeType):
         return [one for one in item.co_consts if isinstance(one, CodeType)]
     if isinstance(item, FunctionType):
@@ -148,7 +150,7 @@ def _within(item: Any, module: str) -> list[Any]:
         return []
     found = [] if isinstance(item, type) else [type(item), *getattr(item, "__dict__", {}).values()]
     if isinstance(item, type) and module.partition(".")[0] not in _CLOSED:
-        found = [one for kind in item.__mro__[:-1] for one in vars(kind).values() if _is_code(one)]
+        found = [_code(one) for kind in item.__mro__[:-1] for one in vars(kind).values()]
     return found
 
 
@@ -167,8 +169,13 @@ def _is_filled(cell: Any) -> bool:
         return False
 
 
-def _is_code(value: Any) -> bool:
-    return isinstance(value, (FunctionType, staticmethod, classmethod, property))
+def _code(value: Any) -> Any:
+    """A class's function, also a static one or a property's; None: something else."""
+    if isinstance(value, property):
+        return value.fget
+    if isinstance(value, (staticmethod, classmethod)):
+        return value.__func__
+    return value if isinstance(value, FunctionType) else None
 
 
 def parts_of(item: Any) -> list[Any] | None:

@@ -448,6 +448,24 @@ class Network(torch.nn.Module):
         return self.steps(sample)
 
 
+class Helped:
+    """Whose code reaches v2 by a static method, a property and a long list before it."""
+
+    def __init__(self) -> None:
+        self.numbers = list(range(100_000))
+
+    @property
+    def crop(self) -> Any:
+        return v2.CenterCrop(30)
+
+    @staticmethod
+    def flipped(sample: Any) -> Any:
+        return FLIP(sample)
+
+    def __call__(self, sample: Any) -> Any:
+        return self.crop(self.flipped(sample))
+
+
 def by_name(sample: Any) -> Any:
     return KEPT(sample)
 
@@ -474,6 +492,7 @@ HIDDEN: dict[str, Any] = {
     "sequential": torch.nn.Sequential(FLIP, torch.nn.Sequential(v2.CenterCrop(30))),
     "preset": Preset(),
     "module": Network(),
+    "helped": Helped(),
     "function": by_name,
     "functional": by_function,
     "imported where it runs": imported_there,
@@ -611,3 +630,12 @@ def test_points_with_their_visibility_are_not_sanitized(tmp_path: Path) -> None:
     fastload.pack(samples(), tmp_path / "set", {"image": Image(), "points": Keypoints(3)})
     with pytest.raises(ValueError, match="'points' says of each point whether it is visible, too"):
         first(tmp_path / "set", v2.SanitizeKeyPoints())
+
+
+def test_boxes_without_a_picture_stay_tensors(folder: Path) -> None:
+    def looked_at(sample: Any) -> Any:
+        assert not any(isinstance(value, tv_tensors.TVTensor) for value in sample.values())
+        return sample
+
+    found = first(folder, looked_at, fields=["boxes", "labels", "points"])
+    assert found["points"][0].shape == (2, 3, 3)
