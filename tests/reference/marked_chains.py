@@ -25,6 +25,7 @@ __all__ = [
     "Found",
     "World",
     "check",
+    "edge_of",
     "eroded",
     "found_in",
     "make_world",
@@ -273,9 +274,11 @@ def check(
 def _picture_and_mask(image: Any, mask: Any, loose: float) -> str:
     """Whether the mask's numbers are where the marks' colours are."""
     pixels = image.double().reshape(image.shape[0], *mask.shape)
+    if image.is_floating_point():  # a fill of 123 has no part in the contrast of colours up to 1
+        pixels = pixels.clamp(max=1)
     if pixels.max() <= 0:
         return ""
-    grounds, edge = eroded(mask == 0, loose), _edge(mask, max(int(loose) - 2, 0))
+    grounds, edge = eroded(mask == 0, loose), edge_of(mask, max(int(loose) - 2, 0))
     for mark in COLOURS:
         inside = eroded(_region(mask, mark), loose) & ~edge
         if int(inside.sum()) < 12 or int(grounds.sum()) < 60:
@@ -295,7 +298,7 @@ def _picture_and_mask(image: Any, mask: Any, loose: float) -> str:
     return ""
 
 
-def _edge(mask: Any, width: int) -> Any:
+def edge_of(mask: Any, width: int) -> Any:
     """Along the picture's border, where what bends a picture mixes in what is outside."""
     found = torch.ones_like(mask, dtype=torch.bool)
     found[width : found.shape[0] - width, width : found.shape[1] - width] = False
