@@ -28,6 +28,7 @@ from fastload.transforms.view_tail import ViewTail, as_picture, takes_generator
 __all__ = ["HandOver", "Scope", "tv_tensors"]
 
 _PROBE = ".mirrored"  # the key of three points that say whether a step mirrors
+_ROUNDED = 1e-3  # of a pixel: what lies no further behind the border lies on it
 _CONVERTERS = ("PILToTensor", "ToImage", "ToPureTensor")
 
 
@@ -203,6 +204,20 @@ class Scope:
                 found[part.key] = tv_tensors().wrap(value, like=old)
         return found
 
+    def on_canvas(self, made: Any) -> Any:
+        """Puts no boxes and no points on the picture's canvas; v2's rotations leave theirs as it was."""
+        if not isinstance(made, Mapping):
+            return made
+        found = dict(made)
+        canvas: dict[int, tuple[int, int]] = {}
+        for part in self.parts:
+            value = found.get(part.key)
+            if part.key in self.pictures and isinstance(value, torch.Tensor) and value.dim() >= 2:
+                canvas.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
+            elif hasattr(value, "canvas_size") and not len(value) and part.view in canvas:
+                found[part.key] = tv_tensors().wrap(plain(value), like=value, canvas_size=canvas[part.view])
+        return found
+
     # ---- what follows boxes ----------------------------------------------------------------------
 
     def leaders(self) -> list[Part]:
@@ -244,6 +259,19 @@ class Scope:
             return {}
         found = {key: _count(value) for key, value in sample.items()}
         return {key: count for key, count in found.items() if count is not None}
+
+
+def _at_border(boxes: Any) -> Any:
+    """Corners of boxes. What float32 has rounded past the border, on the way from centres and from parts of a
+    side, lies on it: v2 drops the boxes that reach over it."""
+    from torchvision.transforms.v2 import functional
+
+    found = functional.convert_bounding_box_format(boxes, new_format="XYXY")
+    if not found.is_floating_point() or not len(found):
+        return found
+    inside = functional.clamp_bounding_boxes(found)
+    near = (plain(found) - plain(inside)).abs() < _ROUNDED
+    return tv_tensors().wrap(torch.where(near, plain(inside), plain(found)), like=found)
 
 
 def plain(value: Any) -> Any:
@@ -311,6 +339,8 @@ class Step:
             made = self._with_points(sample, more)
         else:
             made = self._run(sample, **more)
+        if self._called.moves and self._scope.rich and self.takes == "v2":
+            made = self._scope.on_canvas(made)
         self._scope.check_rows(made, before, self._name)
         return made
 
@@ -411,11 +441,16 @@ class Step:
         if hasattr(item, "min_area"):
             numbers["min_area"] = item.min_area
         rows = type(item)(**numbers, labels_getter=lambda one: one["rows"])
-        kept = rows({"boxes": boxes, "rows": torch.arange(len(boxes), device="cpu")})
+        is_rounded = leader.kind.relative or boxes.format.value != "XYXY"
+        looked_at = {
+            "boxes": _at_border(boxes) if is_rounded else boxes,
+            "rows": torch.arange(len(boxes), device="cpu"),
+        }
+        kept = rows(looked_at)["rows"]
         chosen = {*self._scope.followers(leader.key)} | set(_named_by(item.labels_getter, sample))
-        found = {**sample, leader.key: kept["boxes"]}
+        found = {**sample, leader.key: tv_tensors().wrap(plain(boxes)[kept], like=boxes)}
         for key in chosen & set(sample):
-            found[key] = _rows_of(sample[key], kept["rows"])
+            found[key] = _rows_of(sample[key], kept)
         return found
 
     def _with_points(self, sample: Mapping[str, Any], more: dict[str, Any]) -> Any:

@@ -639,3 +639,20 @@ def test_boxes_without_a_picture_stay_tensors(folder: Path) -> None:
 
     found = first(folder, looked_at, fields=["boxes", "labels", "points"])
     assert found["points"][0].shape == (2, 3, 3)
+
+
+def test_samples_without_boxes_and_points_turn_with_the_others(folder: Path) -> None:
+    chain = v2.Compose([v2.ToImage(), v2.RandomRotation((90, 90), expand=True), v2.RandomAffine(0)])
+    batch = first(folder, chain)
+    assert batch["image"].shape[-2:] == (WIDTH, HEIGHT)
+    assert [len(batch["boxes"][i]) for i in range(4)] == [2, 2, 2, 0]
+
+
+def test_boxes_that_rounding_puts_behind_the_border_are_kept(tmp_path: Path) -> None:
+    """Centres and sides as torchvision's CenterCrop leaves them: their sum is 48.000002."""
+    box = np.array([[19.7965088, 40.0986862, 16.1279068, 15.8026314], [30, 45, 10, 6.01]], np.float32)
+    sample = {"image": np.zeros((48, 71, 3), np.uint8), "boxes": box}
+    fastload.pack([sample], tmp_path / "set", {"image": Image(), "boxes": Boxes("cxcywh")})
+    chain = v2.Compose([still, v2.SanitizeBoundingBoxes(labels_getter=None)])
+    batch = first(tmp_path / "set", chain, batch_size=1)
+    assert torch.equal(batch["boxes"][0], torch.from_numpy(box[:1]))
