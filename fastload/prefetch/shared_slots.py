@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import reduction
 from typing import Any
@@ -30,21 +31,27 @@ class SharedSlot(Slot):
 class SharedMemory:
     """Bytes that this process and its children see; grows, and follows when another process made it grow."""
 
+    _file: int | None = None  # no more descriptors: there is nothing to close
+
     def __init__(self) -> None:
         self._file = os.memfd_create("fastload-slot")
         self._map: mmap.mmap | None = None
 
     def __getstate__(self) -> Any:
+        assert self._file is not None
         return reduction.DupFd(self._file)
 
     def __setstate__(self, state: Any) -> None:
         self._file, self._map = state.detach(), None
 
-    def __del__(self) -> None:
-        os.close(self._file)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        """``close`` is a default because a loader that a program keeps is deleted after modules' globals."""
+        if self._file is not None:
+            close(self._file)
 
     def bytes(self, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """The first ``size`` bytes, (size,) uint8."""
+        assert self._file is not None
         if self._map is None or len(self._map) < size:
             if os.fstat(self._file).st_size < size:
                 os.ftruncate(self._file, size)

@@ -214,3 +214,59 @@ def test_a_thread_beside_the_program_that_does_not_end_is_left(capfd: pytest.Cap
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=HANG, check=False).returncode == 0
     assert capfd.readouterr().err == ""
+
+
+KEPT = """
+import builtins, sys, threading
+import torch
+from fastload import DataLoader, transforms as T
+
+folder, where, kind = sys.argv[1:]
+
+def same(image): return image
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self): return 40
+    def __getitem__(self, i): return torch.zeros(3), i
+
+core = T.Compose([T.RandomResizedCrop(16), T.ToDtype("uint8")])
+make = {
+    "core": lambda: DataLoader(folder, 4, num_workers=2, transform=core),
+    "callable": lambda: DataLoader(folder, 4, num_workers=2, transform=T.Compose([core, same])),
+    "inline": lambda: DataLoader(folder, 4, num_workers=0, transform=T.Compose([core, same])),
+    "no batches": lambda: DataLoader(folder, None, num_workers=2, transform=T.Compose([core, same])),
+    "persistent": lambda: DataLoader(
+        folder, 4, num_workers=2, transform=T.Compose([core, same]), persistent_workers=True
+    ),
+    "dataset": lambda: DataLoader(Numbers(), 4, num_workers=2),
+}[kind]
+
+def batches(loader): yield from loader
+
+began = threading.Event()
+
+def forever(loader):
+    while True:
+        for _ in loader: began.set()
+
+if where == "global":
+    loader = make(); kept = iter(loader); next(kept)
+elif where == "generator":
+    kept = batches(make()); next(kept)
+elif where == "module":
+    sys.kept = make(); builtins.kept = iter(sys.kept); next(builtins.kept)
+elif where == "daemon":
+    loader = make(); threading.Thread(target=forever, args=(loader,), daemon=True).start(); began.wait()
+"""
+
+
+@pytest.mark.parametrize("where", ["global", "generator", "module", "daemon"])
+@pytest.mark.parametrize(
+    "kind", ["core", "callable", "inline", "no batches", "persistent", "dataset"]
+)
+def test_a_loader_that_is_kept_ends_with_the_interpreter_without_a_word(
+    folder: Path, kind: str, where: str
+) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", KEPT, str(folder), where, kind]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=HANG, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
