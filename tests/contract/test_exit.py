@@ -261,9 +261,7 @@ elif where == "daemon":
 
 
 @pytest.mark.parametrize("where", ["global", "generator", "module", "daemon"])
-@pytest.mark.parametrize(
-    "kind", ["core", "callable", "inline", "no batches", "persistent", "dataset"]
-)
+@pytest.mark.parametrize("kind", ["core", "callable", "inline", "no batches", "persistent", "dataset"])
 def test_a_loader_that_is_kept_ends_with_the_interpreter_without_a_word(
     folder: Path, kind: str, where: str
 ) -> None:

@@ -101,6 +101,29 @@ def test_failures_without_a_bad_sample_are_bounded(
     loader.close()
 
 
+@pytest.mark.parametrize("policy", ["skip", "replace"])
+def test_with_a_policy_they_end_no_epoch(
+    photos: PackedDataset, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """Pictures that DALI alone refuses: as those of codecs and profiles that it does not know."""
+    options = {"shuffle": True, "seed": 4, "on_error": policy, "prefetch_factor": 1}
+    with DataLoader(photos, 8, transform=WHOLE, **options) as native:
+        wanted, behind = all_batches(native), all_batches(native)
+    with with_dali(photos, batch_size=8, transform=WHOLE, **options) as loader:
+        refusals = [RuntimeError(f"Failed to decode sample #{i} : {BROKEN}") for i in range(3)]
+        Failing(monkeypatch, *refusals)
+        with pytest.warns(
+            errors.SlowPathWarning, match=r"3 times within 10000 .* all samples from here"
+        ) as said:
+            found = all_batches(loader)
+        assert len([one for one in said if "from here on" in str(one.message)]) == 1
+        assert same_but_for_rounding(found, wanted)
+        assert not loader.errors
+        by_dali = loader.stats()["decoders"]["samples"]["dali"]
+        assert same_but_for_rounding(all_batches(loader), behind)
+        assert loader.stats()["decoders"]["samples"]["dali"] == by_dali
+
+
 def test_batches_behind_a_failure_are_whole(photos: PackedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"shuffle": True, "seed": 4}
     with with_dali(photos, **options) as loader:

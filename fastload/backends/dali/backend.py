@@ -131,7 +131,9 @@ class DaliBackend:
             plan_read_ahead(dataset, sampler).samples,
             decoded_bytes(shape, options, dali_threads) if gpu is not None else 1 << 62,
         )
-        self._recovery = Recovery(self._host, self._graph, self._feed, self._queue)
+        self._recovery = Recovery(
+            self._host, self._graph, self._feed, self._queue, self._share, options.on_error != "raise"
+        )
         self._assembly: Assembly
         if gpu is None:
             pin = options.pin_memory and torch.cuda.is_available()
@@ -151,7 +153,7 @@ class DaliBackend:
 
         Raises:
             SampleError: as the error policy says.
-            BackendError: DALI fails, and not because of a sample.
+            BackendError: DALI fails, and not because of a sample; with ``on_error="raise"``.
             DeviceError: the device reports an error.
             StateError: in a fork of the process.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections import deque
 from typing import Any
 
@@ -12,6 +13,7 @@ from fastload import errors
 from fastload._native import _C
 from fastload.backends.dali.graph import Graph
 from fastload.backends.dali.queue import Queue, Work
+from fastload.backends.dali.share import DecodeShare
 from fastload.backends.native import NativeBackend
 from fastload.prefetch.fault import Fault
 
@@ -39,11 +41,25 @@ class Recovery:
     The batch that failed is decoded by our own decoder, which also says which samples are bad; DALI is never
     given those again. Then a new pipeline runs the batches that were lost. This is bounded: after 8 failures
     (and those of batches in work) DALI gets only samples that one of both has decoded before; and when a
-    batch failed in which our own decoder finds nothing wrong, for the third time in 10,000, that is an error.
+    batch failed in which our own decoder finds nothing wrong, for the third time in 10,000, that is an error,
+    or, where bad samples shall end no epoch, our own decoder takes all samples, which is said.
+
+    Args:
+        share: of our own decoder.
+        must_go_on: ``on_error`` is not "raise".
     """
 
-    def __init__(self, host: NativeBackend, graph: Graph, feed: _C.RecordFeed, queue: Queue) -> None:
+    def __init__(
+        self,
+        host: NativeBackend,
+        graph: Graph,
+        feed: _C.RecordFeed,
+        queue: Queue,
+        share: DecodeShare,
+        must_go_on: bool,
+    ) -> None:
         self._host, self._graph, self._feed, self._queue = host, graph, feed, queue
+        self._share, self._must_go_on = share, must_go_on
         self._unexplained: deque[int] = deque(maxlen=_UNEXPLAINED)
         self.batches = 0  # delivered
         self.failures = 0
@@ -94,9 +110,21 @@ class Recovery:
 
     def _count_unexplained(self, work: Work, error: RuntimeError) -> None:
         self._unexplained.append(self.batches)
-        if len(self._unexplained) == _UNEXPLAINED and self.batches - self._unexplained[0] < _WITHIN:
+        if len(self._unexplained) < _UNEXPLAINED or self.batches - self._unexplained[0] >= _WITHIN:
+            return
+        said = (
+            f"DALI failed {_UNEXPLAINED} times within {_WITHIN} batches, and the native decoder finds "
+            f"nothing wrong with the samples, the last time in {work.key}."
+        )
+        if not self._must_go_on:
             raise errors.BackendError(
-                f"DALI failed {_UNEXPLAINED} times within {_WITHIN} batches, and the native decoder finds "
-                f'nothing wrong with the samples, the last time in {work.key}. Use backend="native". DALI\'s '
-                f"last message: {error}"
+                f'{said} Use backend="native". DALI\'s last message: {error}'
             ) from error
+        if self._share.value < 1:  # else it was said, and these are batches that were in work then
+            self._share.take_all()
+            warnings.warn(
+                f"{said} That decoder takes all samples from here on, on the CPU; none is lost. "
+                f'backend="native" does so from the start. DALI\'s last message: {error}',
+                errors.SlowPathWarning,
+                stacklevel=2,
+            )

@@ -24,3 +24,7 @@ class DecodeShare:
         if self.moves and native_late != dali_late:
             step = _STEP if dali_late else -_STEP
             self.value = min(1.0, max(0.0, round(self.value + step, 6)))
+
+    def take_all(self) -> None:
+        """The native decoder has every sample from here on."""
+        self.moves, self.value = False, 1.0
