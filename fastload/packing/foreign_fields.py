@@ -7,13 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fastload.errors import FormatError
 from fastload.packing.part import ShardPart
 from fastload.packing.samples.guess import picture_kind
 from fastload.sample.fields import Image, Kind, Label
 from fastload.sample.schema import Field, Schema
+from fastload.sample.values import absent
 from fastload.shard.chunk import Chunk
 from fastload.shard.columns import write_column
 from fastload.shard.fields import ColumnFile, column_name
@@ -134,7 +133,7 @@ class ForeignFields:
             if name in places:
                 yield number, ShardPart.read_column(self._part(number), places[name])
             else:
-                yield number, Chunk(np.zeros(0, np.uint8), np.zeros(self._counts[number], np.uint64))
+                yield number, Chunk.of([absent(self._fields[name].kind)] * self._counts[number])
 
 
 class _Each:

@@ -26,11 +26,16 @@ from fastload.sample.outlines import (
     encode_rle,
 )
 
-__all__ = ["NO_TEXT", "check_bytes", "decode", "encode", "row_count", "wrong_rows"]
+__all__ = ["NO_TEXT", "absent", "check_bytes", "decode", "encode", "row_count", "wrong_rows"]
 
 _NONE = -1  # a label
 #: The bytes of a text that is null: no UTF-8.
 NO_TEXT = b"\xff"
+
+
+def absent(kind: Kind) -> bytes:
+    """What a sample has that has none: of text, JSON and bytes, which may be missing."""
+    return NO_TEXT if isinstance(kind, Text) and kind.null else b""
 
 
 def encode(kind: Kind, value: Any, name: str = "value") -> bytes:

@@ -15,6 +15,7 @@ from fastload.errors import FormatError
 from fastload.machine.positional import read_at
 from fastload.sample.fields import MAX_VALUE_BYTES, Image, Label
 from fastload.sample.schema import MAX_FIELDS, Field
+from fastload.sample.values import absent
 from fastload.shard.chunk import Chunk
 from fastload.shard.formats import Foreign, Kinds, Located, Values
 from fastload.shard.index import RECORD
@@ -150,8 +151,8 @@ class _Reader:
             if field.storage == "record":
                 chunk = _records(self._pictures[name], count)
             else:
-                values = self._values.get(name, {})
-                chunk = Chunk.of([values.get(number, b"") for number in range(count)])
+                values, none = self._values.get(name, {}), absent(field.kind)
+                chunk = Chunk.of([values.get(number, none) for number in range(count)])
             fields[name] = Values(field, chunk)
         labels = None
         if LABEL in self._fields:

@@ -115,6 +115,23 @@ def test_values_that_are_missing(tmp_path: Path) -> None:
     assert [one["label"] for one in found] == [-1, 4, -1, -1]
 
 
+def test_a_text_that_is_missing_is_none_where_that_is_kept(tmp_path: Path) -> None:
+    members = [
+        ("a.jpg", encoded(0)),
+        ("b.jpg", encoded(1)),
+        ("b.txt", b""),
+        ("c.jpg", encoded(2)),
+        ("c.txt", b"x"),
+    ]
+    first = write_tar(tmp_path / "0.tar", members)
+    other = write_tar(tmp_path / "1.tar", [("d.jpg", encoded(3)), ("e.jpg", encoded(4))])  # none in all of it
+    index_files([first, other], tmp_path / "out", IndexOptions(fields=(("txt", "text(null=True)"),)))
+    dataset = PackedDataset(tmp_path / "out")
+    assert [dataset.sample(i)["txt"] for i in range(5)] == [None, "", "x", None, None]
+    [batch] = DataLoader(dataset, 5, cache="off", fields=["txt"])
+    assert batch["txt"] == [None, "", "x", None, None]
+
+
 def test_bad_samples_follow_the_policy_and_are_listed(tmp_path: Path) -> None:
     tar = write_tar(tmp_path / "a.tar", bad_members())
     with pytest.raises(PackError, match=r"not usable as images: 8 records") as raised:
