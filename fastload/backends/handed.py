@@ -214,8 +214,9 @@ class Scope:
             value = found.get(part.key)
             if part.key in self.pictures and isinstance(value, torch.Tensor) and value.dim() >= 2:
                 canvas.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
-            elif hasattr(value, "canvas_size") and not len(value) and part.view in canvas:
-                found[part.key] = tv_tensors().wrap(plain(value), like=value, canvas_size=canvas[part.view])
+            elif isinstance(value, torch.Tensor) and hasattr(value, "canvas_size") and not len(value):
+                size = canvas.get(part.view, value.canvas_size)
+                found[part.key] = tv_tensors().wrap(plain(value), like=value, canvas_size=size)
         return found
 
     # ---- what follows boxes ----------------------------------------------------------------------
