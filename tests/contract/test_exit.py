@@ -218,8 +218,8 @@ def test_a_thread_beside_the_program_that_does_not_end_is_left(capfd: pytest.Cap
 
 KEPT = """
 import builtins, sys, threading
-import torch
-from fastload import DataLoader, transforms as T
+import fastload, torch
+from fastload import transforms as T
 
 folder, where, kind = sys.argv[1:]
 
@@ -231,14 +231,14 @@ class Numbers(torch.utils.data.Dataset):
 
 core = T.Compose([T.RandomResizedCrop(16), T.ToDtype("uint8")])
 make = {
-    "core": lambda: DataLoader(folder, 4, num_workers=2, transform=core),
-    "callable": lambda: DataLoader(folder, 4, num_workers=2, transform=T.Compose([core, same])),
-    "inline": lambda: DataLoader(folder, 4, num_workers=0, transform=T.Compose([core, same])),
-    "no batches": lambda: DataLoader(folder, None, num_workers=2, transform=T.Compose([core, same])),
-    "persistent": lambda: DataLoader(
+    "core": lambda: fastload.DataLoader(folder, 4, num_workers=2, transform=core),
+    "callable": lambda: fastload.DataLoader(folder, 4, num_workers=2, transform=T.Compose([core, same])),
+    "inline": lambda: fastload.DataLoader(folder, 4, num_workers=0, transform=T.Compose([core, same])),
+    "no batches": lambda: fastload.DataLoader(folder, None, num_workers=2, transform=T.Compose([core, same])),
+    "persistent": lambda: fastload.DataLoader(
         folder, 4, num_workers=2, transform=T.Compose([core, same]), persistent_workers=True
     ),
-    "dataset": lambda: DataLoader(Numbers(), 4, num_workers=2),
+    "dataset": lambda: fastload.DataLoader(Numbers(), 4, num_workers=2),
 }[kind]
 
 def batches(loader): yield from loader
