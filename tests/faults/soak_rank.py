@@ -73,7 +73,7 @@ class Planted:
     def __call__(self, batch: Any) -> Any:
         self.step += 1
         before, self.before = self.before, batch if self.defect else None
-        if self.step != 5 or not isinstance(batch, tuple):
+        if self.step != 5 or not isinstance(batch, list):
             return batch
         images, labels = batch
         if self.defect == "label":
@@ -82,7 +82,7 @@ class Planted:
         if self.defect == "pixel":
             images = images.clone()
             images[-1, 0, 0, 0] += 1
-        return before if self.defect == "again" else (images, labels)
+        return before if self.defect == "again" else [images, labels]
 
 
 def epochs(job: dict[str, Any], start: dict[str, Any], loader: Any, checker: Checker, log: Log) -> None:

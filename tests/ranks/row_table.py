@@ -7,9 +7,11 @@ are drawn from a seed are compared as sets, because the numbers drawn are fastlo
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -251,3 +253,11 @@ def length_of(loader: Any) -> int | None:
         return len(loader)
     except TypeError:
         return None
+
+
+def rank_of_spawn(rank: int, store: str, folder: str, found: str, share: float, seed: int) -> None:
+    """A rank that knows nothing but its process group."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    Path(f"{found}{rank}").write_text(json.dumps(differences(folder, rank, 2, share, seed)))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()

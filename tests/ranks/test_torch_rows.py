@@ -14,7 +14,7 @@ from launch import finish, forked, results, started
 from long_forms import SEED, as_drawn, how_many
 from pictures import encoded, picture
 from plain_pack import plain_pack
-from row_table import COUNT, differences
+from row_table import COUNT, rank_of_spawn
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +43,10 @@ def test_rows_are_torchs(counted: Path, tmp_path: Path, world: int, joins: str) 
             assert sorted(row for share in shares for row in share if row >= 0) == everything, name
 
 
-def rank_of_spawn(rank: int, store: str, folder: str, found: str) -> None:
-    """A rank that knows nothing but its process group."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
-    looked_at, wrong = differences(folder, rank, 2, how_many(0.06, 1.0), 100 * SEED + 7)
-    Path(f"{found}{rank}").write_text(json.dumps([looked_at, wrong]))
-    torch.distributed.barrier()
-    torch.distributed.destroy_process_group()
-
-
 def test_rows_are_torchs_under_spawn(counted: Path, tmp_path: Path) -> None:
-    arguments = (str(tmp_path / "store"), str(counted), str(tmp_path / "found"))
-    torch.multiprocessing.spawn(rank_of_spawn, arguments, nprocs=2)
+    share, seed = how_many(0.06, 1.0), 100 * SEED + 7
+    arguments = (str(tmp_path / "store"), str(counted), str(tmp_path / "found"), share, seed)
+    torch.multiprocessing.spawn(rank_of_spawn, arguments, nprocs=2)  # from a module that children find
     for rank in range(2):
         looked_at, wrong = json.loads((tmp_path / f"found{rank}").read_text())
         assert looked_at > 10

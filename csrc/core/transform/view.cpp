@@ -104,12 +104,12 @@ bool stands(const View& view, const View::Judged& at, BoxXyxy box) {
   if (at.centres && !centre_stays(view, box)) return false;
   const double x = static_cast<double>(at.resized_width) / at.crop.width;
   const double y = static_cast<double>(at.resized_height) / at.crop.height;
-  const auto& [left, top, right, bottom] = at.area;
+  const std::array<double, 4>& area = at.area;  // left, top, right, bottom
   const auto across = [&](double place) {
-    return std::clamp((place - at.crop.x) * x, left, right) - at.window.x;
+    return std::clamp((place - at.crop.x) * x, area[0], area[2]) - at.window.x;
   };
   const auto down = [&](double place) {
-    return std::clamp((place - at.crop.y) * y, top, bottom) - at.window.y;
+    return std::clamp((place - at.crop.y) * y, area[1], area[3]) - at.window.y;
   };
   box = {across(box.left), down(box.top), across(box.right), down(box.bottom)};
   const double wide = at.window.width, high = at.window.height;
