@@ -16,7 +16,6 @@ from fastload.dataset.decoding import decode_sample
 from fastload.dataset.mixture import MixedFiles, Packed
 from fastload.errors import SlowPathWarning
 from fastload.extras import need
-from fastload.sample.fields import Boxes, Keypoints, Mask, Polygons
 from fastload.shard.dataset import PackedFiles
 from fastload.shard.opened import as_integer
 from fastload.shard.tickets import deliver
@@ -331,9 +330,6 @@ def _transforms_of(dataset: _Pictures[Any]) -> str:
     return "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
 
 
-_PLACES = (Mask, Boxes, Keypoints, Polygons)  # what must move with a picture
-
-
 def _of_fields(dataset: Any, sample: int) -> Any:
     """A sample that is a dict, after the dataset's transforms."""
     transform, target = dataset.transform, dataset.target_transform
@@ -363,8 +359,13 @@ def _check_moved(dataset: Any, transform: Any) -> None:
     if known is not transform:  # which may lead to many objects
         of_v2 = calls_v2(transform)
         dataset.__dict__["_known_transform"] = (transform, of_v2)
-    placed = [field.name for field in dataset.schema.fields if isinstance(field.kind, _PLACES)]
-    if of_v2 and placed:
+    if not of_v2:
+        return
+    from fastload.sample.fields import Boxes, Keypoints, Mask, Polygons  # no plain job's
+
+    places = (Mask, Boxes, Keypoints, Polygons)
+    placed = [field.name for field in dataset.schema.fields if isinstance(field.kind, places)]
+    if placed:
         raise ValueError(
             f"{transform!r} would move the picture and leave {', '.join(map(repr, placed))}: an index into "
             "the dataset itself gives plain tensors, and torchvision's v2 moves tv_tensors. "
