@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any
+from weakref import WeakSet
 
 from torch.utils.data import BatchSampler as TorchBatchSampler
 from torch.utils.data import RandomSampler, SequentialSampler
@@ -60,6 +61,7 @@ class RankSampler(TorchSampler[int]):
         self._own_padding = ""
         self._is_even = True
         self._goes_on = False
+        self.batches_over: WeakSet[RankBatches] = WeakSet()
         self.dataset = dataset
         #: Epoch and position at which the loader's next iteration begins; None when the loader is gone.
         self.upcoming: Callable[[], tuple[int, int] | None] = lambda: None
@@ -89,6 +91,8 @@ class RankSampler(TorchSampler[int]):
             Calls it, once.
         """
         self._source, self._goes_on = None, True
+        for batches in self.batches_over:  # their ids lead nowhere now; they would keep the loader alive
+            batches.owner = None
         return lambda: begin(self).meet(self.core.epoch, 0)
 
     def remake(self) -> None:
@@ -279,6 +283,8 @@ class RankBatches(TorchBatchSampler):
     def __init__(self, sampler: Any, batch_size: int, drop_last: bool, owner: Any = None) -> None:
         super().__init__(sampler, batch_size, drop_last)
         self.owner = owner
+        if isinstance(sampler, RankSampler):
+            sampler.batches_over.add(self)
 
     @property
     def even_batches(self) -> bool:

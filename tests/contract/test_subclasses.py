@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import itertools
 import pickle
 import subprocess
@@ -19,6 +20,7 @@ from torch.utils.data import DistributedSampler, RandomSampler, SequentialSample
 
 from fastload import DataLoader, PackedDataset, errors
 from fastload import transforms as T
+from fastload._native import _C
 from fastload.transforms import batch as batch_transforms
 
 CROP = T.Compose([T.RandomResizedCrop(8), T.RandomHorizontalFlip()])
@@ -310,3 +312,15 @@ def test_a_loader_in_torchs_place(numbered: Path, module: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", program, str(numbered)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("kind", [MultiEpochs, Infinite])
+def test_a_loader_that_is_dropped_ends_its_threads(numbered: Path, kind: Any) -> None:
+    gc.collect()
+    before = _C.pool_threads()
+    loader = kind(numbered, 5, transform=CROP, num_workers=2)
+    next(iter(loader))
+    assert _C.pool_threads() > before
+    del loader
+    gc.collect()
+    assert _C.pool_threads() == before
