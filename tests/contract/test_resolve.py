@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import pickle
 import typing
@@ -224,6 +225,22 @@ def test_an_unknown_keyword_names_the_one_that_was_meant(folder: Path, given: st
     words = rf"DataLoader.__init__\(\) got an unexpected keyword argument '{given}'"
     with pytest.raises(TypeError, match=words + (f". Did you mean '{meant}'" if meant else "$")):
         DataLoader(folder, **{given: 4})
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_a_function_that_somebody_put_around_the_constructor(
+    folder: Path, says: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Lightning does while it asks for loaders."""
+    init = DataLoader.__init__
+
+    def around(self: Any, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+
+    monkeypatch.setattr(DataLoader, "__init__", functools.wraps(init)(around) if says else around)
+    assert DataLoader(folder, batch_size=4, shuffle=True).batch_size == 4
+    with pytest.raises(TypeError, match="'batchsize'"):
+        DataLoader(folder, batchsize=4)
 
 
 def test_a_subclass_has_keywords_of_its_own(folder: Path) -> None:
