@@ -12,7 +12,7 @@ from fastload._native import _C
 from fastload.backends.objects import Followers, Groups
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
-from fastload.sample.fields import Boxes, Image, Keypoints, Label, Mask, Polygons
+from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Label, Mask, Polygons
 from fastload.sample.layout import IDS, VIEW, FieldLayout, SampleLayout, sizes_name
 from fastload.sample.planned import Sizes, chosen, layout_of, picture_dtype
 from fastload.sample.schema import Field, Schema
@@ -26,7 +26,7 @@ __all__ = [
     "viewed",
 ]
 
-_SEEN = (Image, Mask, Boxes, Keypoints, Polygons)  # what a view changes
+_SEEN: tuple[type, ...] = (Image, *PLACES)  # what a view changes
 
 
 def fields_layout(

@@ -191,11 +191,9 @@ class Scope:
         if not isinstance(made, Mapping):
             return made
         found = {**made, **self.tensors({key: made[key] for key in self.pictures if key in made})}
-        canvas: dict[int, tuple[int, int]] = {}
+        canvas = self._canvas(found)
         for part in self.parts:
             value, old = found.get(part.key), before.get(part.key)
-            if part.key in self.pictures and isinstance(value, torch.Tensor) and value.dim() >= 2:
-                canvas.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
             is_plain = type(value) is torch.Tensor
             if is_plain and old is not None and hasattr(old, "canvas_size"):
                 size = canvas.get(part.view, old.canvas_size)
@@ -204,17 +202,24 @@ class Scope:
                 found[part.key] = tv_tensors().wrap(value, like=old)
         return found
 
+    def _canvas(self, sample: Mapping[str, Any]) -> dict[int, tuple[int, int]]:
+        """Height and width of each view's picture, or of its mask."""
+        found: dict[int, tuple[int, int]] = {}
+        for part in self.parts:
+            value = sample.get(part.key)
+            if part.key in self.pictures and isinstance(value, torch.Tensor) and value.dim() >= 2:
+                found.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
+        return found
+
     def on_canvas(self, made: Any) -> Any:
-        """Puts no boxes and no points on the picture's canvas; v2's rotations leave theirs as it was."""
+        """Give boxes and points of no rows the picture's canvas: v2's rotations leave them the one before."""
         if not isinstance(made, Mapping):
             return made
         found = dict(made)
-        canvas: dict[int, tuple[int, int]] = {}
+        canvas = self._canvas(found)
         for part in self.parts:
             value = found.get(part.key)
-            if part.key in self.pictures and isinstance(value, torch.Tensor) and value.dim() >= 2:
-                canvas.setdefault(part.view, (int(value.shape[-2]), int(value.shape[-1])))
-            elif isinstance(value, torch.Tensor) and hasattr(value, "canvas_size") and not len(value):
+            if isinstance(value, torch.Tensor) and hasattr(value, "canvas_size") and not len(value):
                 size = canvas.get(part.view, value.canvas_size)
                 found[part.key] = tv_tensors().wrap(plain(value), like=value, canvas_size=size)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from fastload.backends.fields import viewed
 from fastload.backends.options import Options
 from fastload.backends.shapes import runs_python
 from fastload.dataset.mixture import Packed
-from fastload.sample.fields import Boxes, Image, Keypoints, Label, Mask, Polygons
+from fastload.machine.callers import stacklevel
+from fastload.sample.fields import PLACES, Image, Label
 from fastload.sample.planned import Sizes, chosen
 from fastload.sample.schema import Field
 from fastload.transfer.augment import check_parts, needs, parts_of
@@ -25,12 +27,10 @@ from fastload.transforms.batch import (
     RandomErasing,
     TimmMixup,
 )
-from fastload.transforms.called import look
+from fastload.transforms.called import calls_v2, is_v2, look
 from fastload.transforms.plan import Erasing, Plan
 
 __all__ = ["check_moving", "check_named", "named_of"]
-
-_OF_PLACES = (Mask, Boxes, Keypoints, Polygons)  # what is said of a picture's places
 
 
 def named_of(dataset: Packed | None, plan: Plan, options: Options) -> Named:
@@ -73,7 +73,7 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
     parts = tuple(map(known, batch_parts(plan, options, on_gpu=False, pairs=False)))
     fields = viewed(chosen(dataset.schema, options.fields), plan)
     mixes = [part for part in parts if isinstance(part, (MixUp, CutMix, RandomChoice, TimmMixup))]
-    places = _names(fields, *_OF_PLACES)
+    places = _names(fields, *PLACES)
     if mixes and places:
         raise ValueError(
             f"{type(mixes[0]).__name__} mixes images and labels, not what is said of their places. Found: "
@@ -93,7 +93,7 @@ def check_named(dataset: Packed, plan: Plan, options: Options) -> None:
 
 
 def check_moving(where: str, callables: Iterable[Any], places: Sequence[str]) -> None:
-    """Refuse what would move the pictures of a batch and leave what is said of them.
+    """Refuse what would move the pictures of a batch and leave what is said of them. Warn of what may.
 
     Args:
         where: the argument that has them.
@@ -103,13 +103,23 @@ def check_moving(where: str, callables: Iterable[Any], places: Sequence[str]) ->
     Raises:
         ValueError: one of torchvision's or its like moves pixels.
     """
+    if not places:
+        return
+    callables, left = list(callables), ", ".join(map(repr, places))
     moving = next((one for one in callables if look(one).moves), None)
-    if moving is not None and places:
+    if moving is not None:
         raise ValueError(
             f"{where} gets whole batches, whose fields are no tv_tensors: {moving!r} would move the pictures "
-            f"and leave {', '.join(map(repr, places))}. Put it into transform=, or leave the fields out by "
-            "fields=[...]."
+            f"and leave {left}. Put it into transform=, or leave the fields out by fields=[...]."
         )
+    for one in callables:
+        if calls_v2(one) and not is_v2(one):
+            warnings.warn(
+                f"{where} gets whole batches, whose fields are no tv_tensors, and {one!r} calls "
+                f"torchvision's v2. If that moves the pictures, {left} stay where they are. Put such steps "
+                "into transform=, or leave the fields out by fields=[...].",
+                stacklevel=stacklevel(),
+            )
 
 
 def _check_one(

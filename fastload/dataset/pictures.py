@@ -361,10 +361,9 @@ def _check_moved(dataset: Any, transform: Any) -> None:
         dataset.__dict__["_known_transform"] = (transform, of_v2)
     if not of_v2:
         return
-    from fastload.sample.fields import Boxes, Keypoints, Mask, Polygons  # no plain job's
+    from fastload.sample.fields import PLACES  # no plain job's
 
-    places = (Mask, Boxes, Keypoints, Polygons)
-    placed = [field.name for field in dataset.schema.fields if isinstance(field.kind, places)]
+    placed = [field.name for field in dataset.schema.fields if isinstance(field.kind, PLACES)]
     if placed:
         raise ValueError(
             f"{transform!r} would move the picture and leave {', '.join(map(repr, placed))}: an index into "

@@ -13,7 +13,7 @@ from fastload.collate.planned import Collation, Delivered
 from fastload.dataset.kind import Kind
 from fastload.dataset.views import read_by
 from fastload.sample.captions import Captions
-from fastload.sample.fields import Boxes, Keypoints, Mask, Polygons, Text, Texts
+from fastload.sample.fields import PLACES, Boxes, Keypoints, Text, Texts
 from fastload.sample.layout import HOST, IDS, VIEW
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
@@ -75,9 +75,6 @@ class _Samples:
         return replace(found, collate=collated)
 
 
-_PLACES = (Boxes, Keypoints, Mask, Polygons)
-
-
 def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: Plan) -> Collation:
     """The collate that a loader was given, fitted to what it reads.
 
@@ -101,7 +98,7 @@ def planned_collation(given: Mapping[str, Any], dataset: Any, kind: Kind, plan: 
         spec = Detection(spec)
     if not hasattr(spec, "planned"):
         delivered = chosen(dataset.schema, given["fields"])
-        check_moving("collate", [spec], [one.name for one in delivered if isinstance(one.kind, _PLACES)])
+        check_moving("collate", [spec], [one.name for one in delivered if isinstance(one.kind, PLACES)])
         return Collation(lambda delivered: spec(_plain(delivered.batch)))
     plans = [view for _, one in plan.scheduled for view in one.every] if plan.scheduled else plan.every
     views = [name for one in ([one for _, one in plan.scheduled] or [plan]) for name, _ in one.views]

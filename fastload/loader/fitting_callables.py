@@ -11,7 +11,7 @@ from fastload.backends.fields import viewed
 from fastload.backends.objects import Followers
 from fastload.backends.options import Options
 from fastload.dataset.mixture import Packed
-from fastload.sample.fields import Boxes, Image, Keypoints, Mask, Polygons
+from fastload.sample.fields import PLACES, Boxes, Image, Keypoints, Mask, Polygons
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field
 from fastload.transforms.called import Called, all_parts, short_name
@@ -20,7 +20,6 @@ from fastload.transforms.view_tail import ViewTail
 
 __all__ = ["check_callables"]
 
-_PLACES = (Mask, Boxes, Keypoints, Polygons)
 _BORDERS = ("pad_border", "pad_border_to")
 
 
@@ -125,7 +124,7 @@ class _Checked:
                 f"delivered: {have}."
             )
         unknown = self.view is not None and called.takes == "sample"
-        places = [field for field in self.fields if isinstance(field.kind, _PLACES)]
+        places = [field for field in self.fields if isinstance(field.kind, PLACES)]
         others = images[1:] if called.field is None or called.moves or unknown else []
         moved = places if called.moves or unknown else []
         left = [*(field.name for field in moved), *others]

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from fastload.backends.fields import viewed
 from fastload.backends.objects import Followers
 from fastload.backends.options import Options
-from fastload.sample.fields import Boxes, Image, Keypoints, Mask, Polygons
+from fastload.sample.fields import PLACES, Boxes, Image, Keypoints
 from fastload.sample.planned import chosen
 from fastload.sample.schema import Field, Schema
 from fastload.transforms.plan import Plan, Step
 
 __all__ = ["Reach"]
 
-_PLACED = (Image, Mask, Boxes, Keypoints, Polygons)  # what moves with a picture
+_PLACED: tuple[type, ...] = (Image, *PLACES)  # what moves with a picture
 
 
 class Reach:

@@ -19,6 +19,7 @@ __all__ = [
     "DTYPES",
     "KINDS",
     "MAX_VALUE_BYTES",
+    "PLACES",
     "Array",
     "Boxes",
     "Bytes",
@@ -231,6 +232,10 @@ KINDS: dict[str, type[Kind]] = {
         Texts,
     )
 }
+
+
+#: Kinds whose values are of a picture's places: they move with it.
+PLACES: tuple[type[Kind], ...] = (Mask, Boxes, Keypoints, Polygons)
 
 
 def _dtype_name(kind: str, dtype: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -656,3 +657,16 @@ def test_boxes_that_rounding_puts_behind_the_border_are_kept(tmp_path: Path) -> 
     chain = v2.Compose([still, v2.SanitizeBoundingBoxes(labels_getter=None)])
     batch = first(tmp_path / "set", chain, batch_size=1)
     assert torch.equal(batch["boxes"][0], torch.from_numpy(box[:1]))
+
+
+@pytest.mark.parametrize("where", ["batch_transform", "collate"])
+def test_functions_of_whole_batches_that_call_v2_are_warned_of(folder: Path, where: str) -> None:
+    def flip(batch: Any, *_: Any) -> Any:
+        return {**batch, "image": v2.functional.horizontal_flip(batch["image"])}
+
+    with pytest.warns(UserWarning, match=f"(?s){where} gets whole batches.*'mask', 'boxes', 'points' stay"):
+        first(folder, None, **{where: flip})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        first(folder, None, fields=["image", "labels"], **{where: flip})
+        first(folder, None, **{where: still})
