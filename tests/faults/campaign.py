@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import failing_calls
+from judged import SMALL_POOLS
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / "build" / "faults"
@@ -67,7 +68,11 @@ def run(instrument: Instrument, seed: int, points: int | None = None) -> dict[st
     """What one instrument found; kept in build/faults. ``points``: a sample, in place of the whole."""
     program = Path(__file__).with_name(f"{instrument.name}.py")
     folder = Path(tempfile.mkdtemp(prefix="fastload-faults-", dir=None if instrument.disk else MEMORY))
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    variables = {
+        **os.environ,
+        **SMALL_POOLS,
+        "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
+    }
     began, commit = time.monotonic(), commit_of()
     try:
         if instrument.shim:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import failing_calls
+from judged import SMALL_POOLS
 
 __all__ = ["driven", "shimmed"]
 
@@ -21,7 +22,7 @@ def driven(
     folders = [*([first] if first else []), *sys.path, Path(__file__).parent]
     path = os.pathsep.join(str(each) for each in folders if str(each))
     command = [sys.executable, Path(__file__).with_name(program), json.dumps(given)]
-    variables = {**os.environ, "PYTHONPATH": path, **variables}
+    variables = {**os.environ, **SMALL_POOLS, "PYTHONPATH": path, **variables}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=seconds, env=variables, check=False
     )

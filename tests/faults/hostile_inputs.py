@@ -1,5 +1,6 @@
 """All named attacks, each in a forked child under a ceiling of memory and a limit of time.
 
+    export ARROW_DEFAULT_MEMORY_POOL=system  # see SMALL_POOLS
     PYTHONPATH=.:tests/reference:tests/faults python tests/faults/hostile_inputs.py '{"points": 0, "seed": 1}'
 
 ``points``: how many attacks, drawn by the seed; 0: all. ``only``: a part of the names, or a kind; ``names``:

@@ -1,5 +1,6 @@
 """Files of every kind with something changed, each opened and read whole in a forked child under RLIMIT_AS.
 
+    export ARROW_DEFAULT_MEMORY_POOL=system  # see SMALL_POOLS
     PYTHONPATH=.:tests/reference:tests/faults python tests/faults/mutated_files.py '{"points": 0, "seed": 1}'
 
 ``points``: mutations of each kind of file; 0: MOST. ``only``: a part of the kinds' names. Allowed is an error

@@ -29,7 +29,17 @@ import pyarrow
 from fastload._native import _C
 from fastload.errors import FastloadError
 
-__all__ = ["NAMED_PORTS", "SECONDS", "Outcome", "bad", "is_legal", "judge", "judge_all", "place_in_memory"]
+__all__ = [
+    "NAMED_PORTS",
+    "SECONDS",
+    "SMALL_POOLS",
+    "Outcome",
+    "bad",
+    "is_legal",
+    "judge",
+    "judge_all",
+    "place_in_memory",
+]
 
 Use = Callable[[], Any]
 # Of this machine, to which uses may connect: of the servers that they are about.
@@ -37,6 +47,9 @@ NAMED_PORTS: set[int] = set()
 
 SECONDS = 120.0  # of wall clock, on a crowded machine; what hangs, hangs longer
 LONGEST = 10_000  # characters of a message that somebody shall read
+# Programs whose children have a ceiling start with this. Arrow's readers take their memory from the pool
+# that is chosen when Arrow loads, and mimalloc takes a gigabyte of addresses, or all that a ceiling leaves.
+SMALL_POOLS = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 ARENA_MAX = -8  # M_ARENA_MAX of malloc.h: each further arena takes 64 MiB of addresses, used or not
 # Memory past the ceiling, whatever it is called.
 MEMORY = re.compile(r"MemoryError|bad_alloc|malloc of size|[Cc]annot allocate memory")
