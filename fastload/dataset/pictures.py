@@ -361,7 +361,7 @@ def _check_moved(dataset: Any, transform: Any) -> None:
         dataset.__dict__["_known_transform"] = (transform, of_v2)
     if not of_v2:
         return
-    from fastload.sample.fields import PLACES  # no plain job's
+    from fastload.sample.fields import PLACES  # here, because a plain job never needs it
 
     placed = [field.name for field in dataset.schema.fields if isinstance(field.kind, PLACES)]
     if placed:

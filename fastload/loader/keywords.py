@@ -11,13 +11,20 @@ __all__ = ["refuse_unknown"]
 
 def refuse_unknown(init: Callable[..., Any], given: Iterable[str]) -> None:
     """Raise TypeError, as a call of ``init`` would, for a keyword that it does not take. Python says which
-    one is close to it from 3.13 on."""
-    while hasattr(init, "__wrapped__"):  # Lightning puts a function around each loader's
-        init = init.__wrapped__
-    code = init.__code__  # type: ignore[attr-defined]
-    if code.co_flags & inspect.CO_VARKEYWORDS:  # somebody's, who passes on what there is
-        return
-    names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    one is close to it from 3.13 on.
+
+    Somebody may have put a function around ``init``, as Lightning does while it asks for loaders: its own
+    keywords are taken, too. Nothing is refused where such a function does not say what it is around.
+    """
+    names: list[str] = []
+    around: Any = init
+    while around is not None:
+        code = getattr(around, "__code__", None)
+        inner = getattr(around, "__wrapped__", None)
+        if code is None or (inner is None and code.co_flags & inspect.CO_VARKEYWORDS):
+            return
+        names += code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        around = inner
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
         import difflib

@@ -231,14 +231,24 @@ def test_an_unknown_keyword_names_the_one_that_was_meant(folder: Path, given: st
 def test_a_function_that_somebody_put_around_the_constructor(
     folder: Path, says: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Lightning does while it asks for loaders."""
-    init = DataLoader.__init__
+    """As Lightning does while it asks for loaders. Such a function may have keywords of its own."""
+    init, noted = DataLoader.__init__, []
 
-    def around(self: Any, *args: Any, **kwargs: Any) -> None:
+    def around(self: Any, *args: Any, note: str = "", **kwargs: Any) -> None:
+        noted.append(note)
         init(self, *args, **kwargs)
 
     monkeypatch.setattr(DataLoader, "__init__", functools.wraps(init)(around) if says else around)
-    assert DataLoader(folder, batch_size=4, shuffle=True).batch_size == 4
+    assert DataLoader(folder, batch_size=4, shuffle=True, note="mine").batch_size == 4
+    assert noted == ["mine"]
+    with pytest.raises(TypeError, match="'batchsize'"):
+        DataLoader(folder, batchsize=4)
+
+
+def test_a_constructor_that_is_no_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    init = DataLoader.__init__
+    monkeypatch.setattr(DataLoader, "__init__", functools.partialmethod(init, shuffle=True))
+    assert DataLoader(folder, batch_size=4).batch_size == 4
     with pytest.raises(TypeError, match="'batchsize'"):
         DataLoader(folder, batchsize=4)
 
