@@ -18,6 +18,8 @@ _PATIENCE = 5.0  # seconds, for all threads together
 
 _beside: dict[threading.Thread, Callable[[], None]] = {}  # that run, with what stops them
 _inside: set[threading.Thread] = set()  # daemon threads in may_be_abandoned()
+_ending: set[threading.Thread] = set()  # those that it has told to end
+_has_stopped = threading.Event()  # the exit waits for no thread any more
 
 
 def start_beside(work: Callable[[], None], name: str, stop: Callable[[], None]) -> threading.Thread:
@@ -54,26 +56,36 @@ def start_beside(work: Callable[[], None], name: str, stop: Callable[[], None]) 
 def may_be_abandoned() -> Iterator[None]:
     """For work that a program's own daemon thread may be in when the interpreter exits. Such a thread ends
     then, without a word: by a SystemExit from here, also in place of an error that closing has made. The exit
-    waits for that, as for threads of :func:`start_beside`, and for the same reason. Other threads meet
-    nothing here.
+    waits until the thread has ended, as for threads of :func:`start_beside`, and for the same reason: the
+    frames that the SystemExit leaves hold tensors, and torch lets go of the GIL where it frees one. Other
+    threads meet nothing here.
     """
     thread = threading.current_thread()
     if not thread.daemon:
         yield
         return
-    if _is_exiting():
-        raise SystemExit
-    _inside.add(thread)
+    _inside.add(thread)  # before looking, so that the exit waits for whoever has seen no exit
     try:
+        if _is_exiting():
+            raise SystemExit
         yield
         if _is_exiting():
             raise SystemExit
     except BaseException:
         if _is_exiting():
+            _end(thread)
             raise SystemExit from None
         raise
     finally:
         _inside.discard(thread)
+
+
+def _end(thread: threading.Thread) -> None:
+    """Have the exit wait for this thread. Once it waits for none, the thread frees nothing: it never returns."""
+    while _has_stopped.is_set():
+        time.sleep(1)
+    if not isinstance(thread, threading._DummyThread):  # which nobody can wait for
+        _ending.add(thread)
 
 
 def _is_exiting() -> bool:
@@ -89,11 +101,15 @@ def _stop_all() -> None:
         thread.join(max(0.0, until - time.monotonic()))
     while _inside and time.monotonic() < until:
         time.sleep(0.001)
+    for thread in tuple(_ending):
+        thread.join(max(0.0, until - time.monotonic()))
+    _has_stopped.set()
 
 
 atexit.register(_stop_all)
 os.register_at_fork(after_in_child=_beside.clear)  # a child has none of them
 os.register_at_fork(after_in_child=_inside.clear)
+os.register_at_fork(after_in_child=_ending.clear)
 
 
 def started_pool(threads: int, name: str) -> ThreadPoolExecutor:

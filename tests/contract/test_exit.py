@@ -207,6 +207,48 @@ def test_threads_beside_the_program_have_ended_before_the_interpreter_does() -> 
     assert (run.returncode, run.stderr) == (0, "")
 
 
+TOLD_TO_END = """
+import sys, threading, time
+from datetime import timedelta
+from torch.distributed import HashStore
+from fastload.machine.threads import may_be_abandoned
+
+store, inside = HashStore(), threading.Event()
+
+class Freed:  # by the thread that ends: in C++, which takes the GIL back in a function that must not throw
+    def __del__(self):
+        for _ in range(10):
+            try:
+                store.wait(["never"], timedelta(milliseconds=50))
+            except Exception:
+                pass
+
+class Last:
+    sleep = time.sleep
+
+    def __del__(self):  # the interpreter is finalizing: whoever asks for the GIL is ended
+        self.sleep(0.3)
+
+def work():
+    freed = Freed()
+    with may_be_abandoned():
+        inside.set()
+        while threading.main_thread().is_alive():
+            time.sleep(0.01)
+
+last = Last()
+threading.Thread(target=work, daemon=True).start()
+inside.wait()
+"""
+
+
+def test_daemon_threads_have_freed_what_they_held_before_the_interpreter_ends() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", TOLD_TO_END], capture_output=True, text=True, timeout=HANG, check=False
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
 def test_a_thread_beside_the_program_that_does_not_end_is_left(capfd: pytest.CaptureFixture[str]) -> None:
     program = (
         "import threading, time; from fastload.machine import threads; threads._PATIENCE = 0.1; "
