@@ -81,7 +81,7 @@ def may_be_abandoned() -> Iterator[None]:
 
 
 def _end(thread: threading.Thread) -> None:
-    """Have the exit wait for this thread. Once it waits for none, the thread frees nothing: it never returns."""
+    """Have the exit wait for this thread. When it waits for none any more, never return: nothing is freed."""
     while _has_stopped.is_set():
         time.sleep(1)
     if not isinstance(thread, threading._DummyThread):  # which nobody can wait for
